@@ -1,5 +1,5 @@
-# The front door. Every target gets the machine ready by itself, and a failure prints its fix. The
-# work is in tools/setup (shell) and tools/xtask (Rust); this file only opens the doors.
+# The entry points. Every target sets up the machine by itself, and a failure prints its fix.
+# tools/setup (shell) and tools/xtask (Rust) do the work; this file only calls them.
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -7,13 +7,13 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
 
 SETUP := @sh tools/setup/setup.sh
-# What a first run waits for: no Kafka, unless LOG=kafka, and none of the tests' tools.
+# The set-up of a first run installs no Kafka, unless LOG=kafka, and no tools of the tests.
 SETUP_DEMO := $(SETUP) demo
 XTASK := @cargo run --quiet --locked --package xtask --
 
-# `make demo LOG=kafka`, `make sim SEEDS=10`: make puts what stands on its command line into the
-# environment, where demo (LOG, PLANT, SMALL), benchmarks (QUICK), simulator and schedules (SEEDS,
-# SEED) look.
+# `make demo LOG=kafka`, `make sim SEEDS=10`: make exports variables of its command line to the
+# environment, which demo (LOG, PLANT, SMALL), benchmarks (QUICK), simulator and schedules (SEEDS,
+# SEED) read.
 
 help: ## This list
 	@echo "Forebay: write once through a durable log; read anywhere, in process."

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Gets the peers of bench-index ready, and ours as they are shipped: the jar and the wheel of the
-# release build. Everything goes to the folder given, nothing into the tree. Parts are done again
-# only when what they are made of has changed. Every failure prints its fix.
+# Prepares the peers of bench-index, and Forebay as released: the jar and the wheel of the release
+# build. All output goes to the given folder, nothing into the tree. A part is rebuilt only if its
+# inputs have changed. Every failure prints its fix.
 #
-#   setup.sh FOLDER TARGET   where it goes, and where cargo builds
+#   setup.sh FOLDER TARGET output folder, and cargo's output folder
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 here=$root/bench/peers
-# Maven takes none that is relative.
+# Maven refuses a relative path.
 folder=$(realpath -m "$1")
 target=$(realpath -m "$2")
 seconds_max=1500
@@ -19,7 +19,7 @@ fail() {
     exit 1
 }
 
-# stamp_of FILE_OR_FOLDER...: a key that changes with what is in them, wherever they lie.
+# stamp_of FILE_OR_FOLDER...: a key that changes with the contents, at any path.
 stamp_of() {
     for made_of in "$@"; do
         if [ -d "$made_of" ]; then
@@ -40,7 +40,7 @@ done_with() {
     printf '%s\n' "$2" >"$folder/$1.stamp"
 }
 
-# The newer JDK, beside the one on the path; empty without one.
+# The newer JDK, next to the JDK on the path; empty if there is none.
 newer_jdk() {
     home=$(dirname "$(dirname "$(readlink -f "$(command -v java)")")")
     for jdk in "$(dirname "$home")"/*25*; do
@@ -51,7 +51,7 @@ newer_jdk() {
     done
 }
 
-# A copy of the client is packaged, so that nobody's own build is disturbed.
+# The script packages a copy of the client, so that it disturbs no other build.
 make_jar() {
     stamp=$(stamp_of "$root/clients/java/src" "$root/clients/java/pom.xml" \
         "$target/release/libforebay_ffi.so")

@@ -1,7 +1,7 @@
-"""Makes `forebay/_verbs.py`, what the client that waits can do, of `forebay/_async_verbs.py`.
+"""Generates `forebay/_verbs.py`, the verbs of the blocking client, from `_async_verbs.py`.
 
-The two differ in nothing but the awaiting, so there is one source. Run it after a change of that;
-with `--check` it only says whether the file is the one that it would make.
+The two files differ in nothing but the awaits, so there is one source. Run this script after a
+change of the source; with `--check` it only says whether the generated file is up to date.
 """
 
 import os
@@ -14,12 +14,12 @@ HERE = Path(__file__).absolute().parent
 SOURCE = HERE / "forebay" / "_async_verbs.py"
 MADE = HERE / "forebay" / "_verbs.py"
 CONFIG = ["--config", str(HERE.parents[1] / "tools" / "setup" / "ruff.toml")]
-# Which packages are ours must not depend on what lies around.
+# The files in the working directory must not decide which packages are first-party.
 CONFIG += ["--config", 'lint.isort.known-first-party = ["forebay"]']
 
-HEAD = '''"""What the client that waits can do, store by store and write by write.
+HEAD = '''"""The verbs of the blocking client, store by store and write by write.
 
-Made of `_async_verbs.py` by `sync_verbs.py`: change that one.
+`sync_verbs.py` generates this file from `_async_verbs.py`: change that file.
 """
 '''
 
@@ -30,19 +30,19 @@ RULES = (
     (r"\b__a(enter|exit|iter)__", r"__\1__"),
     (r"\bAsync(?=[A-Z])", ""),
     (r"\bforebay\._await\b", "forebay._wait"),
-    # What waits may be handed on.
+    # A blocking generator may delegate.
     (r"for (\w+) in (\w+):\n\s+yield \1\n", r"yield from \2\n"),
 )
 
 
 def ruff() -> list[str]:
-    """Return how to start ruff: the one of this Python, or the one that RUFF names."""
+    """Return the ruff command: ruff of this Python, or the program that RUFF names."""
     named = os.environ.get("RUFF")
     return [str(Path(named).absolute())] if named else [sys.executable, "-m", "ruff"]
 
 
 def made() -> str:
-    """Return the text of the file, formatted."""
+    """Return the text of the generated file, formatted."""
     text = SOURCE.read_text()
     for pattern, by in RULES:
         text = re.sub(pattern, by, text, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""A real forebayd for the tests, and what several of them share."""
+"""A real forebayd for the tests, and code that several tests share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def new_name(what: str = "store") -> str:
 
 
 def eventually(what: str, holds: Callable[[], bool]) -> None:
-    """Wait until it holds, within the bound."""
+    """Wait until a condition holds, within the bound."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not holds():
         assert time.monotonic() < deadline, f"not within {WAIT_SECONDS:.0f} s: {what}"
@@ -37,9 +37,9 @@ def eventually(what: str, holds: Callable[[], bool]) -> None:
 
 
 def forget_copies(folder: Path) -> None:
-    """Remove the shared copies of the readers below a folder, as a restart of the machine does.
+    """Remove the shared copies of the readers of a folder, as a restart of the machine does.
 
-    Their documents lie in shared memory; each file there names the header that leads to it.
+    The documents are in shared memory; each file there names the path of its header.
     """
     for space in Path("/dev/shm").glob("forebay-*"):
         with contextlib.suppress(FileNotFoundError), space.open("rb") as opened:
@@ -51,9 +51,9 @@ def forget_copies(folder: Path) -> None:
 
 
 def keepers(folder: Path) -> list[int | None]:
-    """Return the process that keeps each copy of a folder, by its lock; None for nobody.
+    """Return the process that maintains each copy of a folder, by its lock; None for no process.
 
-    Not where this process keeps one: closing a lock's file lets go of the lock.
+    Must not be called in a process that maintains a copy: closing a lock's file releases the lock.
     """
     return [_holder(lock) for lock in sorted(folder.glob("*.lock"))]
 
@@ -72,9 +72,9 @@ class Server:
     """A forebayd on loopback, started and stopped by the test."""
 
     def __init__(self, folder: Path, *, keeps_snapshots: bool = False) -> None:
-        """Start it on a free port; its data lies in the folder, and its snapshots too.
+        """Start the process on a free port; the folder contains its data and its snapshots.
 
-        It keeps these where that is asked for, a new one each second.
+        `keeps_snapshots` enables snapshots, a new one each second.
         """
         self.folder = folder
         self.snapshots = (folder / "snapshots").as_uri()
@@ -100,35 +100,35 @@ class Server:
         return process
 
     def run(self, *command: str) -> None:
-        """Run a command of forebayd at it."""
+        """Run a command of forebayd against the server."""
         words = [str(programs() / "forebayd"), *command, "--node", self.endpoint]
         subprocess.run(words, check=True, capture_output=True, timeout=WAIT_SECONDS)
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the process, as a crash would."""
         self._process.kill()
         self._process.wait(WAIT_SECONDS)
         if self._process.stdout is not None:
             self._process.stdout.close()
 
     def restart(self) -> None:
-        """Start it again, on its address and its data."""
+        """Restart the process, on its address and its data."""
         self._process = self._start()
 
     def freeze(self) -> None:
-        """Stop it in its tracks; it neither answers nor beats until `thaw`.
+        """Stop the process; it neither answers nor sends heartbeats until `thaw`.
 
-        Waits until it stands: on a busy machine some of its threads run on for a moment.
+        Waits until the process is stopped: on a busy machine some threads run on for a moment.
         """
         self._process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Continue the process."""
         self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End it, whatever state it is in."""
+        """End the process, in any state."""
         if self._process.poll() is None:
             self.thaw()
             self.kill()
@@ -138,14 +138,14 @@ class Stores:
     """Stores of one server, each with a reader that is ready; closed at the end of the test."""
 
     def __init__(self, client: forebay.Client) -> None:
-        """Make stores through this client."""
+        """Create stores through this client."""
         self.client = client
         self._readers: list[forebay.Reader] = []
 
     def create(
         self, fields: dict[str, str] | list[forebay.FieldSpec], **options: object
     ) -> tuple[forebay.Store, forebay.Reader]:
-        """Create a store of 2 partitions, unless said otherwise, and open a reader of it."""
+        """Create a store of 2 partitions, unless set otherwise, and open a reader of it."""
         options.setdefault("partitions", 2)
         store = self.client.create_store(new_name(), fields, **options)  # type: ignore[arg-type]
         return store, self.reader(store)
@@ -158,7 +158,7 @@ class Stores:
         return reader
 
     def alter(self, store: forebay.Store, *alterations: forebay.Alteration) -> None:
-        """Alter a store, and wait until it has happened."""
+        """Alter a store, and wait for the alteration."""
         self.client.alter_store(store.definition.name, alterations)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-//! Generates `forebay.v1` from `proto/forebay/v1`, without a protoc on the machine.
+//! Generates `forebay.v1` from `proto/forebay/v1`. The machine needs no protoc.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 fn main() -> Result<(), Box<dyn Error>> {
     let root = Path::new("../../proto");
     let package = root.join("forebay/v1");
-    // The folder itself is watched too, so that a new file is seen.
+    // Cargo also watches the folder, so a new file triggers a rebuild.
     println!("cargo::rerun-if-changed={}", package.display());
     let mut files: Vec<PathBuf> = std::fs::read_dir(&package)?
         .map(|file| file.map(|file| file.path()))

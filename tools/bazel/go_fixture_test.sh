@@ -1,7 +1,7 @@
 #!/bin/sh
-# Proves the stand-in of rules_go, which nothing in the tree uses yet: builds and tests the
+# Proves the stand-in of rules_go, which no target in the tree uses yet. Builds and tests the
 # workspace of host/rules_go_fixture under Bazel 4, then plants faults in it, each of which must be
-# found and named. Runs by itself: in the sandbox there would be no network for the modules.
+# found and named. Runs outside Bazel, because the sandbox has no network for the modules.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -31,14 +31,14 @@ cp -R "$root/tools/bazel/host/rules_go_fixture/." "$work/tree"
 cp -R "$root/tools/bazel/host" "$root/tools/bazel/host.bazelrc" "$work/tree/tools/bazel"
 cp "$root/.bazelignore" "$work/tree"
 rm -rf "$work/tree/tools/bazel/host/rules_go_fixture" "$work/tree/tools/bazel/host/tests"
-# The scripts alone, not the targets of their tests.
+# Export only the scripts, not the targets of their tests.
 echo 'exports_files(glob(["*.py"]))' >"$work/tree/tools/bazel/host/BUILD.bazel"
 : >"$work/tree/MODULE.bazel" # By this file the repositories find the root.
 cd "$work/tree"
 cache=$(go env GOCACHE)
 mkdir -p "$cache"
 
-# bazel VERB...: Bazel on the fixture, with a bound.
+# bazel VERB...: runs Bazel on the fixture, with a time limit.
 bazel() {
     timeout "$seconds_max" bazel-4 --noworkspace_rc --nohome_rc \
         --bazelrc=tools/bazel/host.bazelrc --output_user_root="$work/user" \
@@ -49,7 +49,7 @@ test_all() {
     bazel test --keep_going --sandbox_writable_path="$cache" //... >"$work/log" 2>&1
 }
 
-# found FILE SED WORDS: with this change of the file the tests must fail, and say these words.
+# found FILE SED WORDS: with this change of the file the tests must fail and print these words.
 found() {
     cp "$1" "$work/before"
     sed -i "$2" "$1"

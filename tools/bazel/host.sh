@@ -1,8 +1,8 @@
 #!/bin/sh
 # The registry form of the Bazel build: Debian's Bazel 4 over the WORKSPACE of stand-ins (see
-# host/README.md). Use it as you would use bazel: `tools/bazel/host.sh test //...`, which is also
-# what it does without arguments. Everything Bazel keeps lies in cargo's target folder, so whoever
-# keeps that folder keeps Bazel's work too.
+# host/README.md). Use this script like bazel: `tools/bazel/host.sh test //...`, which is also the
+# default. All files of Bazel are in cargo's target folder, so a cache of that folder includes
+# Bazel's outputs.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -27,11 +27,12 @@ base=$target/bazel
 mkdir -p "$base"
 
 # Two checkouts may share a target folder, and a second Bazel would end the server of the first.
-# The lock is the client's alone: the server, which lives on, does not get it (--close).
+# Only the client holds the lock: the server, which outlives the client, does not inherit it
+# (--close).
 flock --nonblock "$base.lock" true || echo "bazel: waiting for another run in $base" >&2
 
-# A folder that was moved, as a cache is that is restored elsewhere, has links into where it was.
-# Bazel makes these again when they are gone, and uses what it has compiled.
+# A moved folder, such as a cache that is restored elsewhere, has links into its old location. Bazel
+# recreates missing links, and reuses its compiled outputs.
 if [ "$(cat "$base/place" 2>/dev/null)" != "$base" ]; then
     mkdir -p "$base/base/external"
     flock --wait "$lock_seconds_max" "$base.lock" chmod -R u+w "$base/base/external"

@@ -1,9 +1,9 @@
-"""Holds the pins of the Bazel build against the manifests that other tools resolve.
+"""Compares the pins of the Bazel build with the manifests that other tools resolve.
 
-Nothing on a machine without the internet can run MODULE.bazel's extensions, so what they would
-read is compared here: crates with the members of the Cargo workspace, jars with the poms, Go
-modules with go.mod, versions of languages with each manifest that names one. Prints
-`pins: FINDING; fix: ...` for each difference, and fails when there is one.
+A machine without the internet cannot run MODULE.bazel's extensions, so this script compares their
+inputs: crates with the members of the Cargo workspace, jars with the poms, Go modules with go.mod,
+versions of languages with each manifest that names one. Prints `pins: FINDING; fix: ...` for each
+difference, and fails if there is one.
 """
 
 import ast
@@ -22,18 +22,19 @@ POMS = {
     "maven_kafka": ("infra/kafka/pom.xml",),
     "maven_objects": ("infra/objects/pom.xml",),
 }
-"""The poms whose artifacts each `maven.install` holds."""
+"""The poms that define the artifacts of each `maven.install`."""
 OWN_GROUP = "io.forebay"
 JUPITER = "org.junit.jupiter"
 CONSOLE = "org.junit.platform:junit-platform-console"
-"""Runs JUnit 5 under Bazel; Maven has Surefire for that. Its version follows Jupiter's."""
+"""The console that runs JUnit 5 under Bazel; Maven has Surefire for that. The console's version
+follows Jupiter's."""
 VERSION_FILE = "tools/bazel/version.bzl"
 SETUP = "tools/setup/setup.sh"
 
 
 @dataclass
 class Module:
-    """What MODULE.bazel says: the keyword arguments of each call, by the called name."""
+    """The content of MODULE.bazel: the keyword arguments of each call, by the called name."""
 
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     repositories: dict[str, set[str]] = field(default_factory=dict)
@@ -66,7 +67,7 @@ def read_module(text: str) -> Module:
 
 
 def literals(keywords: Iterable[ast.keyword]) -> Iterator[tuple[str, Any]]:
-    """Yield the arguments that are written out; what a loop computes is no pin."""
+    """Yield the arguments that are literals; a value that a loop computes is no pin."""
     for word in keywords:
         try:
             yield word.arg or "", ast.literal_eval(word.value)
@@ -77,7 +78,7 @@ def literals(keywords: Iterable[ast.keyword]) -> Iterator[tuple[str, Any]]:
 def differences(
     what: str, left: tuple[str, Iterable[str]], right: tuple[str, Iterable[str]]
 ) -> Iterator[str]:
-    """Compare two lists of the same things, each with the file that holds it."""
+    """Compare two lists of the same items, each with the file that contains it."""
     (left_file, left_names), (right_file, right_names) = left, right
     for name in sorted(set(left_names) - set(right_names)):
         yield f"{left_file}: {what} {name} is not in {right_file}; fix: make the two equal"
@@ -86,7 +87,7 @@ def differences(
 
 
 def crates(root: Path, module: Module) -> Iterator[str]:
-    """Manifests that crate_universe reads, against the members of the workspace."""
+    """Compare the manifests that crate_universe reads with the members of the workspace."""
     install = module.one("crate.from_cargo")
     members = {
         manifest.parent.relative_to(root).as_posix()
@@ -102,7 +103,7 @@ def crates(root: Path, module: Module) -> Iterator[str]:
 
 
 def jars(root: Path, module: Module) -> Iterator[str]:
-    """Artifacts of each install, against the poms that it is made of."""
+    """Compare the artifacts of each install with the poms that define it."""
     for name, poms in POMS.items():
         installs = [
             call for call in module.each("maven.install") if call.get("name", "maven") == name
@@ -112,14 +113,14 @@ def jars(root: Path, module: Module) -> Iterator[str]:
         for pom in poms:
             declared |= set(pom_artifacts((root / pom).read_text("utf-8")))
         versions = {artifact.rpartition(":")[2] for artifact in declared if JUPITER in artifact}
-        # The console's version differs from Jupiter's in its first number alone.
+        # The console's version differs from Jupiter's only in its first number.
         declared |= {f"{CONSOLE}:1.{version.partition('.')[2]}" for version in versions}
         files = " and ".join(poms)
         yield from differences(f"artifact of {name}", (MODULE, artifacts), (files, declared))
 
 
 def pom_artifacts(text: str) -> Iterator[str]:
-    """Yield `group:artifact:version` of what a pom declares, ours left out."""
+    """Yield `group:artifact:version` of what a pom declares, except our own artifacts."""
     space = {"m": "http://maven.apache.org/POM/4.0.0"}
     pom = ElementTree.fromstring(text)
     properties = {
@@ -144,7 +145,7 @@ PARTS = ("groupId", "artifactId", "version")
 
 
 def python(root: Path, module: Module) -> Iterator[str]:
-    """The requirements, all pinned, the tools' Python, and the oldest one of the client."""
+    """Compare the requirements, all pinned, the tools' Python, and the client's oldest Python."""
     parse = module.one("pip.parse")
     label = parse.get("requirements_lock", "")
     file = label.removeprefix("//").replace(":", "/")
@@ -167,7 +168,7 @@ def python(root: Path, module: Module) -> Iterator[str]:
 
 
 def rust(root: Path, module: Module) -> Iterator[str]:
-    """Rust's version and edition, and our own."""
+    """Compare Rust's version and edition, and our own version."""
     package = cargo(root)["workspace"]["package"]
     toolchain = module.one("rust.toolchain")
     versions = toolchain.get("versions") or [""]
@@ -187,7 +188,7 @@ def rust(root: Path, module: Module) -> Iterator[str]:
 
 
 def java(root: Path, _module: Module) -> Iterator[str]:
-    """The Java release, in poms, set-up and Bazel's settings."""
+    """Compare the Java release in poms, set-up and Bazel's settings."""
     release = r"<maven.compiler.release>(\d+)<"
     wanted = re.search(release, (root / "clients/java/pom.xml").read_text("utf-8"))
     jmh = re.search(release, (root / "bench/jmh/pom.xml").read_text("utf-8"))
@@ -203,7 +204,7 @@ def java(root: Path, _module: Module) -> Iterator[str]:
 
 
 def go(root: Path, module: Module) -> Iterator[str]:
-    """Go's modules, once there are any."""
+    """Compare Go's modules, once there are any."""
     repositories = module.repositories.get("go_deps", set())
     file = root / "go.mod"
     text = file.read_text("utf-8") if file.is_file() else ""
@@ -222,7 +223,7 @@ def repository_of(path: str) -> str:
 
 
 def bazel(root: Path, module: Module) -> Iterator[str]:
-    """Bazel's own version: exact, and not older than rule sets of today want."""
+    """Check Bazel's own version: exact, and not older than current rule sets require."""
     version = (root / ".bazelversion").read_text("utf-8").strip()
     if not re.fullmatch(r"\d+\.\d+\.\d+", version) or int(version.split(".")[0]) < 8:
         yield f".bazelversion: '{version}' is no version from 8.0.0 on; fix: pin one"
@@ -237,14 +238,14 @@ def cargo(root: Path) -> dict[str, Any]:
 
 
 def setup_version(root: Path, tool: str) -> str | None:
-    """Return the least version of a tool that set-up accepts."""
+    """Return the lowest version of a tool that set-up accepts."""
     text = (root / SETUP).read_text("utf-8")
     found = re.search(rf'check {tool} "\$found" (\S+)', text)
     return found and found[1]
 
 
 def unlike(file: str, wanted: str | None, named: dict[str, str | None]) -> Iterator[str]:
-    """Compare places that must name the same version as a file does."""
+    """Compare the files that must name the same version as `file`."""
     for place, version in named.items():
         if version != wanted:
             yield f"{place} is {version}, and {file} says {wanted}; fix: make the two equal"
@@ -262,13 +263,13 @@ CHECKS: tuple[Callable[[Path, Module], Iterator[str]], ...] = (
 
 
 def findings(root: Path) -> list[str]:
-    """Return everything that differs."""
+    """Return all differences."""
     module = read_module((root / MODULE).read_text("utf-8"))
     return [finding for check in CHECKS for finding in check(root, module)]
 
 
 def main() -> int:
-    """Print what differs; 1 when anything does."""
+    """Print all differences; returns 1 if there are any."""
     found = findings(Path(__file__).resolve().parents[2])
     for finding in found:
         print(f"pins: {finding}")

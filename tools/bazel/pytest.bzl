@@ -14,15 +14,15 @@ def pytest_test(
         size = "small",
         tags = [],
         timeout = None):
-    """A test of Python files, run by pytest; one that collects nothing fails.
+    """A test of Python files, run by pytest; a test without test cases fails.
 
     Args:
       name: its name
-      srcs: the files with tests; conftest.py and helpers belong into a library, in deps
+      srcs: the files with tests; conftest.py and helpers belong in a library, in deps
       data: files that the tests read
-      deps: what the tests import, conftest.py of their folder included; pytest itself is given
+      deps: the imports of the tests, including their folder's conftest.py; pytest is implicit
       env: variables of its environment
-      programs: programs and libraries that lie in the folder that FOREBAY_BIN names
+      programs: programs and libraries that are put into the folder that FOREBAY_BIN names
       size: as for every test
       tags: as for every test
       timeout: as for every test
@@ -36,7 +36,7 @@ def pytest_test(
                ["$(rootpath %s)" % source for source in srcs],
         data = data + programs,
         env = env,
-        # An empty __init__.py above a package would hide it from those who import it.
+        # An empty __init__.py above a package would hide it from its importers.
         legacy_create_init = 0,
         main = _MAIN,
         tags = tags,

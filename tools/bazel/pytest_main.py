@@ -1,7 +1,7 @@
 """The program of every pytest_test (pytest.bzl): runs pytest on the declared files.
 
-Tests are told of Bazel in their own terms: FOREBAY_BIN names the folder of built programs, as it
-does under xtask. It ends as pytest ends, so a test that finds nothing to run fails.
+Tests see Bazel in their own terms: FOREBAY_BIN names the folder of built programs, as under xtask.
+The exit code is pytest's, so a test without test cases fails.
 """
 
 import argparse
@@ -13,15 +13,15 @@ import pytest
 
 
 def gather(programs: list[str], folder: Path) -> None:
-    """Put what was built into one folder, each under its own name."""
+    """Link the built programs into one folder, each under its own name."""
     folder.mkdir()
     for program in programs:
         (folder / Path(program).name).symlink_to(Path(program).absolute())
 
 
 def options(environment: "os._Environ[str]", temporary: Path) -> list[str]:
-    """Say in pytest's words what Bazel asks for in the environment."""
-    # Configuration comes from nowhere: what lies above the runfiles is not declared.
+    """Translate Bazel's requests in the environment into options of pytest."""
+    # No configuration file is read: files above the runfiles are not declared.
     said = ["-p", "no:cacheprovider", "--config-file", os.devnull, "--rootdir", str(Path.cwd())]
     said += ["--strict-markers", "--basetemp", str(temporary / "pytest")]
     if report := environment.get("XML_OUTPUT_FILE"):

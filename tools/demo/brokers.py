@@ -1,5 +1,5 @@
-"""One Kafka broker on loopback, from the settings in infra/kafka: formatted, started, awaited. The
-Rust tests start theirs in libs/testkit/src/brokers.rs.
+"""A Kafka broker on loopback, from the settings in infra/kafka: formatted, started, awaited. The
+Rust tests start their brokers in libs/testkit/src/brokers.rs.
 """
 
 import random
@@ -18,18 +18,18 @@ FORMAT_SECONDS = 60.0
 START_SECONDS = 120.0
 LOOK_SECONDS = 0.05
 PORTS = range(12_000, 32_000)
-"""Below those that outgoing connections get."""
+"""Port range below the system's range for outgoing connections."""
 PORT_TRIES_MAX = 200
 JAVA = ("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 Start = Callable[[str, list[str]], Child]
-"""Starts a program by name and command line, and sees to it that it is stopped."""
+"""A function that starts a program by name and command line, and ensures that it is stopped."""
 
 
 def start_broker(start: Start, programs: Path, folder: Path) -> tuple[Child, str]:
     """Start a broker with its data in the folder; returns it and its address, once it serves.
 
-    The jars lie beside the folder of programs, where set-up puts them.
+    The jars are next to the folder of programs, where set-up puts them.
     """
     jars = programs.parent / "kafka"
     if not any(jars.glob("kafka_*.jar")):
@@ -39,7 +39,7 @@ def start_broker(start: Start, programs: Path, folder: Path) -> tuple[Child, str
     settings.write_text(server_settings(port, controller_port, folder / "kafka-data"))
     logging = SETTINGS / "log4j2.properties"
     java = [*JAVA, f"-Dlog4j2.configurationFile={logging}", "-cp", f"{jars}/*"]
-    # The words of Kafka's own random-uuid: 22 characters of base64, the last with two bits only.
+    # The format of Kafka's random-uuid: 22 characters of base64, the last with two bits only.
     cluster = uuid.uuid4().hex[:21] + "A"
     formatter = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)]
     start("format-broker", formatter).await_end(FORMAT_SECONDS)
@@ -58,7 +58,7 @@ def server_settings(port: int, controller_port: int, data: Path) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nobody listens on now."""
+    """Return ports on which no process listens now."""
     found: list[int] = []
     for port in random.sample(PORTS, PORT_TRIES_MAX):
         with socket.socket() as probe:
@@ -73,7 +73,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def await_ready(broker: Child, seconds: float) -> None:
-    """Wait until the broker's log says that it serves."""
+    """Wait until the broker's log reports that it serves."""
     deadline = time.monotonic() + seconds
     while READY_TEXT not in broker.log.read_text("utf-8", "replace"):
         broker.check()

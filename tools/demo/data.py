@@ -1,4 +1,4 @@
-"""The demo's input: 100,004 real MovieLens ratings, in the order in which people gave them."""
+"""The demo's input: 100,004 real MovieLens ratings, in time order."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +21,14 @@ class Ratings:
         return len(self.frame)
 
     def keys(self) -> dict[str, list[int]]:
-        """Every key that the stores will hold, and around them some that they will not."""
+        """Return every key that the stores will hold, and some absent keys around them."""
         return {
             "movies": with_absent(self.frame["movie"].unique().tolist()),
             "users": with_absent(self.frame["user"].unique().tolist()),
         }
 
     def changes(self) -> int:
-        """Return how many changes the loader makes of them: one of each rating and movie."""
+        """Return the number of the loader's changes: one for each rating and each movie."""
         return len(self.frame) + int(self.frame["movie"].nunique())
 
     def write_csv(self, path: Path) -> None:

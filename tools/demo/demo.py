@@ -1,7 +1,7 @@
 """`make demo`: real ratings go through writer and change log into embedded readers, and an oracle
 compares every document. FOREBAY_BIN names the folder of built programs; SMALL=1 takes the first
-10,000 ratings, PLANT=1 plants an event too many, which the oracle must find, LOG=kafka puts the
-change log into a real broker.
+10,000 ratings; PLANT=1 plants an extra event, which the oracle must find; LOG=kafka uses a real
+broker as the change log.
 """
 
 import os
@@ -45,7 +45,7 @@ KAFKA_NOTE = "acknowledged means: this one broker has it; production has three, 
 
 @dataclass(frozen=True)
 class Settings:
-    """How the demo is asked to run."""
+    """The options of the demo."""
 
     programs: Path
     kafka: bool
@@ -64,7 +64,7 @@ class Stage:
     children: list[Child] = field(default_factory=list)
 
     def start(self, name: str, command: list[str]) -> Child:
-        """Start a program; it is stopped when the demo ends, however it ends."""
+        """Start a program; it is stopped when the demo ends, in whatever way."""
         with self.interrupts.held():
             child = Child(name, command, self.folder)
             self.children.append(child)
@@ -78,14 +78,14 @@ class Stage:
 
 @dataclass(frozen=True)
 class Server:
-    """The running `forebayd dev`, and the broker under it where its log is Kafka."""
+    """The running `forebayd dev`, and its broker if the log is Kafka."""
 
     child: Child
     address: str
     broker: Child | None
 
     def check(self) -> None:
-        """Raise DemoError when one of them has ended."""
+        """Raise DemoError if one of them has ended."""
         self.child.check()
         if self.broker is not None:
             self.broker.check()
@@ -114,7 +114,7 @@ def main() -> int:
 
 
 def ran(stage: Stage) -> bool:
-    """Run the demo; when it breaks, show what every program logged before it goes."""
+    """Run the demo; if it fails, show every program's log before the folder is removed."""
     try:
         return run(stage)
     except DemoError:
@@ -124,7 +124,7 @@ def ran(stage: Stage) -> bool:
 
 
 def refused(log: str) -> str | None:
-    """Say why this log cannot be used; None when it can."""
+    """Return the reason why this log cannot be used; None if it can."""
     if log in ("", "embedded", "kafka"):
         return None
     return f"InvalidArgument: there is no LOG={log}; run: make demo, or make demo LOG=kafka"
@@ -192,7 +192,7 @@ def start_server(stage: Stage) -> Server:
 
 
 def stop_server(server: Child) -> None:
-    """End the server; it must drain and end well."""
+    """Stop the server; it must drain and exit with 0."""
     code = server.stop()
     if code != 0:
         raise DemoError(f"forebayd did not end well after SIGTERM: exit code {code}")
@@ -221,7 +221,7 @@ def start_readers(stage: Stage, address: str) -> dict[str, Child]:
 
 
 def install(stage: Stage, language: Language) -> None:
-    """Put what cargo built where the reader of this language looks for it."""
+    """Put cargo's outputs where the reader of this language looks for them."""
     if language.install:
         installer = stage.start(f"install-{language.name}", list(language.install))
         installer.await_end(INSTALL_SECONDS)
@@ -230,8 +230,8 @@ def install(stage: Stage, language: Language) -> None:
 def load(
     stage: Stage, server: Server, readers: dict[str, Child], total: int, console: Console
 ) -> dict[str, Any]:
-    """Replay the ratings while the readers measure; returns what the loader says at its end, when
-    the views' values of all ratings have come.
+    """Replay the ratings while the readers measure; returns the loader's last message, which it
+    sends after the views' values of all ratings have arrived.
     """
     command = [stage.program("demo_load"), "replay", "--address", server.address]
     command += ["--ratings", str(stage.folder / RATINGS_FILE)]
@@ -258,7 +258,7 @@ def load(
 
 
 def hear_freshness(readers: dict[str, Child], picture: table.Picture) -> None:
-    """Take in what the readers have said; a reader that has ended is an error."""
+    """Process the readers' messages; a reader that has ended is an error."""
     for name, reader in readers.items():
         while (told := reader.message(0)) is not None:
             if told[0] == "freshness":
@@ -268,13 +268,14 @@ def hear_freshness(readers: dict[str, Child], picture: table.Picture) -> None:
 def finish(
     stage: Stage, readers: dict[str, Child], tokens: dict[str, str], keys: dict[str, list[int]]
 ) -> dict[str, dict[str, Any]]:
-    """Have each reader catch up with the load, measure, and dump its documents."""
+    """Let each reader catch up with the load, measure, and dump its documents."""
     files = data.write_keys(stage.folder, keys)
     figures = {}
     for name, reader in readers.items():
         dump = str(stage.folder / f"{name}.dump")
         reader.send("finish", {"tokens": tokens, "keys": files, "dump": dump})
-        # One after the other: the figures of one language must not be another's noise.
+        # The readers run one after the other, so that one language does not disturb another's
+        # figures.
         figures[name] = reader.await_message("figures", FINISH_SECONDS)
         reader.await_end(END_SECONDS)
     return figures
@@ -283,7 +284,7 @@ def finish(
 def judge(
     stage: Stage, ratings: data.Ratings, figures: dict[str, dict[str, Any]]
 ) -> dict[str, oracle.Verdict]:
-    """Compare what every language read with what the ratings come to."""
+    """Compare the documents that every language read with the result of the ratings."""
     expected = oracle.replay(ratings.frame)
     verdicts = {}
     for name, told in figures.items():

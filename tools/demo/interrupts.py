@@ -1,4 +1,4 @@
-"""Signals that end the demo in order: whatever was started is stopped."""
+"""Signals that end the demo in order: every started program is stopped."""
 
 import signal
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """Somebody asked the demo to stop; the text names the signal."""
+    """A signal stopped the demo; the text names the signal."""
 
 
 class Interrupts:
-    """Raises Interrupted in the main thread when a signal comes; later signals do nothing."""
+    """Raises Interrupted in the main thread at the first signal; later signals do nothing."""
 
     def __init__(self) -> None:
-        """Hold nothing."""
+        """Start without a deferred signal."""
         self._held = False
         self._pending: str | None = None
 
@@ -34,7 +34,7 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let a signal wait, so that no program starts that nobody remembers to stop."""
+        """Defer a signal, so that no program starts without being remembered for the stop."""
         self._held = True
         try:
             yield

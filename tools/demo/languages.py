@@ -1,5 +1,5 @@
-"""The languages whose readers take part. To add one, write a program that speaks the messages of
-tools/demo/README.md and give it an entry here.
+"""The languages whose readers take part. To add a language, write a program that speaks the
+messages of tools/demo/README.md and give it an entry here.
 """
 
 import os
@@ -13,18 +13,19 @@ CLIENTS = Path(__file__).absolute().parents[2] / "clients"
 
 @dataclass(frozen=True)
 class Language:
-    """One language's reader."""
+    """The reader of one language."""
 
     name: str
     command: Callable[[Path], list[str]]
-    """Makes the command line from the folder of built programs; arguments are added to it."""
+    """A function from the folder of built programs to the command line; arguments are appended to
+    it."""
     install: tuple[str, ...] = ()
-    """The command that puts what cargo built where the reader looks for it, if there is one. It is
-    run before the reader in each demo, and finds the folder of built programs in FOREBAY_BIN."""
+    """The command that puts cargo's outputs where the reader looks for them, if there is one. Each
+    demo runs it before the reader, with the folder of built programs in FOREBAY_BIN."""
 
 
 def python(client: Path) -> Language:
-    """Python runs the example of this client with its own interpreter, and the package there."""
+    """Return the reader in Python: this client's example, run by the demo's own interpreter."""
 
     def command(_programs: Path) -> list[str]:
         path = os.pathsep.join(filter(None, [str(client), os.environ.get("PYTHONPATH")]))
@@ -35,7 +36,7 @@ def python(client: Path) -> Language:
 
 
 def java_command(_programs: Path) -> list[str]:
-    """Run the jar that xtask has packaged; the client's jar and its library lie beside it."""
+    """Return the command of xtask's jar; the client's jar and library are next to it."""
     jars = CLIENTS / "java" / "target"
     return ["java", "-jar", str(jars / "forebay-client-0.1.0-demo.jar")]
 

@@ -1,5 +1,6 @@
-"""The oracle: computes every document from the ratings by itself, in pandas, and compares what
-each language read. It shares no code with the loader or the readers, only the field names.
+"""The oracle: computes every document from the ratings in pandas, and compares it with the
+documents that each language read. The oracle shares only the field names with the loader and the
+readers, and no code.
 """
 
 import json
@@ -22,12 +23,12 @@ PRIOR_MEAN = 3.5
 SHOWN_MAX = 10
 WAYS = ("key", "iteration")
 POSITIONS = {"movies": "movie_ratings_position", "users": "user_ratings_position"}
-"""By store the field that says how far in its log the view has come. Only its type is known."""
+"""The field, by store, with the view's position in its log. Only its type is known."""
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One thing that a reader answered and that is not so."""
+    """A difference between a reader's answer and the expected document."""
 
     store: str
     key: int | str
@@ -37,7 +38,7 @@ class Mismatch:
     where: str
 
     def __str__(self) -> str:
-        """Say where, what was expected and what was found."""
+        """Return the location, the expected and the found value."""
         return (
             f"oracle: mismatch {self.store} {self.key} {self.field} "
             f"expected {self.expected!r} found {self.found!r} ({self.where})"
@@ -46,7 +47,7 @@ class Mismatch:
 
 @dataclass
 class Verdict:
-    """What was compared, and what was wrong."""
+    """The counts of compared items, and the mismatches."""
 
     documents: int = 0
     fields: int = 0
@@ -54,14 +55,14 @@ class Verdict:
     mismatches: list[Mismatch] = field(default_factory=list)
 
     def add(self, other: "Verdict") -> None:
-        """Add what another comparison found."""
+        """Add the result of another comparison."""
         self.documents += other.documents
         self.fields += other.fields
         self.absent_keys += other.absent_keys
         self.mismatches.extend(other.mismatches)
 
     def lines(self, language: str) -> Iterator[str]:
-        """Say one language's first mismatches and how many more it has, or what was compared."""
+        """Yield one language's first mismatches and the number of others, or the counts."""
         yield from map(str, self.mismatches[:SHOWN_MAX])
         if len(self.mismatches) > SHOWN_MAX:
             yield f"oracle: and {len(self.mismatches) - SHOWN_MAX:,} mismatches more in {language}"
@@ -82,7 +83,7 @@ class Expected:
 
 
 def replay(ratings: pandas.DataFrame) -> Expected:
-    """Compute what the stores hold after all ratings (columns of data.COLUMNS, oldest first)."""
+    """Compute the stores' documents after all ratings (columns of data.COLUMNS, oldest first)."""
     stores = {"movies": movies(ratings), "users": users(ratings)}
     user = favourite(stores["users"], 1)[0]
     return Expected(stores, user, top(stores["movies"], stores["users"][user]))
@@ -99,7 +100,7 @@ def genre_field(genre: str) -> str:
 
 
 def movies(ratings: pandas.DataFrame) -> Documents:
-    """One document per movie; a missing title or year is absent, a count of nothing is 0."""
+    """Compute a document per movie; a missing title or year is absent, a count of nothing is 0."""
     frame = ratings.assign(
         high=ratings["rating"] >= HIGH_RATING, low=ratings["rating"] <= LOW_RATING
     )
@@ -119,7 +120,7 @@ def movies(ratings: pandas.DataFrame) -> Documents:
 
 
 def movie(row: dict[str, Any]) -> Document:
-    """One movie's document out of its totals."""
+    """Compute one movie's document from its totals."""
     document: Document = {
         "genres": genre_list(row["genres"]),
         "rating_count": int(row["rating_count"]),
@@ -138,7 +139,7 @@ def movie(row: dict[str, Any]) -> Document:
 
 
 def users(ratings: pandas.DataFrame) -> Documents:
-    """One document per user; a genre that others rated and this user never did counts 0."""
+    """Compute a document per user; a genre that others rated, but the user never did, counts 0."""
     totals = ratings.groupby("user", sort=True).agg(
         rating_count=("rating", "size"), rating_sum=("rating", "sum"), last_rated=("time_s", "last")
     )
@@ -160,13 +161,13 @@ def users(ratings: pandas.DataFrame) -> Documents:
 
 
 def favourite(documents: Documents, count: int) -> list[int]:
-    """Find the keys with the most ratings; of equals the smaller key comes first."""
+    """Find the keys with the most ratings; ties are ordered by key."""
     return sorted(documents, key=lambda key: (-documents[key]["rating_count"], key))[:count]
 
 
 def top(movie_documents: Documents, user: Document) -> list[tuple[int, float]]:
-    """Rank the most rated movies for one user: the mean, pulled to 3.5 where ratings are few,
-    times one plus the mean share of the user's ratings that fell to the movie's genres.
+    """Rank the most rated movies for one user: the mean, pulled to 3.5 if ratings are few, times
+    one plus the mean share of the user's ratings in the movie's genres.
     """
     scored = []
     for key in favourite(movie_documents, CANDIDATES):
@@ -211,7 +212,7 @@ def compare(
 
 @dataclass(frozen=True)
 class Place:
-    """One document as one language read it."""
+    """A document as one language read it."""
 
     store: str
     key: int
@@ -219,8 +220,8 @@ class Place:
 
 
 def compare_document(place: Place, wanted: Document | None, found: Document | None) -> Verdict:
-    """Compare one document, or its absence; a field's type must be right too. Of the position of
-    the view that is in each document only that it is one is compared.
+    """Compare one document, or its absence; a field's type must be right, too. The view's position
+    in each document is only checked to be a position.
     """
     if wanted is None and found is None:
         return Verdict(absent_keys=1)
@@ -241,7 +242,9 @@ def compare_document(place: Place, wanted: Document | None, found: Document | No
 
 
 def with_position(store: str, wanted: Document, found: Document) -> Document:
-    """Add the found position to what is wanted, if it can be one, else what would be."""
+    """Return the expected document with the found position, if that can be a position, else with a
+    text that differs from it.
+    """
     have = found.get(POSITIONS[store])
     is_one = type(have) is int and have >= 0
     return {**wanted, POSITIONS[store]: have if is_one else "a position"}

@@ -1,5 +1,5 @@
-"""The demo's child processes: each speaks in lines on its standard output, writes its log to a
-file, and is waited for with a bound.
+"""The demo's child processes: each writes lines to its standard output and its log to a file; every
+wait for it is bounded.
 """
 
 import contextlib
@@ -20,11 +20,11 @@ Message = tuple[str, dict[str, Any]]
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the text says why and what to do."""
+    """The demo cannot continue; the text gives the reason and the remedy."""
 
 
 class Child:
-    """One running program."""
+    """A running program."""
 
     def __init__(self, name: str, command: list[str], logs: Path) -> None:
         """Start the program; its standard error goes to NAME.log."""
@@ -51,9 +51,9 @@ class Child:
         self._lines.put(None)
 
     def line(self, seconds: float) -> str | None:
-        """Return the next line, or None when there is none in time.
+        """Return the next line, or None if there is none in time.
 
-        Raises DemoError when the program has ended and everything it said is read.
+        Raises DemoError if the program has ended and all its output is read.
         """
         try:
             line = self._lines.get(timeout=seconds) if seconds > 0 else self._lines.get_nowait()
@@ -65,7 +65,7 @@ class Child:
         return line
 
     def check(self) -> None:
-        """Pass over what the program has said; raises DemoError when it has ended."""
+        """Discard the program's output so far; raises DemoError if the program has ended."""
         while self.line(0) is not None:
             pass
 
@@ -81,7 +81,7 @@ class Child:
         return kind, details
 
     def await_message(self, kind: str, seconds: float) -> dict[str, Any]:
-        """Wait for a message of this kind; others that come before it are passed over."""
+        """Wait for a message of this kind; other messages before it are discarded."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             message = self.message(left)
@@ -98,7 +98,7 @@ class Child:
             raise DemoError(f"{self.name} does not listen: {error}") from error
 
     def await_end(self, seconds: float) -> None:
-        """Wait until the program has ended by itself, and well."""
+        """Wait until the program has ended by itself with exit code 0."""
         try:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired as error:
@@ -115,7 +115,7 @@ class Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             code = self._process.wait(KILL_SECONDS)
-        with contextlib.suppress(OSError):  # What it did not read is lost with it.
+        with contextlib.suppress(OSError):  # Unread input is lost with the program.
             self._input.close()
         return code
 

@@ -1,4 +1,4 @@
-"""What the demo shows: a live table in a terminal, plain lines when piped, and the results."""
+"""The output of the demo: a live table in a terminal, plain lines when piped, and the results."""
 
 import json
 import time
@@ -22,7 +22,7 @@ Figures = dict[str, Any]
 
 @dataclass
 class Picture:
-    """What is known while the load runs."""
+    """The state of the load."""
 
     total: int
     progress: Figures = field(default_factory=dict)
@@ -45,17 +45,17 @@ def pair(figures: Figures, write: Callable[[float | None], str], p50: str, p99: 
 
 
 def acknowledgement(figures: Figures) -> str:
-    """Write how long writes waited for their acknowledgement."""
+    """Format the time from a write to its acknowledgement."""
     return pair(figures, millis, "ack_p50_us", "ack_p99_us")
 
 
 def fresh(figures: Figures) -> str:
-    """Write how long after its acknowledgement a write was visible."""
+    """Format the time from a write's acknowledgement to its visibility."""
     return pair(figures, millis, "p50_us", "p99_us")
 
 
 def feature_line(figures: Figures) -> str:
-    """Write how long after its acknowledgement an event was in a value of a view, in a reader."""
+    """Format the time from an event's acknowledgement to a view's value with it in a reader."""
     p50, p99 = (f"p{rank} {figures[f'p{rank}_us'] / 1000:,.0f} ms" for rank in (50, 99))
     samples = f"({count(figures['samples'])} samples)"
     return f"features: insert acknowledged to value visible in a reader: {p50}, {p99} {samples}"
@@ -76,14 +76,14 @@ class Display(Protocol):
         """Stop showing."""
 
     def show(self, picture: Picture) -> None:
-        """Show how it stands now; may be called at any rate."""
+        """Show the current state; may be called at any rate."""
 
 
 class PlainDisplay:
     """A line per second."""
 
     def __init__(self) -> None:
-        """Show nothing yet."""
+        """Start without output."""
         self._next = 0.0
 
     def __enter__(self) -> "PlainDisplay":
@@ -99,7 +99,7 @@ class PlainDisplay:
         """Stop showing."""
 
     def show(self, picture: Picture) -> None:
-        """Print a line when the last one is a second old."""
+        """Print a line if the last one is at least a second old."""
         if not picture.progress or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + PLAIN_SECONDS
@@ -114,10 +114,10 @@ class PlainDisplay:
 
 
 class LiveDisplay:
-    """A table that is drawn anew in place."""
+    """A table that is redrawn in place."""
 
     def __init__(self, console: Console) -> None:
-        """Show nothing yet."""
+        """Start without output."""
         self._live = Live(console=console, refresh_per_second=LIVE_PER_SECOND, transient=True)
 
     def __enter__(self) -> "LiveDisplay":
@@ -155,7 +155,7 @@ def live_table(picture: Picture) -> RenderableType:
 
 
 def display(console: Console) -> Display:
-    """Choose how to show: live in a terminal, plain lines elsewhere."""
+    """Choose the display: live in a terminal, plain lines otherwise."""
     return LiveDisplay(console) if console.is_terminal else PlainDisplay()
 
 
@@ -181,7 +181,7 @@ def result_rows(load: Figures, languages: dict[str, Figures]) -> list[tuple[str,
 
 
 def gather_time(figures: Figures) -> str:
-    """Write how long a gather took."""
+    """Format the duration of a gather."""
     return f"{figures['p50_us']:,.1f} / {figures['p99_us']:,.1f} µs"
 
 
@@ -204,7 +204,7 @@ def write_figures(path: str | None, load: Figures, languages: dict[str, Figures]
 
 
 def show_results(console: Console, rows: list[tuple[str, str, str]], notes: list[str]) -> None:
-    """Show the closing table and what to know about it."""
+    """Show the closing table and the notes about it."""
     if not console.is_terminal:
         for measure, language, value in rows:
             print(f"result: {measure}{f' ({language})' if language else ''}: {value}")

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Stands before rustc (RUSTC_WORKSPACE_WRAPPER) and has it count which edges of our own crates run,
-# which is what guides libFuzzer. Build scripts are left alone: nothing would count for them.
+# A wrapper of rustc (RUSTC_WORKSPACE_WRAPPER) that instruments the edges of our own crates, which
+# guides libFuzzer. Build scripts are not instrumented: nothing would read their counts.
 set -eu
 
 rustc=$1

@@ -1,5 +1,4 @@
-//! Clients that block: threads that wait for every answer, and share the connection of their
-//! process.
+//! Blocking clients: threads that wait for every answer, and share the connection of their process.
 
 use std::sync::Arc;
 use std::thread;
@@ -14,17 +13,17 @@ use tokio::runtime::{Builder, Runtime};
 use crate::data::Order;
 use crate::node::connect;
 
-/// One of them: a thread of an application, whose threads share a client, as it is told to do.
+/// A blocking client: a thread of an application whose threads share a client, as recommended.
 pub struct BlockingClient {
     runtime: Arc<Runtime>,
     store: Store,
 }
 
 impl BlockingClient {
-    /// So many threads' worth, of one application.
+    /// Creates the clients of `count` threads of one application.
     ///
     /// # Errors
-    /// Those of the client.
+    /// Errors of the client.
     pub fn several(address: &str, count: usize) -> Result<Vec<Self>, Failure> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let store = runtime.block_on(connect(address))?;
@@ -33,10 +32,10 @@ impl BlockingClient {
         Ok((0..count).map(one).collect())
     }
 
-    /// Inserts an order by itself.
+    /// Inserts one order.
     ///
     /// # Errors
-    /// It is not acknowledged.
+    /// Fails if the order is not acknowledged.
     pub fn insert(&self, order: Order) -> Result<(), Failure> {
         self.runtime.block_on(insert(&self.store, order))
     }
@@ -44,15 +43,15 @@ impl BlockingClient {
     /// Inserts orders together.
     ///
     /// # Errors
-    /// One of them is not acknowledged.
+    /// Fails if an order is not acknowledged.
     pub fn insert_all(&self, orders: &[Order]) -> Result<(), Failure> {
         self.runtime.block_on(insert_all(&self.store, orders))
     }
 
-    /// Selects an order whole, by its key and its time.
+    /// Selects a whole order by its key and its time.
     ///
     /// # Errors
-    /// It is not among what is selected.
+    /// Fails if the order is not among the selected events.
     pub fn select(&self, order: Order) -> Result<(), Failure> {
         let behind = Timestamp::from_micros(order.at.as_micros() + 1);
         let select = self.store.select().key(order.user()).from(order.at).to(behind);
@@ -65,10 +64,10 @@ impl BlockingClient {
     }
 }
 
-/// Inserts an order by itself.
+/// Inserts one order.
 ///
 /// # Errors
-/// It is not acknowledged.
+/// Fails if the order is not acknowledged.
 pub async fn insert(store: &Store, order: Order) -> Result<(), Failure> {
     order.insert(store).send().await?;
     Ok(())
@@ -77,7 +76,7 @@ pub async fn insert(store: &Store, order: Order) -> Result<(), Failure> {
 /// Inserts orders together.
 ///
 /// # Errors
-/// One of them is not acknowledged.
+/// Fails if an order is not acknowledged.
 pub async fn insert_all(store: &Store, orders: &[Order]) -> Result<(), Failure> {
     let mut batch = store.batch();
     orders.iter().try_for_each(|order| batch.add(order.insert(store)).map(drop))?;
@@ -85,10 +84,11 @@ pub async fn insert_all(store: &Store, orders: &[Order]) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Clients that call one after the other for so long, at least once each; calls in a second.
+/// Runs clients that call one after the other for `turn`, at least once each; returns calls per
+/// second.
 ///
 /// # Errors
-/// A call fails.
+/// Fails if a call fails.
 pub fn closed_loop(
     clients: &[BlockingClient],
     turn: Duration,
@@ -104,10 +104,10 @@ pub fn closed_loop(
     Ok((latency.rate_since(began), latency))
 }
 
-/// What each client does on its thread, told which it is; all of them at once.
+/// Runs a function for each client on the client's thread, all at once, with the client's index.
 ///
 /// # Errors
-/// That of one, when all have ended.
+/// The error of one client, when all have ended.
 pub fn on_each<T: Send>(
     clients: &[BlockingClient],
     run: impl Fn(usize, &BlockingClient) -> Result<T, String> + Sync,
@@ -121,7 +121,7 @@ pub fn on_each<T: Send>(
     })
 }
 
-/// Waits until this moment of the clock.
+/// Waits until a time of the clock.
 pub fn wait_until(moment: u64) {
     let left = moment.saturating_sub(nanos());
     if left > 0 {

@@ -1,5 +1,5 @@
-//! What is inserted: orders of a shop, 37 columns of text, whole numbers, decimals and booleans,
-//! about 1 KB together; and the two views of them, with eleven features.
+//! The data: orders of a shop, 37 columns of text, whole numbers, decimals and booleans, about 1 KB
+//! together; and two views of them, with eleven features.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,26 +11,26 @@ use forebay::{
 use forebay_bench_micro::watch;
 use forebay_testkit::random::Dice;
 
-/// The stream.
+/// Name of the stream.
 pub const STREAM: &str = "orders";
-/// Its partitions.
+/// Number of partitions.
 pub const PARTITIONS: u32 = 4;
 /// Distinct keys, which are users.
 const USERS: usize = 1_000_000;
-/// Groups of medium number.
+/// Number of towns, a medium number of groups.
 const TOWNS: usize = 500;
-/// Towns that are watched.
+/// Towns that the watcher watches.
 pub const WATCHED: u64 = 64;
 const PRODUCTS: usize = 10_000;
 const SECTIONS: usize = 50;
-/// The store that values of towns are emitted to.
+/// Store that values of towns are emitted to.
 pub const EMITTED: &str = "towns";
-/// The field of it that has the highest number of a town's orders.
+/// Field of that store with the highest number of a town's orders.
 pub const NEWEST: &str = "newest_1h";
 /// The views, each with its name: nine aggregates of numbers and a count by town, and a count by
-/// three columns, which make nearly every order a group of its own.
+/// three columns, which makes a separate group of nearly every order.
 pub const VIEWS: [(&str, &str); 2] = [("by_town", BY_TOWN), ("by_order", BY_ORDER)];
-/// What the data is, for the result file.
+/// Description of the data, for the result file.
 pub const DATA: &str = "made-up orders of 37 columns, about 1 KB, of 1,000,000 users at random, in \
                         4 partitions; two views: nine aggregates of numbers and a count by one of \
                         500 towns, emitted, and a count by user, product and section";
@@ -92,12 +92,12 @@ const TEXTS: [&str; 19] = [
     "referrer",
     "session",
 ];
-/// Characters of each of the texts.
+/// Characters of each text.
 const TEXT_CHARS: usize = 44;
 /// Characters that texts are cut out of.
 const LETTERS_CHARS: usize = 4 << 20;
 
-/// The stream.
+/// Returns the specification of the stream.
 #[must_use]
 pub fn spec() -> StoreSpec {
     let column =
@@ -120,42 +120,42 @@ pub fn spec() -> StoreSpec {
     spec
 }
 
-/// An order, which its number says all of but when it happened.
+/// An order, which its number determines except for its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Its number.
+    /// Number of the order.
     pub number: u64,
-    /// When it happened.
+    /// Event time.
     pub at: Timestamp,
 }
 
 impl Order {
-    /// The one with this number, which happens now.
+    /// Returns the order of this number, with the current time.
     #[must_use]
     pub fn now(number: u64) -> Self {
         Self { number, at: SystemClock.now() }
     }
 
-    /// So many, each with a number that none had before, which happen now.
+    /// Returns `count` orders with new numbers and the current time.
     #[must_use]
     pub fn next(numbers: &AtomicU64, count: u64) -> Vec<Self> {
         let first = numbers.fetch_add(count, Ordering::Relaxed);
         (first..first + count).map(Self::now).collect()
     }
 
-    /// Its key.
+    /// Returns the order's key.
     #[must_use]
     pub fn user(self) -> i64 {
         Dice::new(self.number).below(USERS) as i64
     }
 
-    /// The number of its town.
+    /// Returns the number of the order's town.
     #[must_use]
     pub fn town(self) -> u64 {
         Dice::new(!self.number).below(TOWNS) as u64
     }
 
-    /// Its insert.
+    /// Returns the insert of the order.
     pub fn insert(self, store: &Store) -> Write {
         let mut dice = Dice::new(self.number ^ 0x5eed);
         let mut write = store
@@ -181,8 +181,8 @@ impl Order {
     }
 }
 
-/// Letters without an order, cut out of so many that a compressor sees few of them twice: to make
-/// each anew would take a client longer than to insert it.
+/// Returns random letters, cut out of a text so long that a compressor sees few of them twice:
+/// generating each text would take a client longer than the insert.
 fn text(dice: &mut Dice) -> &'static str {
     static LETTERS: LazyLock<String> = LazyLock::new(|| {
         let noise = Dice::new(0x7e47).noise(LETTERS_CHARS);

@@ -1,12 +1,12 @@
-//! The figures of a load, by their names.
+//! Figures of a load, by name.
 
 use forebay_bench_micro::latency::{Latency, measure};
 use forebay_bench_report::{Rounds, Row, Unit};
 
 use crate::load::Measured;
 
-/// What two cores and 16 GiB cost for an hour: r5.large on demand, Linux, us-east-1, as AWS
-/// listed it.
+/// Price of two cores and 16 GiB for an hour: r5.large on demand, Linux, us-east-1, as AWS listed
+/// it.
 const DOLLARS_PER_HOUR: f64 = 0.126;
 
 const SHARES: [(&str, f64); 5] =
@@ -20,7 +20,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// One more.
+    /// Adds a figure.
     pub fn add(&mut self, name: &str, unit: Unit, value: f64) {
         let measure = match unit.symbol() {
             "" => name.to_owned(),
@@ -30,10 +30,10 @@ impl Figures {
         self.names.push((measure, unit));
     }
 
-    /// The percentiles of calls, in milliseconds.
+    /// Adds the percentiles of calls, in milliseconds.
     ///
     /// # Errors
-    /// There was none.
+    /// Fails if there was no call.
     pub fn add_latency(&mut self, name: &str, latency: &Latency) -> Result<(), String> {
         if latency.count() == 0 {
             return Err(format!("'{name}' has no sample"));
@@ -46,11 +46,11 @@ impl Figures {
         Ok(())
     }
 
-    /// What a load measured; `allowed` says how long 99 of a hundred inserts and selects may take,
-    /// in milliseconds.
+    /// Adds the figures of a load; `allowed` is the p99 that inserts and selects may have, in
+    /// milliseconds.
     ///
     /// # Errors
-    /// It has made no inserts, or no selects.
+    /// Fails if the load has made no inserts, or no selects.
     pub fn add_load(
         &mut self,
         name: &str,
@@ -86,10 +86,10 @@ impl Figures {
         Ok(())
     }
 
-    /// A row for each.
+    /// Returns a row for each figure.
     ///
     /// # Errors
-    /// A figure is not finite.
+    /// Fails if a figure is not finite.
     pub fn rows(mut self) -> Result<Vec<Row>, String> {
         self.rounds.close();
         let row = |(name, unit): &(String, Unit)| Row::alone(name, *unit, &self.rounds, name);

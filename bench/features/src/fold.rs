@@ -1,5 +1,5 @@
-//! The fold alone: a node that has the views' logs and none of their tiles makes all of them, in
-//! its process as it runs always.
+//! The fold alone: a node that has the views' logs and none of their tiles rebuilds all tiles, in
+//! its process and with its usual threads.
 
 use forebay_bench_micro::Failure;
 use forebay_bench_micro::clock::nanos;
@@ -8,10 +8,10 @@ use forebay_bench_report::Unit;
 use crate::figures::Figures;
 use crate::node::Node;
 
-/// Folds so many events again for all views; the node is as it was then.
+/// Refolds `events` events for all views; the node is unchanged afterwards.
 ///
 /// # Errors
-/// It does not end.
+/// Fails if the fold does not end.
 pub async fn again(node: Node, events: u64, figures: &mut Figures) -> Result<Node, Failure> {
     let data = node.stop_without_tiles()?;
     let began = nanos();

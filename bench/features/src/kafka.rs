@@ -1,5 +1,5 @@
-//! Inserts on Kafka through a writer, by themselves and together, beside a producer that knows
-//! nothing of Forebay: as many clients, and in each call as many records of as many bytes.
+//! Inserts on Kafka through a writer, singly and in batches, compared with a raw producer that
+//! knows nothing of Forebay: as many clients, and in each call as many records of as many bytes.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -17,28 +17,28 @@ use crate::clients::{insert, insert_all};
 use crate::data::{Order, PARTITIONS};
 use crate::node::{connect, make_stream};
 
-/// Bytes that an order takes in an entry of the log, about.
+/// Approximate bytes of an order in an entry of the log.
 const ORDER_BYTES: usize = 1_100;
 const UNIT: Unit = Unit::Milliseconds;
 
-/// How long and how wide.
+/// Duration and width of the comparison.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
-    /// How long each contender runs in a round.
+    /// Duration of each contender in a round.
     pub turn: Duration,
     /// Clients that insert orders one by one.
     pub clients: usize,
-    /// Clients that insert them together.
+    /// Clients that insert orders in batches.
     pub batch_clients: usize,
     /// Orders of a batch.
     pub batch: u64,
-    /// How many brokers there are, one or three, each of these times.
+    /// Numbers of brokers to compare, each one or three.
     pub brokers: Vec<usize>,
 }
 
-/// What is inserted at once, and from how many clients.
+/// The size of an insert, and the number of clients.
 #[derive(Clone, Copy)]
 struct Shape {
     clients: usize,
@@ -53,7 +53,7 @@ impl Shape {
         }
     }
 
-    /// Records of a call, as the writer makes of it: an entry for each partition.
+    /// Returns the records of a call, as the writer produces them: an entry for each partition.
     fn records(self) -> u64 {
         self.orders.min(PARTITIONS.into())
     }
@@ -62,7 +62,7 @@ impl Shape {
 /// Measures and forms the rows.
 ///
 /// # Errors
-/// A contender fails.
+/// Fails if a contender fails.
 pub fn run(plan: &Plan, runtime: &Runtime) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for count in &plan.brokers {

@@ -1,8 +1,8 @@
-//! The benchmark of streams and views: bi(OS)' run of events and selects, open, beside what the
-//! disk allows; the fold alone; how fresh emitted values are; and inserts on Kafka beside a raw
-//! producer.
+//! The benchmark of streams and views: bi(OS)' run of events and selects, as an open load, compared
+//! with what the disk allows; the fold alone; freshness of emitted values; and inserts on Kafka
+//! compared with a raw producer.
 //!
-//! Each module is one part of it; the test runs all with a handful of rows.
+//! Each module is one part of the benchmark; the test runs all parts with a handful of rows.
 
 pub mod clients;
 pub mod data;

@@ -1,8 +1,8 @@
 //! An open load: inserts and selects that are due at fixed moments, from clients that block.
 //!
-//! Each client has every n-th call, and makes it when it is due or, where the one before took too
-//! long, as soon as that is answered. A call counts from when it was due, so a stall costs all that
-//! fell into it.
+//! Each client has every n-th call, and makes it at its due time or, if the previous call took too
+//! long, as soon as that is answered. A call counts from its due time, so a stall costs every call
+//! that was due during the stall.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,50 +17,50 @@ use crate::node::Node;
 use crate::selects::Older;
 use crate::stretch::Stretch;
 
-/// One call in so many is a select, all others are inserts.
+/// Number of calls for each select; all others are inserts.
 pub const SELECT_ONE_IN: u64 = 5;
-/// Of the inserts of towns that are watched, one in so many is a probe of freshness.
+/// Number of inserts of watched towns for each probe of freshness.
 const PROBE_ONE_IN: u64 = 4;
 
-/// What a load is.
+/// Parameters of a load.
 pub struct Load<'l> {
-    /// Who calls.
+    /// The clients.
     pub clients: &'l [BlockingClient],
-    /// What is called.
+    /// Node that the clients call.
     pub node: &'l Node,
-    /// What is selected.
+    /// Rows to select.
     pub older: &'l Older,
-    /// The number of the next order.
+    /// Number of the next order.
     pub next: &'l AtomicU64,
     /// Calls due in a second.
     pub rate: u64,
-    /// How long; at least one call of each client is made.
+    /// Duration; each client makes at least one call.
     pub turn: Duration,
-    /// How long the windows are whose worst is told.
+    /// Length of the windows whose worst is reported.
     pub window: Duration,
 }
 
-/// What a load measured.
+/// Results of a load.
 pub struct Measured {
-    /// Inserts that were acknowledged.
+    /// Acknowledged inserts.
     pub inserts: Stretch,
     /// Selects that found their row.
     pub selects: Stretch,
-    /// Calls that were due and not made: those before took too long.
+    /// Calls that were due and not made, because earlier calls took too long.
     pub left_out: u64,
-    /// From the first call to the last answer.
+    /// Seconds from the first call to the last answer.
     pub seconds: f64,
-    /// What the node took meanwhile, its memory at the end.
+    /// Resources that the node took during the load, with its memory at the end.
     pub node: Taken,
-    /// Seconds of processors that the clients took.
+    /// Processor seconds of the clients.
     pub clients_cpu: f64,
-    /// Inserts that can be seen in what is emitted, by their numbers.
+    /// Inserts that are visible in emitted values, by their numbers.
     pub probes: Vec<Probe>,
 }
 
-/// What one client did.
+/// Results of one client.
 struct OfClient {
-    /// Moments since the beginning, and how long each took.
+    /// Due time since the beginning, and duration, of each call.
     inserts: Vec<(u64, u64)>,
     selects: Vec<(u64, u64)>,
     probes: Vec<Probe>,
@@ -68,10 +68,10 @@ struct OfClient {
 }
 
 impl Load<'_> {
-    /// Makes all its calls, or as many as fit into its time.
+    /// Makes all calls, or as many as fit into the load's duration.
     ///
     /// # Errors
-    /// A call fails.
+    /// Fails if a call fails.
     pub fn run(&self) -> Result<Measured, String> {
         let (node, own) = (self.node.taken()?, Taken::by(std::process::id())?);
         let began = nanos();
@@ -113,7 +113,7 @@ impl Load<'_> {
                 return Ok(done);
             }
             wait_until(began + due_after);
-            // Not all can be made of a load that is too much: what is late at its end is not begun.
+            // An excessive load cannot complete: calls that are late at its end are not started.
             if nanos() - began >= turn && call >= clients {
                 let last = self.rate * turn / 1_000_000_000;
                 done.left_out = last.saturating_sub(call).div_ceil(clients);

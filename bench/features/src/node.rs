@@ -1,4 +1,4 @@
-//! A node that has the stream and its views, and what it says of them.
+//! A node with the stream and its views, and its counts.
 
 use std::fs;
 use std::time::Duration;
@@ -17,37 +17,37 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::data::{self, VIEWS};
 
-/// How long a call may take before the benchmark fails.
+/// Deadline of a call, after which the benchmark fails.
 pub const DEADLINE: Duration = Duration::from_secs(120);
-/// Longest wait until what was inserted is folded.
+/// Longest wait until inserted events are folded.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Less of a processor than a node takes that does anything.
+/// Processor use of an idle node is below this.
 const REST_CORES: f64 = 0.02;
-/// Shards are read and written past the page cache, so that what is selected comes of the disk.
+/// Shards are read and written past the page cache, so that selects read from the disk.
 const SETTINGS: [&str; 1] = ["--direct-io"];
-/// Where a node keeps the tiles of views, in its data directory.
+/// Path of the tiles of views in a node's data directory.
 const TILES: &str = "features/tiles";
 
-/// A node; killed, and its data removed, when it goes.
+/// A node; dropping it kills the process and removes its data.
 pub struct Node {
     server: Server,
     channel: Channel,
 }
 
-/// A connection for the stream.
+/// Connects to the stream.
 ///
 /// # Errors
-/// Those of the client.
+/// Errors of the client.
 pub async fn connect(address: &str) -> Result<Store, Failure> {
     let options = ClientOptions { deadline: DEADLINE, ..ClientOptions::default() };
     Ok(Client::connect(address, options).await?.store(data::STREAM).await?)
 }
 
-/// Makes the stream.
+/// Creates the stream.
 ///
 /// # Errors
-/// Those of the client.
+/// Errors of the client.
 pub async fn make_stream(address: &str) -> Result<(), Failure> {
     let client = Client::connect(address, ClientOptions::default()).await?;
     client.create_store(&data::spec()).await?;
@@ -55,11 +55,11 @@ pub async fn make_stream(address: &str) -> Result<(), Failure> {
 }
 
 impl Node {
-    /// Starts one that has the stream and its views, on an embedded log that is synced before it
+    /// Starts a node with the stream and its views, on an embedded log that is synced before it
     /// acknowledges.
     ///
     /// # Errors
-    /// It does not start, or refuses them.
+    /// Fails if the node does not start, or refuses the stream or its views.
     pub async fn start() -> Result<Self, Failure> {
         let node = Self::start_again(scratch()?)?;
         make_stream(node.address()).await?;
@@ -71,45 +71,45 @@ impl Node {
         Ok(node)
     }
 
-    /// Starts one on data that is there.
+    /// Starts a node on existing data.
     ///
     /// # Errors
-    /// It does not start.
+    /// Fails if the node does not start.
     pub fn start_again(data: TempDir) -> Result<Self, Failure> {
         let server = Server::start_with(data, Log::Fsync, &SETTINGS)?;
         let endpoint = Endpoint::from_shared(format!("http://{}", server.address()))?;
         Ok(Self { channel: endpoint.connect_lazy(), server })
     }
 
-    /// Stops it, and removes the tiles of its views; its data, of the embedded log.
+    /// Stops the node, and removes the tiles of its views; returns its data, with the embedded log.
     ///
     /// # Errors
-    /// It does not stop.
+    /// Fails if the node does not stop.
     pub fn stop_without_tiles(self) -> Result<TempDir, Failure> {
         let data = self.server.stop()?;
         fs::remove_dir_all(data.path().join(TILES))?;
         Ok(data)
     }
 
-    /// Where it listens.
+    /// Returns the node's address.
     #[must_use]
     pub fn address(&self) -> &str {
         self.server.address()
     }
 
-    /// What its process has taken.
+    /// Returns the resources that the node's process has taken.
     ///
     /// # Errors
-    /// It has ended.
+    /// Fails if the process has ended.
     pub fn taken(&self) -> Result<Taken, String> {
         Taken::by(self.server.process_id())
     }
 
-    /// Waits until its process has folded so many events for each of the views; how long that took,
-    /// in seconds.
+    /// Waits until the process has folded `events` events for each view; returns the seconds that
+    /// the wait took.
     ///
     /// # Errors
-    /// It does not in time, or counts events that were inserted otherwise: as late, or refused.
+    /// Fails if the wait takes too long, or if the node counts late or refused events.
     pub async fn await_folded(&self, events: u64) -> Result<f64, Failure> {
         let began = nanos();
         for (view, _) in VIEWS {
@@ -125,11 +125,11 @@ impl Node {
         Ok((nanos() - began) as f64 / 1e9)
     }
 
-    /// Waits until its process has done nothing for so long: what it puts on disk from time to time
-    /// is there, and its files are as few as it wants them.
+    /// Waits until the process has been idle for `rest`: its periodic flushes are done, and
+    /// compaction has finished.
     ///
     /// # Errors
-    /// It always does something; or it has ended.
+    /// Fails if the process is never idle, or has ended.
     pub async fn await_rest(&self, rest: Duration) -> Result<(), Failure> {
         let wait = async {
             loop {
@@ -149,7 +149,7 @@ impl Node {
         let counts = FeaturesClient::new(self.channel.clone()).counts(request).await;
         let counts = match counts {
             Ok(counts) => counts.into_inner(),
-            // It is not open yet.
+            // The node is not open yet.
             Err(status) if matches!(status.code(), Code::Unavailable | Code::NotFound) => {
                 return Ok(0);
             }

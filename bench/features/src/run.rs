@@ -1,5 +1,5 @@
-//! The whole run: what the disk allows, rows that are there before, selects alone, the load at
-//! several rates with the freshness of what is emitted, batches, the fold again, Kafka.
+//! The whole run: the limits of the disk, rows before the load, selects alone, the load at several
+//! rates with the freshness of emitted values, batches, the refold, Kafka.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,17 +25,17 @@ use crate::node::Node;
 use crate::selects::Older;
 use crate::{fold, kafka};
 
-/// Rest between two looks at what is emitted: a thousandth of a second is exact enough.
+/// Pause between two polls of the emitted values: a millisecond is exact enough.
 const WATCH_REST: Duration = Duration::from_millis(1);
-/// Bi(OS)' own figures, in milliseconds: what 99 of a hundred inserts and selects stay within.
+/// Bi(OS)' own p99 of inserts and selects, in milliseconds.
 const P99_ALLOWED: (f64, f64) = (1.46, 2.94);
-/// Or as many times as long as the disk itself takes, if that is longer.
+/// Multiples of the disk's own latency, which are allowed instead if they are larger.
 const P99_TIMES_DISK: (f64, f64) = (6.0, 12.0);
 
-/// How long and how much.
+/// Durations and sizes of the run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Rows that are there before the load.
+    /// Rows that are inserted before the load.
     pub rows: u64,
     /// Clients that make the load, and insert one by one.
     pub clients: usize,
@@ -43,28 +43,28 @@ pub struct Plan {
     pub batch_clients: usize,
     /// Rows of a batch.
     pub batch: u64,
-    /// How long a node does nothing before selects alone are measured.
+    /// Idle time of the node before selects alone are measured.
     pub rest: Duration,
-    /// Rows due in a second, and for how long.
+    /// Rows due in a second, and the duration of each rate.
     pub rates: Vec<(u64, Duration)>,
-    /// How long the windows are whose worst is told.
+    /// Length of the windows whose worst is reported.
     pub window: Duration,
-    /// How long all else takes that is measured for some time.
+    /// Duration of each other timed measurement.
     pub turn: Duration,
     /// Bytes of the file whose pages are read directly.
     pub pages_bytes: u64,
-    /// Whether anything is measured on an embedded log.
+    /// Whether to measure on an embedded log.
     pub embedded: bool,
-    /// What is measured on Kafka.
+    /// Measurements on Kafka.
     pub kafka: Option<kafka::Plan>,
-    /// The program that watches when its first argument says so.
+    /// Program of the watcher process.
     pub watcher: PathBuf,
 }
 
 /// Measures and forms the rows.
 ///
 /// # Errors
-/// Something fails, or an acknowledged row is not selected, not folded or not emitted.
+/// Fails if a measurement fails, or an acknowledged row is not selected, not folded or not emitted.
 pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let mut figures = Figures::default();
@@ -119,7 +119,7 @@ fn embedded(plan: &Plan, runtime: &Runtime, figures: &mut Figures) -> Result<(),
     Ok(())
 }
 
-/// What the node and this process have taken.
+/// Resources that the node and this process have taken.
 struct Both {
     node: Taken,
     own: Taken,
@@ -130,7 +130,7 @@ impl Both {
         Ok(Self { node: node.taken()?, own: Taken::by(std::process::id())? })
     }
 
-    /// Adds what each of so many calls has taken of the processors since; answers what the node has
+    /// Adds the processor time of each of `calls` calls since; returns the bytes that the node has
     /// read from the device.
     fn add_since(
         &self,
@@ -150,12 +150,12 @@ impl Both {
     }
 }
 
-/// The name of a load of so many rows in a second.
+/// Returns the name of a load of `rate` rows in a second.
 fn name(rate: u64) -> String {
     format!("unary, {rate} rows/s due")
 }
 
-/// What the disk itself takes, and how long 99 of a hundred inserts and selects may take beside it.
+/// Measures the disk's latency, and returns the allowed p99 of inserts and selects.
 fn disk(plan: &Plan, figures: &mut Figures) -> Result<(f64, f64), Failure> {
     let folder = scratch()?;
     let record = Dice::new(1).noise(4_096);
@@ -194,7 +194,7 @@ fn fill(
     Ok(Older::new(at))
 }
 
-/// Selects while nothing else is done: what each reads from the device is its own.
+/// Selects on an otherwise idle node, so that all reads from the device are those of selects.
 fn selects_alone(
     plan: &Plan,
     node: &Node,
@@ -213,19 +213,19 @@ fn selects_alone(
     Ok(())
 }
 
-/// How long after their acknowledgements inserts were visible in an embedded reader of another
-/// process.
+/// Returns the times from acknowledgements of inserts until they were visible in an embedded reader
+/// of another process.
 async fn visible(watcher: &mut Watcher, load: &Measured) -> Result<Latency, Failure> {
     let sightings = watcher.sightings(&load.probes).await?;
     let mut visible = Latency::new()?;
     for (probe, seen) in load.probes.iter().zip(seen(&load.probes, &sightings)?) {
-        // A reader may see it before its client has heard of it.
+        // A reader may see an insert before its client receives the acknowledgement.
         visible.record(seen.saturating_sub(probe.acknowledged));
     }
     Ok(visible)
 }
 
-/// Inserts together, as many as there is room for.
+/// Inserts in batches, as many as fit into the duration.
 fn batches(
     plan: &Plan,
     runtime: &Runtime,

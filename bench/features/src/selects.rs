@@ -1,5 +1,5 @@
-//! Which rows are selected: those that were there before the load began, each once, in an order
-//! without pattern, so that hardly any is in a cache.
+//! Rows to select: rows from before the load, each once, in an order without pattern, so that
+//! hardly any is in a cache.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,32 +7,32 @@ use forebay::Timestamp;
 
 use crate::data::Order;
 
-/// A prime; neighbours in the order of selects are as far apart.
+/// A prime; the distance of neighbours in the order of selects.
 const STEP: u64 = 7_368_787;
 
-/// Rows that were inserted, by number from 0 on, and how many of them were given out.
+/// Inserted rows, by number from 0, and the number of rows that were handed out.
 pub struct Older {
     at: Vec<Timestamp>,
     given: AtomicU64,
 }
 
 impl Older {
-    /// Those that happened then, number by number.
+    /// Creates the rows from their event times, number by number.
     #[must_use]
     pub fn new(at: Vec<Timestamp>) -> Self {
         Self { at, given: AtomicU64::new(0) }
     }
 
-    /// How many there are.
+    /// Returns the number of rows.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.at.len() as u64
     }
 
-    /// One that was never given out before.
+    /// Returns a row that was never returned before.
     ///
     /// # Errors
-    /// There is none.
+    /// Fails if no row is left.
     pub fn one(&self) -> Result<Order, String> {
         let given = self.given.fetch_add(1, Ordering::Relaxed);
         if given >= self.count() {

@@ -1,4 +1,4 @@
-//! How long calls of one kind took, window by window of a load.
+//! Latencies of calls of one kind, window by window of a load.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// None yet; windows are as long as this.
+    /// Creates an empty set of windows of this length.
     #[must_use]
     pub fn new(window: Duration) -> Self {
         Self { window: (window.as_nanos() as u64).max(1), windows: Vec::new() }
     }
 
-    /// Takes in a call that was due so long after the load began, in nanoseconds.
+    /// Records a call by its due time since the beginning of the load, in nanoseconds.
     ///
     /// # Errors
-    /// None in practice.
+    /// No error in practice.
     pub fn record(&mut self, due_after: u64, took: u64) -> Result<(), String> {
         let place = (due_after / self.window) as usize;
         while self.windows.len() <= place {
@@ -30,18 +30,18 @@ impl Stretch {
         Ok(())
     }
 
-    /// All of them.
+    /// Returns the latencies of all windows.
     ///
     /// # Errors
-    /// None in practice.
+    /// No error in practice.
     pub fn all(&self) -> Result<Latency, String> {
         let mut all = Latency::new()?;
         self.windows.iter().try_for_each(|window| all.add(window))?;
         Ok(all)
     }
 
-    /// Of the window that was the worst at this share of its calls; one of a few calls only, at the
-    /// end, is passed over.
+    /// Returns the window that is the worst at this quantile; skips an incomplete window of a few
+    /// calls at the end.
     #[must_use]
     pub fn worst(&self, quantile: f64) -> Option<&Latency> {
         let most = self.windows.iter().map(Latency::count).max()?;
@@ -63,7 +63,7 @@ mod tests {
         for due in 0..300 {
             stretch.record(due, if due / 100 == 1 { 50 } else { 10 }).unwrap();
         }
-        // The beginning of a window that the load did not come to the end of.
+        // The start of a window that the load did not complete.
         stretch.record(301, 9_000).unwrap();
         assert_eq!(stretch.all().unwrap().at(0.5, Unit::Nanoseconds), 10.0);
         assert_eq!(stretch.worst(0.99).unwrap().at(0.99, Unit::Nanoseconds), 50.0);

@@ -1,5 +1,5 @@
-//! The benchmark with a handful of rows, so that no part of it rots. Nothing here is timed: figures
-//! of a loaded machine and an unoptimised build say nothing.
+//! The benchmark with a handful of rows, so that no part of it rots. The test times nothing:
+//! figures of a loaded machine and an unoptimised build are meaningless.
 
 use std::path::PathBuf;
 use std::time::Duration;

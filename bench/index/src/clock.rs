@@ -1,16 +1,15 @@
-//! Time as the rows need it: a clock of nanoseconds, processor time of a thread, and the core that
-//! a thread stays on.
+//! Clocks: nanoseconds, processor time of a thread, and pinning a thread to a core.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Nanoseconds since the machine started.
+/// Returns nanoseconds since the machine started.
 #[must_use]
 pub fn nanos() -> u64 {
     count(clock_gettime(ClockId::Monotonic))
 }
 
-/// Nanoseconds that the calling thread has run.
+/// Returns nanoseconds that the calling thread has run.
 #[must_use]
 pub fn thread_nanos() -> u64 {
     count(clock_gettime(ClockId::ThreadCPUTime))
@@ -21,27 +20,28 @@ fn count(time: Timespec) -> u64 {
     whole.saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Keeps the calling thread, and those that it starts, on one core.
+/// Pins the calling thread, and the threads that it starts, to one core.
 ///
 /// # Errors
-/// The machine has no such core, or does not let this process have it.
+/// Fails if the machine has no such core, or does not allow this process to use it.
 pub fn stay_on(core: usize) -> Result<(), String> {
     let mut cores = CpuSet::new();
     cores.set(core);
     sched_setaffinity(None, &cores).map_err(|error| format!("stay on core {core}: {error}"))
 }
 
-/// Lets the calling thread use any core again, also where the one that started it [`stay_on`]s one.
+/// Lets the calling thread use any core again, also if the thread that started it has called
+/// [`stay_on`].
 ///
 /// # Errors
-/// The machine does not let this process choose.
+/// Fails if the machine does not allow this process to choose.
 pub fn use_any_core() -> Result<(), String> {
     let mut cores = CpuSet::new();
     (0..CpuSet::MAX_CPU).for_each(|core| cores.set(core));
     sched_setaffinity(None, &cores).map_err(|error| format!("use any core: {error}"))
 }
 
-/// The median of what chunks of equal work took: a chunk in which the thread lost its core drops
+/// Returns the median time of chunks of equal work: a chunk in which the thread lost its core drops
 /// out.
 #[must_use]
 pub fn median(mut chunks: Vec<u64>) -> f64 {

@@ -1,13 +1,13 @@
 //! The data of the reads: documents that name each other, so that the next key comes from the bytes
 //! just read.
 //!
-//! Document `n` holds the key of document `next(n)`, and `next` goes through all of them once
-//! before it comes back, in steps that jump over the whole store. A chain of reads is therefore
-//! dependent, hits each document equally often, and is proved by its end: after so many steps it
-//! must stand where arithmetic says. The workers in other languages make the same data; the vectors
-//! below hold for all.
+//! Document `n` contains the key of document `next(n)`, and `next` visits all documents once before
+//! it returns to the first, in steps that jump over the whole store. A chain of reads is therefore
+//! dependent, hits each document equally often, and is verified by its end: after a number of
+//! steps, arithmetic says which document it must have reached. The workers in other languages
+//! generate the same data; the vectors below hold for all.
 
-/// What keys look like.
+/// The form of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
     /// 16 bytes: the number, and a hash of it.
@@ -18,26 +18,27 @@ pub enum Keys {
     Bytes4,
 }
 
-/// One data set.
+/// A data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
-    /// Documents.
+    /// Number of documents.
     pub entries: u64,
-    /// Their keys.
+    /// Form of the keys.
     pub keys: Keys,
-    /// Bytes of each value; the first are the next key.
+    /// Bytes of each value; the first bytes are the next key.
     pub value_bytes: usize,
 }
 
-/// A key as bytes: how many of them count is the data's.
+/// A key as bytes; the data set determines how many of them count.
 pub type KeyBytes = [u8; 16];
 
-/// A step that is coprime to what the stores have documents of (products of 2 and 5), so that the
-/// chain closes only after all of them. `STEP_BY - 1` is a multiple of 20.
+/// A step that is coprime to the sizes of the stores (products of 2 and 5), so that the chain
+/// closes only after all documents. `STEP_BY - 1` is a multiple of 20.
 const STEP_BY: u64 = 618_033_981;
 const STEP_MORE: u64 = 7_309_231;
 
-/// A hash of a number: neighbours have nothing in common. SplitMix64's finalizer.
+/// Returns a hash of a number: hashes of neighbours have nothing in common. The function is
+/// SplitMix64's finalizer.
 #[must_use]
 pub fn mix(number: u64) -> u64 {
     let mut hash = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -47,7 +48,7 @@ pub fn mix(number: u64) -> u64 {
 }
 
 impl Data {
-    /// Bytes of each key.
+    /// Returns the bytes of each key.
     #[must_use]
     pub fn key_bytes(&self) -> usize {
         match self.keys {
@@ -57,19 +58,19 @@ impl Data {
         }
     }
 
-    /// Bytes of keys and values of all documents.
+    /// Returns the bytes of keys and values of all documents.
     #[must_use]
     pub fn payload_bytes(&self) -> u64 {
         self.entries * (self.key_bytes() + self.value_bytes) as u64
     }
 
-    /// The document that document `number` names.
+    /// Returns the document whose key is in document `number`.
     #[must_use]
     pub fn next(&self, number: u64) -> u64 {
         (number * STEP_BY + STEP_MORE) % self.entries
     }
 
-    /// Where a chain stands after so many steps.
+    /// Returns the document that a chain reaches after `steps` steps.
     #[must_use]
     pub fn after(&self, number: u64, steps: u64) -> u64 {
         let entries = u128::from(self.entries);
@@ -86,7 +87,7 @@ impl Data {
         at as u64
     }
 
-    /// The key of a document.
+    /// Returns the key of a document.
     #[must_use]
     pub fn key(&self, number: u64) -> KeyBytes {
         let mut key = [0; 16];
@@ -97,7 +98,7 @@ impl Data {
         key
     }
 
-    /// The value of a document: the next key, then bytes that no two documents share.
+    /// Writes the value of a document: the next key, then bytes that no two documents share.
     pub fn value(&self, number: u64, out: &mut Vec<u8>) {
         out.clear();
         out.extend_from_slice(&self.key(self.next(number))[..self.key_bytes()]);
@@ -109,7 +110,7 @@ impl Data {
         }
     }
 
-    /// The number in a key.
+    /// Returns the number in a key.
     #[must_use]
     pub fn number(&self, key: &[u8]) -> u64 {
         let mut number = [0; 8];
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!((value.len(), small.number(&value)), (32, small.next(41)));
     }
 
-    /// The workers in Java and Python hold the same.
+    /// The workers in Java and Python have the same test.
     #[test]
     fn vectors() {
         let (data, mut value) = (data(1_000_000), Vec::new());

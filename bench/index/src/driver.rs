@@ -1,5 +1,5 @@
 //! Runs the sections: starts a section's workers, lets them take turns round by round, and gathers
-//! what they answer.
+//! their results.
 
 use std::process::Command;
 
@@ -12,15 +12,15 @@ use crate::serve::About;
 use crate::table;
 use crate::worker::Worker;
 
-/// Entries from which on a launch begins with cleared memory; smaller stores are those of tests.
+/// Smallest store for which a launch starts with cleared memory; smaller stores are those of tests.
 const MEMORY_CLEARED_FROM: u64 = 1_000_000;
 
-/// What the workers said beside what they measured.
+/// Information from the workers in addition to their measurements.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
-    /// What each process of each launch is, from when it was ready.
+    /// Description of each process of each launch, from the time when it was ready.
     pub about: Vec<(String, About)>,
-    /// What did not work.
+    /// Failures.
     pub problems: Vec<String>,
 }
 
@@ -31,10 +31,10 @@ impl Said {
     }
 }
 
-/// What a section gave, or why it gave nothing.
+/// The rounds of a section, or the reason for their absence.
 pub type Rounds = Result<forebay_bench_report::Rounds, String>;
 
-/// Runs what is asked for; what fails is an answer too.
+/// Runs the requested sections; a failure is a result too.
 pub fn run(
     sections: &[Section],
     programs: &Programs,
@@ -53,7 +53,7 @@ pub fn run(
         if let Err(problem) = &rounds {
             eprintln!("bench-index: {}: {problem}", section.name);
         }
-        // A run that is cut short has said what it found so far.
+        // Print the results of each section, in case the run is interrupted.
         let found = Measured::from([(section.name.to_owned(), rounds)]);
         eprint!("{}", table::values(&found));
         measured.extend(found);
@@ -101,11 +101,12 @@ fn run_section(section: &Section, programs: &Programs, times: Times, said: &mut 
     Ok(rounds)
 }
 
-/// A worker's name, what it is told to run, and the worker or why there is none.
+/// A worker's name, its orders, and the worker or the reason for its absence.
 type Started = (String, Vec<&'static str>, Result<Worker, String>);
 
-/// Starts all workers of a section, and waits until they hold their data. They load it at the same
-/// time, but for readers of one node: the first of these makes the copy that the others open.
+/// Starts all workers of a section, and waits until they have loaded their data. They load at the
+/// same time, except for readers of one node: the first of these creates the copy that the others
+/// open.
 fn start(section: &Section, programs: &Programs, times: Times, scratch: &Scratch) -> Vec<Started> {
     let processes = section.processes.iter().filter(|it| !(times.quick && it.slow));
     let one = |process: &Process, start: fn(&str, &mut Command) -> Result<Worker, String>| {
@@ -123,8 +124,8 @@ fn start(section: &Section, programs: &Programs, times: Times, scratch: &Scratch
     spawned.into_iter().map(ready).collect()
 }
 
-/// Every order of every worker once; the one that starts moves on from round to round. An order
-/// that fails is not given again.
+/// Runs every order of every worker once; the first worker rotates from round to round. An order
+/// that fails is not repeated.
 fn run_round(
     workers: &mut [(Worker, Vec<&'static str>)],
     round: usize,

@@ -1,5 +1,5 @@
-//! Reads in Rust: one by one, each key out of the last value; in batches; and the standard map
-//! beside them, filled with the same data in the same process.
+//! Reads in Rust: single reads, each key from the last value; batches; and the standard map for
+//! comparison, filled with the same data in the same process.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -18,34 +18,34 @@ use crate::data::{Data, KeyBytes, Keys};
 use crate::line::Line;
 use crate::node::{FILL_BOUND, Place, runtime};
 
-/// Partitions of every store that is measured.
+/// Partitions of every measured store.
 pub const PARTITIONS: u32 = 4;
 /// Gets of one chunk, and chunks of one round.
 const CHUNK: u64 = 512;
 const CHUNKS: u64 = 400;
-/// Gets of a round whose every single time is kept.
+/// Gets of a round that are timed one by one.
 const SINGLES: u64 = 100_000;
 /// Batches of one round.
 const BATCHES: u64 = 400;
-/// Keys of a batch that is judged.
+/// Keys of the batch that is judged.
 pub const BATCH: usize = 500;
 /// Documents written together.
 const WRITTEN_TOGETHER: u64 = 2_000;
-/// What stands between a name and the end of a part of its histogram, in nanoseconds.
+/// Separator between a name and the end of a part of its histogram, in nanoseconds.
 pub const HISTOGRAM: &str = " histogram to ";
-/// Where the first part of a histogram ends, and the last but one, as powers of two: longer times
-/// are in the last one.
+/// End of the first part of a histogram, and of the last but one, as powers of two; longer times
+/// are in the last part.
 const HISTOGRAM_NANOS_LOG2: std::ops::Range<u32> = 5..25;
-/// The longest time that a histogram tells from a longer one.
+/// The longest time that a histogram distinguishes.
 const NANOS_MAX: u64 = 60_000_000_000;
 
-/// A reader that holds a data set: in memory, or over files.
+/// A reader of a data set: in memory, or over files.
 pub struct Store {
-    /// What its values are named by.
+    /// Prefix of the names of its values.
     name: &'static str,
     data: Data,
     reader: Reader,
-    /// What brings its changes; it goes on as long as this lives.
+    /// Source of the reader's changes, which runs as long as this lives.
     _source: Box<dyn Any>,
     value: FieldHandle,
     at: KeyBytes,
@@ -53,10 +53,10 @@ pub struct Store {
 }
 
 impl Store {
-    /// Fills one in memory.
+    /// Fills a store in memory.
     ///
     /// # Errors
-    /// A write is refused.
+    /// Fails if a write is refused.
     pub fn fill(data: Data) -> Result<Self, String> {
         Self::try_fill(data).map_err(|error| error.to_string())
     }
@@ -78,11 +78,11 @@ impl Store {
         Self::over("rust", data, Reader::clone(&reader), Box::new(reader))
     }
 
-    /// Opens one over the directory that this worker was told of, as readers do by default: its
-    /// copy is shared with all other readers there.
+    /// Opens a reader over this worker's directory, as readers do by default: the reader shares its
+    /// copy with all other readers there.
     ///
     /// # Errors
-    /// There is none, or it does not come to the end of the log.
+    /// Fails if there is no directory, or the reader does not reach the end of the log.
     pub fn open(data: Data) -> Result<Self, String> {
         let (place, runtime) = (Place::told()?, runtime()?);
         let opened = runtime.block_on(async {
@@ -107,28 +107,28 @@ impl Store {
         Ok(Self { name, data, reader, _source: source, value, at, line })
     }
 
-    /// Bytes that the documents and their index take, as the reader counts them.
+    /// Returns the bytes of the documents and their index, as the reader counts them.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.reader.metrics().memory_bytes
     }
 
-    /// Calls `with` with the memory that they lie in.
+    /// Calls `with` with the memory of the documents.
     ///
     /// # Errors
-    /// It cannot be mapped.
+    /// Fails if the memory cannot be mapped.
     pub fn with_lines<T>(&self, with: impl FnOnce(MemoryLines<'_>) -> T) -> Result<T, String> {
         self.reader.with_memory_lines(with).map_err(|error| error.to_string())
     }
 
-    /// Nanoseconds of one dependent line of that memory.
+    /// Returns nanoseconds of one dependent line of that memory.
     fn line(&mut self) -> Result<f64, String> {
         let (reader, line) = (&self.reader, &mut self.line);
         let measured = reader.with_memory_lines(|lines| line.measure(&lines));
         measured.map_err(|error| error.to_string())?
     }
 
-    /// One get into a buffer; the next key is in it then.
+    /// Makes one get into a buffer, which then contains the next key.
     #[inline]
     fn step(&mut self, buffer: &mut [u8]) -> Result<(), String> {
         let key = document_key(&self.data, &self.at);
@@ -142,7 +142,7 @@ impl Store {
         Ok(())
     }
 
-    /// Nanoseconds of one dependent get with its copy: the median over chunks.
+    /// Returns nanoseconds of one dependent get with its copy: the median over chunks.
     fn get(&mut self) -> Result<f64, String> {
         let mut buffer = vec![0; self.data.value_bytes];
         let began_at = self.data.number(&self.at);
@@ -158,7 +158,7 @@ impl Store {
         Ok(median(chunks) / CHUNK as f64)
     }
 
-    /// The same, each get timed by itself.
+    /// Returns the times of the same gets, each timed by itself.
     fn latencies(&mut self) -> Result<Values, String> {
         let mut buffer = vec![0; self.data.value_bytes];
         let began_at = self.data.number(&self.at);
@@ -182,7 +182,7 @@ impl Store {
         Err(format!("a chain from {began_at} ended at {found}, not at {expected}"))
     }
 
-    /// The keys of the next batch, one behind another.
+    /// Writes the keys of the next batch, concatenated.
     fn batch_keys(&self, from: &mut u64, keys: usize, packed: &mut Vec<u8>) {
         packed.clear();
         for _ in 0..keys {
@@ -191,7 +191,7 @@ impl Store {
         }
     }
 
-    /// Nanoseconds per key of batches that many keys long: the median over batches.
+    /// Returns nanoseconds per key of batches of `keys` keys: the median over batches.
     fn batches(&mut self, keys: usize) -> Result<f64, String> {
         let bytes = self.data.key_bytes();
         let ends: Vec<u64> = (1..=keys).map(|end| (end * bytes) as u64).collect();
@@ -214,8 +214,8 @@ impl Store {
         Ok(median(times) / keys as f64)
     }
 
-    /// Nanoseconds per key of as many single gets, whose keys are known: what a loop without
-    /// prefetching costs.
+    /// Returns nanoseconds per key of as many single gets with known keys: the cost of a loop
+    /// without prefetching.
     fn loops(&mut self, keys: usize) -> Result<f64, String> {
         let bytes = self.data.key_bytes();
         let (mut packed, mut buffer) = (Vec::new(), vec![0; keys * self.data.value_bytes]);
@@ -241,7 +241,7 @@ impl Store {
     }
 }
 
-/// A key as readers and writers take it.
+/// Returns a key as readers and writers take it.
 #[must_use]
 pub fn document_key<'k>(data: &Data, key: &'k [u8]) -> DocumentKey<'k> {
     match data.keys {
@@ -250,10 +250,10 @@ pub fn document_key<'k>(data: &Data, key: &'k [u8]) -> DocumentKey<'k> {
     }
 }
 
-/// The percentiles of single times and their histogram, under the name that they are of.
+/// Returns the percentiles of single times and their histogram, under their name.
 ///
 /// # Errors
-/// There is none.
+/// Fails if there are no times.
 pub fn percentiles(name: &str, times: &[u64]) -> Result<Values, String> {
     let problem = |error| format!("make a histogram: {error}");
     let mut counts = Histogram::<u64>::new_with_max(NANOS_MAX, 3).map_err(problem)?;
@@ -267,8 +267,8 @@ pub fn percentiles(name: &str, times: &[u64]) -> Result<Values, String> {
     Ok(quantiles.into_iter().map(value).chain(histogram(name, times)).collect())
 }
 
-/// Of each part of the histogram, how much of the times lies in it, in per cent. A part ends at a
-/// power of two or half way between two, and begins behind the one before.
+/// Returns the percentage of the times in each part of the histogram. A part ends at a power of two
+/// or half way between two, and starts at the end of the previous part.
 fn histogram(name: &str, times: &[u64]) -> impl Iterator<Item = (String, f64)> {
     let bounds = HISTOGRAM_NANOS_LOG2.map(|power| 1_u64 << power);
     let bounds: Vec<u64> = bounds.flat_map(|bound| [bound, bound + bound / 2]).collect();
@@ -282,7 +282,7 @@ fn histogram(name: &str, times: &[u64]) -> impl Iterator<Item = (String, f64)> {
     parts.map(move |(bound, count)| (format!("{name}{HISTOGRAM}{bound}"), count as f64 * share))
 }
 
-/// What this module measures of a filled store.
+/// Returns the contenders of this module for a filled store.
 pub fn contenders(store: &std::cell::RefCell<Store>) -> Vec<Contender<'_>> {
     let called = |what: &str| format!("{} {what}", store.borrow().name);
     let mut contenders = vec![
@@ -306,7 +306,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// Fills one.
+    /// Fills a map.
     #[must_use]
     pub fn fill(data: Data) -> Self {
         let mut value = Vec::new();
@@ -317,10 +317,10 @@ impl Map {
         Self { data, values: (0..data.entries).map(entry).collect(), at: data.key(0) }
     }
 
-    /// Nanoseconds of one dependent get with its copy.
+    /// Returns nanoseconds of one dependent get with its copy.
     ///
     /// # Errors
-    /// A document is missing.
+    /// Fails if a document is missing.
     pub fn get(&mut self) -> Result<f64, String> {
         let mut buffer = vec![0; self.data.value_bytes];
         let bytes = self.data.key_bytes();
@@ -337,10 +337,10 @@ impl Map {
         Ok(median(chunks) / CHUNK as f64)
     }
 
-    /// Nanoseconds per key of a loop over known keys that copies each value.
+    /// Returns nanoseconds per key of a loop over known keys that copies each value.
     ///
     /// # Errors
-    /// A document is missing.
+    /// Fails if a document is missing.
     pub fn loops(&mut self, keys: usize) -> Result<f64, String> {
         let mut buffer = vec![0; keys * self.data.value_bytes];
         let mut from = self.data.number(&self.at);

@@ -1,4 +1,4 @@
-//! Rows and goals: `bench/index/goals.toml`, one for one with the table of what must be reached.
+//! Rows and goals: `bench/index/goals.toml`, one for one with the documented table of goals.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goals {
-    /// The rows.
+    /// Rows of the table.
     #[serde(rename = "row")]
     pub rows: Vec<Row>,
 }
@@ -20,45 +20,45 @@ pub struct Goals {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// What is measured, in the table's words.
+    /// Measure, in the table's words.
     pub measure: String,
     /// The goals, in the table's words.
     pub goal: String,
     /// The stretch goals, in the table's words.
     pub stretch: String,
-    /// The goals one by one.
+    /// The individual goals.
     #[serde(rename = "part")]
     pub parts: Vec<Part>,
 }
 
-/// One goal of a row: what is judged, and by which bound.
+/// A goal of a row: the judged value, and its bound.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
-    /// Which of the row's goals.
+    /// Name of the goal in its row.
     pub name: String,
-    /// The section that measures it.
+    /// Section that measures the value.
     #[serde(default)]
     pub section: String,
-    /// The value that is judged.
+    /// Value that is judged.
     #[serde(default)]
     pub value: String,
-    /// What it is divided by, inside each round.
+    /// Divisor of the value, inside each round.
     pub over: Option<String>,
-    /// What the judged number is counted in: `D`, `x`, `B` and so on.
+    /// Unit of the judged number: `D`, `x`, `B` and so on.
     pub unit: String,
-    /// What `value` itself is counted in.
+    /// Unit of `value` itself.
     #[serde(default = "nanoseconds")]
     pub of: String,
-    /// The goal, where less is better.
+    /// Goal, if less is better.
     pub at_most: Option<f64>,
-    /// The goal, where more is better.
+    /// Goal, if more is better.
     pub at_least: Option<f64>,
-    /// What we would like to reach.
+    /// Stretch goal.
     pub stretch: Option<f64>,
-    /// What is printed beside it, such as a source's own figure.
+    /// Text that is printed next to the result, such as a source's own figure.
     pub beside: Option<String>,
-    /// What must exist before it can be measured.
+    /// Missing precondition of the measurement.
     pub needs: Option<String>,
 }
 
@@ -67,20 +67,20 @@ fn nanoseconds() -> String {
 }
 
 impl Goals {
-    /// Where they stand in the tree.
+    /// Path of the file in the tree.
     pub const FILE: &str = "bench/index/goals.toml";
 
-    /// Reads them under the root of the tree.
+    /// Reads the goals under the root of the tree.
     ///
     /// # Errors
-    /// The file is missing or broken.
+    /// Fails if the file is missing or invalid.
     pub fn load(root: &Path) -> Result<Self, String> {
         let path = root.join(Self::FILE);
         let text = fs::read_to_string(&path);
         text.map_err(|error| format!("read {}: {error}", path.display()))?.parse()
     }
 
-    /// How many goals are judged: parts with a bound.
+    /// Returns the number of judged goals: parts with a bound.
     #[must_use]
     pub fn count(&self) -> usize {
         self.rows.iter().flat_map(|row| &row.parts).filter(|part| part.bound().is_some()).count()
@@ -118,7 +118,7 @@ impl Part {
         Ok(())
     }
 
-    /// The goal in words, such as `<= 2.5 D`.
+    /// Returns the goal in words, such as `<= 2.5 D`.
     #[must_use]
     pub fn bound(&self) -> Option<String> {
         let unit = &self.unit;
@@ -126,7 +126,7 @@ impl Part {
         most.or_else(|| self.at_least.map(|bound| format!(">= {bound} {unit}")))
     }
 
-    /// Whether a number reaches the goal; `None` without one.
+    /// Returns whether a number meets the goal; `None` if there is no goal.
     #[must_use]
     pub fn is_met_by(&self, number: f64) -> Option<bool> {
         let most = self.at_most.map(|bound| number <= bound);

@@ -1,5 +1,5 @@
-//! What became of a goal. `met` when the median reaches it; a row whose quartiles lie further apart
-//! than a fifth of the median is `noisy` and counts as missed.
+//! Verdicts on goals. A goal is `met` if the median reaches it; a row whose quartiles are further
+//! apart than a fifth of the median is `noisy` and counts as missed.
 
 use std::collections::BTreeMap;
 
@@ -8,50 +8,50 @@ use serde::Serialize;
 
 use crate::goals::{Goals, Part};
 
-/// Quartiles further apart than this share of the median say too little.
+/// Largest distance of the quartiles, as a share of the median, of a row that is not noisy.
 pub const NOISY: f64 = 0.2;
 
-/// What the sections measured, or why one did not.
+/// The measurements of the sections, or the reason why a section has none.
 pub type Measured = BTreeMap<String, Result<Rounds, String>>;
 
-/// What became of one goal.
+/// The verdict on one goal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It is reached.
+    /// The goal is met.
     Met,
-    /// It is not.
+    /// The goal is missed.
     Missed,
-    /// The rounds differ too much to say.
+    /// The rounds differ too much for a verdict.
     Noisy,
-    /// There is no goal yet.
+    /// The part has no goal yet.
     NoGoal,
     /// Nothing was measured, for this reason.
     NotMeasured(String),
 }
 
-/// One goal and what was found.
+/// A goal and its result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
-    /// The row of the table of goals.
+    /// Row of the table of goals.
     pub measure: String,
-    /// Which of its goals.
+    /// Name of the goal in its row.
     pub name: String,
-    /// The goal in words.
+    /// Goal in words.
     pub goal: Option<String>,
-    /// The stretch goal.
+    /// Stretch goal.
     pub stretch: Option<f64>,
-    /// What the judged number is counted in.
+    /// Unit of the judged number.
     pub unit: String,
-    /// The judged number.
+    /// Judged number.
     pub found: Option<Spread>,
-    /// The value before it was divided.
+    /// Value before the division.
     pub value: Option<Spread>,
-    /// What the value is counted in.
+    /// Unit of the value.
     pub of: String,
-    /// What is printed beside it.
+    /// Text that is printed next to the result.
     pub beside: Option<String>,
-    /// What became of it.
+    /// Verdict.
     pub verdict: Verdict,
 }
 
@@ -92,7 +92,7 @@ fn verdict(part: &Part, number: &Spread) -> Verdict {
     }
 }
 
-/// The judged number and the value that it was made of.
+/// Returns the judged number and the value that it derives from.
 fn found(part: &Part, measured: &Measured) -> Result<(Spread, Spread), String> {
     if let Some(needs) = &part.needs {
         return Err(format!("needs {needs}"));

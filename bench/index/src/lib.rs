@@ -1,10 +1,13 @@
 //! The embedded index against the limits of memory and against its peers, in one run and one table.
 //!
-//! What is measured runs in *workers*: processes that hold one data set each and wait for orders,
-//! so that ours and peers of any language take turns inside one round. A [`plan::Section`] names
-//! the workers that live at the same time and what each is told to run; the [`driver`] starts them
-//! in several launches and gathers the rounds; [`goals`] (`bench/index/goals.toml`) says what
-//! becomes of them, [`judge`] whether that is enough, [`table`] and [`picture`] show it.
+//! Measurements run in *workers*: processes that each hold one data set and wait for orders, so
+//! that Forebay and peers of any language take turns inside one round.
+//!
+//! - A [`plan::Section`] names the workers that live at the same time and the orders of each.
+//! - The [`driver`] starts the workers in several launches and gathers the rounds.
+//! - [`goals`] (`bench/index/goals.toml`) defines the judged numbers, and [`judge`] compares them
+//!   with their bounds.
+//! - [`table`] and [`picture`] show the results.
 
 pub mod clock;
 pub mod data;

@@ -1,8 +1,8 @@
-//! D: what one dependent line of memory costs, the unit that the goals are stated in.
+//! D: the cost of one dependent line of memory, the unit of the goals.
 //!
-//! The lines are those of the very mapping that the records lie in, read by the process and on the
-//! core that the measured reads run on. The next address is a hash of the bytes just loaded, so no
-//! two loads overlap.
+//! The lines are those of the mapping that contains the records, read by the process and on the
+//! core of the measured reads. The next address is a hash of the bytes just loaded, so no two loads
+//! overlap.
 
 use forebay_index::MemoryLines;
 
@@ -13,20 +13,20 @@ use crate::data::mix;
 const CHUNK: u64 = 512;
 const CHUNKS: usize = 400;
 
-/// A chain of loads, which goes on from round to round.
+/// A chain of loads, which continues from round to round.
 #[derive(Debug, Default)]
 pub struct Line {
     at: u64,
-    /// Loads so far. It goes into each address, or chains would run into each other and then into a
-    /// circle that the caches hold.
+    /// Number of loads so far. The number is part of each address; otherwise chains would run into
+    /// each other and then into a circle that fits into the caches.
     loads: u64,
 }
 
 impl Line {
-    /// Nanoseconds of one dependent line of this memory: the median over chunks.
+    /// Returns nanoseconds of one dependent line of this memory: the median over chunks.
     ///
     /// # Errors
-    /// There is no line.
+    /// Fails if there is no line.
     pub fn measure(&mut self, lines: &MemoryLines<'_>) -> Result<f64, String> {
         let counts = lines.counts();
         let (mut at, mut chunks) = (self.at, Vec::with_capacity(CHUNKS));
@@ -35,7 +35,7 @@ impl Line {
             for _ in 0..CHUNK {
                 self.loads += 1;
                 let hash = mix(at.wrapping_add(self.loads));
-                // Partitions are about as large as each other.
+                // Partitions have about the same size.
                 let place = ((hash & 0xffff_ffff) as usize * counts.len()) >> 32;
                 let count = counts.get(place).copied().unwrap_or(0);
                 let line = ((u128::from(hash) * u128::from(count)) >> 64) as u64;
@@ -61,7 +61,7 @@ mod tests {
         let seen = store.with_lines(|lines| {
             let all: u64 = lines.counts().iter().sum();
             assert!(all * 64 >= store.memory_bytes(), "{all} lines");
-            // It is a small store: most of its first blocks was never written.
+            // The store is small: most of its first blocks were never written.
             assert!((0..lines.counts()[0]).any(|at| lines.load(0, at).unwrap() != 0));
             let mut line = Line::default();
             for round in 1..=2 {

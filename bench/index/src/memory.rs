@@ -1,21 +1,21 @@
-//! What a process takes of the machine, as the kernel counts it.
+//! Memory of a process, as the kernel counts it.
 
 use std::fs;
 
-/// Resident bytes of this process, and how many of them lie in huge pages.
+/// Resident bytes of this process, and how many of them are in huge pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
-    /// All.
+    /// All resident bytes.
     pub bytes: u64,
-    /// In anonymous huge pages, or huge pages of shared memory or of a file.
+    /// Bytes in anonymous huge pages, or huge pages of shared memory or of a file.
     pub huge_bytes: u64,
 }
 
 impl Resident {
-    /// Of this process, now.
+    /// Reads the current values of this process.
     ///
     /// # Errors
-    /// The kernel does not say.
+    /// Fails if the kernel does not report them.
     pub fn now() -> Result<Self, String> {
         let text = fs::read_to_string("/proc/self/smaps_rollup");
         text.map(|text| Self::read(&text)).map_err(|error| format!("smaps_rollup: {error}"))
@@ -33,12 +33,11 @@ impl Resident {
     }
 }
 
-/// Lets go of the files that the system holds in memory and brings what is free together, so that
-/// launches find much the same, whatever was read before them. Only root may; for others it does
-/// nothing.
+/// Drops the page cache and compacts free memory, so that launches start alike, whatever was read
+/// before them. Only root may do this; for other users the function has no effect.
 pub fn clear_memory() {
     for file in ["drop_caches", "compact_memory"] {
-        // Best effort: how much lies in huge pages is printed beside the rows.
+        // Best effort: the share of memory in huge pages is printed next to the rows.
         drop(fs::write(format!("/proc/sys/vm/{file}"), "1"));
     }
 }

@@ -1,4 +1,4 @@
-//! A node with a filled store, for readers over files: `forebayd dev` in a process of its own, and
+//! A node with a filled store, for readers over files: `forebayd dev` in a separate process, and
 //! the directory that all readers of a section share.
 
 use std::env;
@@ -22,35 +22,36 @@ use crate::gets::{PARTITIONS, document_key};
 
 /// Name of the store.
 pub const STORE: &str = "read";
-/// Where a worker is told the node's address, and the readers' directory.
+/// Variables with which a worker receives the node's address, and the readers' directory.
 const ADDRESS: &str = "FOREBAY_NODE";
 const DIRECTORY: &str = "FOREBAY_COPY";
-/// How long it may take to fill the store, or to follow it to its end.
+/// Longest time to fill the store, or to follow it to its end.
 pub const FILL_BOUND: Duration = Duration::from_secs(20 * 60);
 
-/// A running node; killed when it goes, with what its readers shared.
+/// A running node; dropping it kills the process and removes the readers' shared copies.
 pub struct Node {
     process: Child,
-    /// Kept open, so that the node can always write what it says.
+    /// Output of the process, kept open so that the node can always write.
     _said: BufReader<ChildStdout>,
     place: Place,
     store: Option<StoreId>,
 }
 
-/// Where the node is, and what its readers share.
+/// Address of the node, and the directory that its readers share.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// The node's address.
+    /// Address of the node.
     pub address: String,
-    /// The readers' directory.
+    /// Directory of the readers.
     pub directory: PathBuf,
 }
 
 impl Node {
-    /// Starts one in a folder, and fills its store.
+    /// Starts a node in a folder, and fills its store.
     ///
     /// # Errors
-    /// There is no `forebayd` beside this program, it does not start, or a write is refused.
+    /// Fails if there is no `forebayd` next to this program, the node does not start, or a write is
+    /// refused.
     pub fn start(folder: &Path, data: &Data) -> Result<Self, String> {
         let program = tree::built("forebayd")?;
         let mut command = Command::new(&program);
@@ -72,7 +73,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Tells a worker where it is.
+    /// Passes the node's address and directory to a worker.
     pub fn tell(&self, command: &mut Command) {
         command.env(ADDRESS, &self.place.address).env(DIRECTORY, &self.place.directory);
     }
@@ -89,16 +90,16 @@ impl Drop for Node {
 }
 
 impl Place {
-    /// The one that this worker was told.
+    /// Returns the address and directory that this worker received.
     ///
     /// # Errors
-    /// It was told none.
+    /// Fails if the worker received none.
     pub fn told() -> Result<Self, String> {
         let word = |name: &str| env::var(name).map_err(|_| format!("{name} is not set"));
         Ok(Self { address: word(ADDRESS)?, directory: word(DIRECTORY)?.into() })
     }
 
-    /// How a reader of its store is opened that shares the directory, as by default.
+    /// Returns the options of a reader that shares the directory, as by default.
     #[must_use]
     pub fn reader(&self) -> ReaderOptions {
         let checkpoint = Some(CheckpointOptions::new(&self.directory));
@@ -111,10 +112,10 @@ impl Place {
         LiveDirectory::new(&self.directory).remove(store, partitions);
     }
 
-    /// The checkpoints that lie there now.
+    /// Returns the current checkpoints.
     ///
     /// # Errors
-    /// The directory cannot be read.
+    /// Fails if the directory cannot be read.
     pub fn checkpoints(&self) -> Result<Vec<PathBuf>, String> {
         let problem = |error| format!("list {}: {error}", self.directory.display());
         let entries = fs::read_dir(&self.directory).map_err(problem)?;
@@ -146,10 +147,10 @@ impl Place {
     }
 }
 
-/// A runtime for what reads or writes over the network.
+/// Creates a runtime for reads or writes over the network.
 ///
 /// # Errors
-/// It cannot be made.
+/// Fails if the runtime cannot be created.
 pub fn runtime() -> Result<Runtime, String> {
     let made = Builder::new_multi_thread().worker_threads(2).enable_all().build();
     made.map_err(|error| format!("make a runtime: {error}"))

@@ -1,5 +1,5 @@
-//! The processes that workers run in: this program, Java and Python as `bench/peers/setup.sh` has
-//! made them ready, and the server that the one peer needs which is no library.
+//! The processes of workers: this program, Java and Python as `bench/peers/setup.sh` has prepared
+//! them, and the server of the one peer that is not a library.
 
 use std::cell::OnceCell;
 use std::env;
@@ -16,15 +16,16 @@ use tempfile::TempDir;
 use crate::node::Node;
 use crate::plan::{Process, Runtime, Section};
 
-/// What malloc of a worker in any language may do as ours does: take huge pages.
+/// Setting that lets malloc use huge pages, as Forebay's memory does, for workers in any language.
 const MALLOC: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
 const SETUP: &str = "bench/peers/setup.sh";
-/// How often, and how long apart, the server is looked for.
+/// Number of polls until the server answers, and the pause between them.
 const SERVER_LOOKS: u32 = 500;
 const SERVER_PAUSE: Duration = Duration::from_millis(10);
-/// Heap of a JVM; what is off the heap comes on top.
+/// Heap of a JVM; memory off the heap is additional.
 const HEAP: [&str; 2] = ["-Xms3g", "-Xmx6g"];
-/// What Chronicle Map asks of a JDK, and what the newer JDK asks of those who use old doors.
+/// JDK options that Chronicle Map requires, and that the newer JDK requires for access to its
+/// internals.
 const OPENED: [&str; 12] = [
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED",
@@ -40,15 +41,15 @@ const OPENED: [&str; 12] = [
     "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
 ];
 
-/// Where the programs are that the workers run on. Those of other languages are made ready when
-/// the first of them is asked for.
+/// Paths of the programs that run workers. Programs of other languages are prepared when the first
+/// worker needs them.
 #[derive(Debug)]
 pub struct Programs {
     rust: PathBuf,
     peers: OnceCell<Result<Peers, String>>,
 }
 
-/// What the setup has left.
+/// Paths that the setup has prepared.
 #[derive(Clone, Debug)]
 struct Peers {
     folder: PathBuf,
@@ -57,25 +58,25 @@ struct Peers {
 }
 
 impl Programs {
-    /// Those of this run: `rust` is this program.
+    /// Creates the paths of a run; `rust` is this program.
     #[must_use]
     pub fn new(rust: PathBuf) -> Self {
         Self { rust, peers: OnceCell::new() }
     }
 
-    /// Those of this process.
+    /// Finds the paths of this process.
     ///
     /// # Errors
-    /// The path of this program is unknown.
+    /// Fails if the path of this program is unknown.
     pub fn find() -> Result<Self, String> {
         let rust = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
         Ok(Self::new(rust))
     }
 
-    /// How a worker is started.
+    /// Returns the command of a worker.
     ///
     /// # Errors
-    /// The peers cannot be made ready, or there is no JDK of that kind.
+    /// Fails if the peers cannot be prepared, or there is no JDK of that kind.
     pub fn command(
         &self,
         section: &Section,
@@ -122,10 +123,10 @@ impl Programs {
 }
 
 impl Peers {
-    /// Runs the setup, which does nothing where nothing has changed.
+    /// Runs the setup, which does nothing if nothing has changed.
     fn set_up(rust: &Path) -> Result<Self, String> {
         let root = tree::root_of(SETUP)?;
-        // This program stands where cargo builds: TARGET/release/index.
+        // This program is in cargo's output folder: TARGET/release/index.
         let target = rust.ancestors().nth(2).ok_or("this program stands in no target folder")?;
         let folder = target.join("bench-index");
         let mut setup = Command::new("sh");
@@ -157,31 +158,31 @@ impl Peers {
     }
 }
 
-/// A folder that lasts as long as one launch, and the server that may run in it.
+/// A folder for one launch, and the servers that may run in it.
 pub struct Scratch {
-    /// Goes before the folder.
+    /// The node is dropped before the folder.
     node: OnceCell<Node>,
     server: OnceCell<OwnedChild>,
     folder: TempDir,
 }
 
 impl Scratch {
-    /// An empty one.
+    /// Creates an empty folder.
     ///
     /// # Errors
-    /// There is no room.
+    /// Fails if the folder cannot be created.
     pub fn new() -> Result<Self, String> {
         let folder = TempDir::new().map_err(|error| format!("make a folder: {error}"))?;
         Ok(Self { node: OnceCell::new(), server: OnceCell::new(), folder })
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The node whose store holds the section's data; the first who asks starts and fills it.
+    /// Returns the node whose store holds the section's data; the first call starts and fills it.
     fn node(&self, section: &Section) -> Result<&Node, String> {
         if let Some(node) = self.node.get() {
             return Ok(node);
@@ -190,7 +191,7 @@ impl Scratch {
         Ok(self.node.get_or_init(|| node))
     }
 
-    /// Starts Redis on a socket in this folder, and on no port; it writes nothing to disk.
+    /// Starts Redis on a socket in this folder, and on no port; Redis writes nothing to disk.
     fn start_redis(&self) -> Result<(), String> {
         let socket = self.path().join("redis.sock");
         let mut command = Command::new("redis-server");

@@ -1,5 +1,6 @@
-//! The one picture: for each goal with a bound, how far the median is from it, with its quartiles.
-//! Left of the line is met; twice as far right is twice as much as the goal allows.
+//! The picture: for each goal with a bound, the distance of the median from the goal, with its
+//! quartiles. A bar left of the line is met; twice as far right is twice as much as the goal
+//! allows.
 
 use std::path::Path;
 
@@ -10,13 +11,13 @@ use crate::judge::{Judged, Verdict};
 const ROW_HEIGHT: u32 = 22;
 const WIDTH: u32 = 1_100;
 const MARGIN: u32 = 60;
-/// Words of a goal are this wide, in pixels.
+/// Width of the words of a goal, in pixels.
 const WORDS_WIDTH: u32 = 470;
-/// Ratios to the goal that the picture shows.
+/// Range of ratios to the goal in the picture.
 const LEAST: f64 = 0.125;
 const MOST: f64 = 8.0;
 
-/// One bar: the words and how much of the goal was needed (1 is the goal itself).
+/// A bar: the words and the share of the goal that was used (1 is the goal itself).
 #[derive(Clone, Debug, PartialEq)]
 struct Bar {
     words: String,
@@ -24,10 +25,10 @@ struct Bar {
     color: RGBColor,
 }
 
-/// Draws what was judged, as SVG.
+/// Draws the judged goals, as SVG.
 ///
 /// # Errors
-/// The file cannot be written.
+/// Fails if the file cannot be written.
 pub fn draw(judged: &[Judged], path: &Path) -> Result<(), String> {
     let bars: Vec<Bar> = judged.iter().filter_map(bar).collect();
     let height = MARGIN * 2 + ROW_HEIGHT * bars.len().max(1) as u32;

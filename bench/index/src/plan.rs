@@ -1,17 +1,17 @@
-//! Which workers live at the same time, and what each of them is told to run in a round.
+//! The plan: which workers live at the same time, and the orders of each in a round.
 
 use std::env;
 
 use crate::data::{Data, Keys};
 
-/// The language that a worker is written in, and what it runs on.
+/// The language of a worker, and its runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runtime {
     /// This program.
     Rust,
-    /// The newer JDK, on which the jar calls foreign functions.
+    /// The newer JDK, on which the jar uses foreign functions.
     Java25,
-    /// The JDK on the path, on which it calls through JNI.
+    /// The JDK on the path, on which the jar uses JNI.
     Java17,
     /// The wheel's own environment.
     Python,
@@ -20,18 +20,18 @@ pub enum Runtime {
 /// A process of a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// What runs it.
+    /// Runtime of the process.
     pub runtime: Runtime,
-    /// What it is told to hold.
+    /// Data and contenders that the process holds.
     pub role: &'static str,
-    /// What it is told to run, in this order.
+    /// Orders of the process, in sequence.
     pub orders: Vec<&'static str>,
-    /// Whether the short form leaves it out.
+    /// Whether the short form leaves the process out.
     pub slow: bool,
 }
 
 impl Process {
-    /// Whether it reads files that come from a node.
+    /// Returns whether the process reads files that come from a node.
     #[must_use]
     pub fn needs_node(&self) -> bool {
         matches!(
@@ -41,25 +41,25 @@ impl Process {
     }
 }
 
-/// What is measured together.
+/// Workers that are measured together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// Its name; goals refer to it.
+    /// Name; goals refer to it.
     pub name: &'static str,
-    /// What it holds, in words.
+    /// Description of the data, in words.
     pub about: &'static str,
-    /// Its data set.
+    /// Data set.
     pub data: Data,
-    /// Its processes.
+    /// Processes.
     pub processes: Vec<Process>,
-    /// Rounds of one start where the usual number would take too long.
+    /// Most rounds of one launch, if the usual number would take too long.
     pub rounds_max: Option<usize>,
 }
 
-/// What is read of a large store, beside which there is no room for another map.
+/// Reads of a large store, next to which another map does not fit into memory.
 const LARGE_RUST: [&str; 4] = ["D", "rust get", "rust loop 500", "rust batch 500"];
 const LARGE_JAVA: [&str; 4] = ["java D", "java get", "java loop 500", "java batch 500"];
-/// What is read of each size of a workload.
+/// Reads of each size of a workload.
 const SIZED_RUST: [&str; 7] = [
     "D",
     "rust get",
@@ -71,7 +71,7 @@ const SIZED_RUST: [&str; 7] = [
 ];
 const SIZED_JAVA: [&str; 5] =
     ["java D", "java get", "java singles", "java batches", "java batch 500"];
-/// What is read beside that where goals are judged.
+/// Further reads of the sizes for which goals are judged.
 const MORE_RUST: [&str; 3] = ["rust loop 500", "hashmap get", "hashmap loop 500"];
 const MORE_JAVA: [&str; 4] = ["java loop 500", "java arrays 500", "chm get", "chm loop 500"];
 
@@ -101,7 +101,7 @@ fn python(role: &'static str, orders: &[&'static str]) -> Process {
     Process { runtime: Runtime::Python, ..java(role, orders) }
 }
 
-/// Ours and the peers of its JVM, beside those in processes of their own.
+/// Returns Forebay and the peers in its JVM, with those in separate processes.
 fn java_peers() -> Vec<Process> {
     let same = [&SIZED_JAVA[..], &MORE_JAVA, &CHRONICLE].concat();
     vec![
@@ -112,7 +112,7 @@ fn java_peers() -> Vec<Process> {
     ]
 }
 
-/// All sections, in the order in which they run.
+/// Returns all sections, in the order in which they run.
 #[must_use]
 pub fn sections() -> Vec<Section> {
     [reads(), sizes(), over_files(), in_python(), writes()].concat()
@@ -120,7 +120,7 @@ pub fn sections() -> Vec<Section> {
 
 const MILLION: u64 = 1_000_000;
 
-/// Documents of 16-byte keys.
+/// Returns a data set with 16-byte keys.
 fn data(entries: u64, value_bytes: usize) -> Data {
     Data { entries, keys: Keys::Bytes16, value_bytes }
 }
@@ -180,13 +180,13 @@ fn reads() -> Vec<Section> {
     ]
 }
 
-/// Each side in a process of its own.
+/// Returns each contender in a separate process.
 fn large_reads() -> Vec<Process> {
     vec![rust("rust", &LARGE_RUST), java("java", &LARGE_JAVA), java("chronicle", &CHRONICLE)]
 }
 
-/// The other sizes of the workload of 1M documents. They are reported and not judged, so that one
-/// round of each launch is enough.
+/// Returns the other sizes of the workload of 1M documents. They are reported and not judged, so
+/// one round of each launch is enough.
 fn sizes() -> Vec<Section> {
     let sized = |(name, about, entries, value_bytes)| Section {
         rounds_max: Some(1),
@@ -209,7 +209,8 @@ fn sizes() -> Vec<Section> {
     .to_vec()
 }
 
-/// What readers share through their directory, and how it is opened.
+/// Returns the sections in which readers share a copy through their directory, and those that
+/// measure its opening.
 fn over_files() -> Vec<Section> {
     let java_files = ["java-files get", "java-files singles", "java-files batch 500"];
     let java17 = Process {
@@ -294,36 +295,36 @@ fn writes() -> Vec<Section> {
     ]
 }
 
-/// Rounds of one start at most.
+/// Most rounds of one launch.
 const ROUNDS_MAX: usize = 30;
 
-/// How often each section runs.
+/// The number of runs of each section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// Starts of its processes.
+    /// Launches of the processes.
     pub launches: usize,
-    /// Rounds of each start, at least.
+    /// Least rounds of each launch.
     pub rounds: usize,
-    /// A start whose rounds are short goes on with them for so many nanoseconds.
+    /// Time for which a launch with short rounds continues, in nanoseconds.
     pub rounds_nanos: u64,
-    /// Whether slow peers stay out.
+    /// Whether slow peers are left out.
     pub quick: bool,
 }
 
 impl Times {
-    /// As `QUICK` asks.
+    /// Returns the times of the long or the short form.
     #[must_use]
     pub fn of(quick: bool) -> Self {
         if quick {
             Self { launches: 1, rounds: 5, rounds_nanos: 0, quick }
         } else {
-            // Filling takes minutes where a round takes a tenth of a second: three rounds would all
-            // meet whatever else the machine does in that second.
+            // Filling takes minutes but a round a tenth of a second: three rounds would all meet
+            // the same disturbance of the machine.
             Self { launches: 3, rounds: 3, rounds_nanos: 10_000_000_000, quick }
         }
     }
 
-    /// Whether a start of a section has had all its rounds.
+    /// Returns whether a launch of a section has had all its rounds.
     #[must_use]
     pub fn are_over(&self, section: &Section, rounds: usize, nanos: u64) -> bool {
         match section.rounds_max {
@@ -333,8 +334,9 @@ impl Times {
     }
 }
 
-/// Whether `ROWS` asks for a section: without it all, else those whose name holds one of its words
-/// (separated by commas), and not behind a digit or letter: `5M x 50 B` is not in `25M x 50 B`.
+/// Returns whether `ROWS` selects a section. If `ROWS` is not set, it selects all sections;
+/// otherwise the sections whose name contains one of its words (separated by commas), not preceded
+/// by a digit or letter: `5M x 50 B` is not in `25M x 50 B`.
 #[must_use]
 pub fn is_asked_for(section: &str, rows: Option<&str>) -> bool {
     let holds = |word: &str| {
@@ -344,7 +346,7 @@ pub fn is_asked_for(section: &str, rows: Option<&str>) -> bool {
     rows.is_none_or(|rows| rows.split(',').any(|row| holds(row.trim())))
 }
 
-/// What `ROWS` says.
+/// Returns the value of `ROWS`.
 #[must_use]
 pub fn rows_asked() -> Option<String> {
     env::var("ROWS").ok().filter(|rows| !rows.trim().is_empty())

@@ -1,8 +1,8 @@
-//! How long a reader takes from its opening to its first correct get, over the files that readers
-//! before it have left, in whatever way those ended.
+//! Reopening: the time of a reader from its opening to its first correct get, over the files of
+//! earlier readers, for each way in which those ended.
 //!
-//! Each reader is a process of its own, over the readers' directory as it is by default. The pages
-//! of the files are warm: they were written, or read, right before.
+//! Each reader is a separate process, over the readers' default directory. The pages of the files
+//! are warm: they were written or read right before.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -26,19 +26,20 @@ use crate::node::{FILL_BOUND, Place, runtime};
 use crate::serve::{About, serve};
 use crate::worker::Worker;
 
-/// How long, at most, an ended reader may write its last checkpoints.
+/// Longest time in which an ended reader may write its last checkpoints.
 const END_BOUND: Duration = Duration::from_secs(60);
-/// Documents that are read after each opening, to see that they are those of the store.
+/// Documents that are read after each opening, to check the store.
 const CHECKED: u64 = 200_000;
-/// For so long a reader asks again at once; then it leaves the core to those that it waits for.
+/// Time for which a reader retries at once; afterwards it leaves the core to the processes that it
+/// waits for.
 const ASKED_AT_ONCE: u64 = 20_000_000;
-/// How often a reader is opened in each way in a round: one opening meets whatever else the machine
-/// does in that millisecond, such as the work of a process that keeps the copy from then on.
+/// Openings of each kind in a round: a single opening meets any disturbance of the machine in its
+/// millisecond, such as the work of a process that maintains the copy from then on.
 const OPENED_EACH: usize = 11;
-/// Between a kill and the next opening: the system takes the dead process apart, the node closes
-/// its streams, and a reader beside it takes over, all on the cores that the opening needs.
+/// Pause between a kill and the next opening: the system cleans up the dead process, the node
+/// closes its streams, and another reader takes over, all on the cores that the opening needs.
 const SETTLED: Duration = Duration::from_millis(250);
-/// Bytes of a page that is torn.
+/// Bytes of a torn page.
 const PAGE_BYTES: usize = 4_096;
 
 /// Readers of one directory, opened and ended in many ways.
@@ -52,19 +53,19 @@ impl Reopening {
     /// Lets a first reader fill the directory.
     ///
     /// # Errors
-    /// It cannot be opened, or does not come to the end of the log.
+    /// Fails if the reader cannot be opened, or does not reach the end of the log.
     pub fn start(data: Data) -> Result<Self, String> {
         let place = Place::told()?;
         let mut this = Self { data, place, store: StoreId(0) };
         let (first, words) = this.open("first")?;
-        // 64 bits do not go through a number of JSON.
+        // A number in JSON cannot hold 64 bits.
         let half = |name: &str| words.get(name).copied().unwrap_or(0.0) as u64;
         this.store = StoreId(half("store, high") << 32 | half("store, low"));
         close(first)?;
         Ok(this)
     }
 
-    /// Opens a reader in a process of its own; what it says was measured.
+    /// Opens a reader in a separate process; returns the process and its measurements.
     fn open(&self, how: &str) -> Result<(Worker, About), String> {
         let program = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
         let mut command = Command::new(program);
@@ -75,10 +76,10 @@ impl Reopening {
         Ok((worker, about))
     }
 
-    /// Opens one after each way to end, some times: of each way the median is told.
+    /// Opens a reader after each way to end, several times; returns the median of each way.
     ///
     /// # Errors
-    /// A reader fails, or finds what is not in the store.
+    /// Fails if a reader fails, or reads data that is not in the store.
     pub fn reopen(&mut self) -> Result<Values, String> {
         let mut all: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for _ in 0..OPENED_EACH {
@@ -121,11 +122,11 @@ impl Reopening {
         Ok(values)
     }
 
-    /// Tears a page of every checkpoint where no copy is left, and opens one: the copy is made anew
-    /// of what the checkpoints hold, mended.
+    /// Tears a page of every checkpoint while no copy is left, and opens a reader: the copy is
+    /// rebuilt from the repaired checkpoints.
     ///
     /// # Errors
-    /// A reader fails, serves what is wrong, or needs the log for it.
+    /// Fails if a reader fails, serves wrong data, or needs the log to repair.
     pub fn torn(&mut self) -> Result<Values, String> {
         self.place.forget_copies(self.store);
         let files = self.place.checkpoints()?;
@@ -164,10 +165,10 @@ struct Opened {
     value: FieldHandle,
 }
 
-/// The process of one reader: opens it, says how long that took, and ends as it is told.
+/// Runs the process of one reader: opens it, reports the time, and ends as ordered.
 ///
 /// # Errors
-/// It cannot be opened, or finds what is not in the store.
+/// Fails if the reader cannot be opened, or reads data that is not in the store.
 pub fn opened(entries: u64, value_bytes: usize, how: &str) -> Result<(), String> {
     let data = Data { entries, keys: Keys::Bytes16, value_bytes };
     let (place, runtime) = (Place::told()?, runtime()?);
@@ -190,7 +191,7 @@ pub fn opened(entries: u64, value_bytes: usize, how: &str) -> Result<(), String>
         about.insert("open to all, ms".to_owned(), ms(began, nanos()));
     }
     this.follow_to_the_end()?;
-    // What is left of it where catalog and connection are there.
+    // The remaining time of an opening if catalog and connection exist already.
     let connection = Client::connect(&place.address, ClientOptions::default());
     let client = this.runtime.block_on(connection).map_err(words)?;
     let known = this.runtime.block_on(client.reader(place.reader())).map_err(words)?;
@@ -220,10 +221,10 @@ pub fn opened(entries: u64, value_bytes: usize, how: &str) -> Result<(), String>
 }
 
 impl Opened {
-    /// Reads a document; whether it may be read yet.
+    /// Reads a document; returns whether it may be read yet.
     ///
     /// # Errors
-    /// What is read is not what is in the store.
+    /// Fails if the read data is not the data in the store.
     fn get(&self, reader: &Reader, number: u64, expected: &mut Vec<u8>) -> Result<bool, String> {
         self.data.value(number, expected);
         let (key, mut buffer) = (self.data.key(number), vec![0; self.data.value_bytes]);
@@ -251,8 +252,8 @@ impl Opened {
         Ok(())
     }
 
-    /// Reads any documents until all can be read, from copies that were made of what was mended;
-    /// none is ever another than it should be.
+    /// Reads any documents until all can be read, from copies that were built from repaired
+    /// checkpoints; fails if a document is ever wrong.
     fn await_all(&self, how: &str) -> Result<(), String> {
         let (mut expected, mut number) = (Vec::new(), 1);
         let began = nanos();
@@ -280,7 +281,7 @@ impl Opened {
         waited.map(|_| ()).map_err(|error| error.to_string())
     }
 
-    /// All documents are there, and many of them are read.
+    /// Checks that all documents are present, and reads many of them.
     fn check(&self) -> Result<(), String> {
         let held: u64 = self.reader.status().partitions.iter().map(|at| at.documents).sum();
         if held != self.data.entries {

@@ -1,4 +1,5 @@
-//! What a run leaves: the table on the screen, the rounds and verdicts in a file, and the picture.
+//! The results of a run: the table on the screen, the rounds and verdicts in a file, and the
+//! picture.
 
 use std::env;
 use std::fmt::Write as _;
@@ -16,10 +17,10 @@ use crate::picture;
 use crate::plan::{Section, Times};
 use crate::table;
 
-/// Where results lie.
+/// Folder of results.
 const FOLDER: &str = "bench/results/latest";
 
-/// What holds for every row, said under each table.
+/// Notes that hold for every row, printed under each table.
 const NOTES: [&str; 10] = [
     "D is one dependent line of the very mapping that holds the records, in the same process and \
      on the same core",
@@ -44,7 +45,7 @@ const NOTES: [&str; 10] = [
      second time, shared too, and its pages that nobody else has touched are printed apart",
 ];
 
-/// A run that goes on.
+/// A run in progress.
 pub struct Report {
     root: PathBuf,
     goals: Goals,
@@ -53,20 +54,20 @@ pub struct Report {
 }
 
 impl Report {
-    /// Begins one; a broken file of goals ends it at once.
+    /// Starts a run; an invalid file of goals ends it at once.
     ///
     /// # Errors
-    /// It runs outside the tree, or the goals cannot be read.
+    /// Fails outside the tree, or if the goals cannot be read.
     pub fn start(times: Times) -> Result<Self, String> {
         let root = tree::root_of(Goals::FILE)?;
         let goals = Goals::load(&root)?;
         Ok(Self { root, goals, watch: NoiseWatch::start(), times })
     }
 
-    /// Judges, writes `index.json` and `index.svg`, and answers the table.
+    /// Judges, writes `index.json` and `index.svg`, and returns the table.
     ///
     /// # Errors
-    /// A file cannot be written.
+    /// Fails if a file cannot be written.
     pub fn finish(
         &mut self,
         sections: &[Section],

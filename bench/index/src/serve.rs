@@ -1,12 +1,12 @@
-//! The worker's side: it says that it is ready, then runs whatever it is told to, one order per
-//! line, until it is told to end. Workers in other languages speak the same lines.
+//! The worker's side of the protocol: the worker reports that it is ready, then runs its orders,
+//! one per line, until `quit`. Workers in other languages use the same protocol.
 //!
-//! | line | from | what |
+//! | line | from | meaning |
 //! |---|---|---|
-//! | `ready {...}` | worker | what it holds: entries, bytes, share of huge pages |
+//! | `ready {...}` | worker | description of its data: entries, bytes, share of huge pages |
 //! | `run NAME` | driver | measure this once |
-//! | `done {...}` | worker | what that gave, a number for each name |
-//! | `failed WORDS` | worker | why it did not |
+//! | `done {...}` | worker | the results, a number for each name |
+//! | `failed WORDS` | worker | the reason of a failure |
 //! | `quit` | driver | end |
 
 use std::collections::BTreeMap;
@@ -16,13 +16,13 @@ use forebay_bench_report::Contender;
 
 use crate::memory::Resident;
 
-/// What a worker tells of itself: numbers under names.
+/// A worker's description: numbers by name.
 pub type About = BTreeMap<String, f64>;
 
-/// What this process is, once it holds its data.
+/// Describes this process, once it has loaded its data.
 ///
 /// # Errors
-/// The kernel does not say.
+/// Fails if the kernel does not report its memory.
 pub fn about(entries: u64) -> Result<About, String> {
     let resident = Resident::now()?;
     let huge = 100.0 * resident.huge_bytes as f64 / resident.bytes.max(1) as f64;
@@ -33,10 +33,10 @@ pub fn about(entries: u64) -> Result<About, String> {
     ]))
 }
 
-/// Answers orders until there are no more.
+/// Answers orders until the input ends.
 ///
 /// # Errors
-/// The driver is gone.
+/// Fails if the driver is gone.
 pub fn serve(
     about: &About,
     contenders: &mut [Contender<'_>],

@@ -1,4 +1,4 @@
-//! The one table: every goal, what was found, and beneath it all that was measured beside.
+//! The table: every goal and its result, followed by all other measurements.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,10 +8,10 @@ use forebay_bench_report::{Rounds, Spread};
 use crate::gets::HISTOGRAM;
 use crate::judge::{Judged, Measured, Verdict};
 
-/// What a histogram's part must hold to be printed.
+/// Least percentage of a histogram's part that is printed.
 const LEAST_PERCENT: f64 = 0.001;
 
-/// The goals in the order of their file, with a line per goal under each measure.
+/// Returns the goals in the order of their file, with a line per goal under each measure.
 #[must_use]
 pub fn goals(judged: &[Judged]) -> String {
     let mut text = String::new();
@@ -64,13 +64,13 @@ fn is_stretch(part: &Judged) -> bool {
     part.found.zip(part.stretch).is_some_and(|(found, stretch)| reaches(found, stretch))
 }
 
-/// `2.41 D [2.38 .. 2.47]`.
+/// Formats a spread as `2.41 D [2.38 .. 2.47]`.
 fn amount(spread: &Spread, unit: &str) -> String {
     let Spread { quartile_1, median, quartile_3, .. } = *spread;
     format!("{} {unit} [{} .. {}]", number(median), number(quartile_1), number(quartile_3))
 }
 
-/// Three digits that say something.
+/// Formats a number with three significant digits.
 fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
@@ -80,7 +80,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// All values of all sections.
+/// Returns all values of all sections.
 #[must_use]
 pub fn values(measured: &Measured) -> String {
     let mut text = String::new();
@@ -97,7 +97,7 @@ pub fn values(measured: &Measured) -> String {
     text
 }
 
-/// The histograms of single times in all sections, a line for each.
+/// Returns the histograms of single times in all sections, a line for each.
 #[must_use]
 pub fn histograms(measured: &Measured) -> String {
     let mut text = String::new();
@@ -114,7 +114,7 @@ pub fn histograms(measured: &Measured) -> String {
     text
 }
 
-/// By name, the parts of each histogram that hold anything worth a word, in their order.
+/// Returns, by name, the parts of each histogram that are large enough to print, in order.
 fn lines_of_histograms(rounds: &Rounds) -> BTreeMap<String, Vec<String>> {
     let mut parts: BTreeMap<String, BTreeMap<u64, f64>> = BTreeMap::new();
     for name in rounds.names() {
@@ -130,7 +130,7 @@ fn lines_of_histograms(rounds: &Rounds) -> BTreeMap<String, Vec<String>> {
     parts.into_iter().map(|(name, parts)| (name, words(parts))).collect()
 }
 
-/// The closing line.
+/// Returns the closing line.
 #[must_use]
 pub fn closing(judged: &[Judged]) -> String {
     let with_goal = judged.iter().filter(|part| part.goal.is_some());

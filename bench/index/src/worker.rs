@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use crate::serve::About;
 
-/// How long a worker may take to load its data.
+/// Time limit of a worker's load.
 const LOAD_BOUND: Duration = Duration::from_secs(40 * 60);
-/// How long one order may take.
+/// Time limit of one order.
 const ORDER_BOUND: Duration = Duration::from_secs(10 * 60);
-/// How long one may take to end by itself.
+/// Time limit of a worker's end.
 const END_BOUND: Duration = Duration::from_secs(5);
 
 /// A worker that is ready; killed when it is dropped.
@@ -21,23 +21,23 @@ pub struct Worker {
     child: Child,
     orders: Option<ChildStdin>,
     answers: Receiver<String>,
-    /// What it holds.
+    /// Description of the worker's data.
     pub about: About,
 }
 
 impl Worker {
-    /// Starts one and waits until it holds its data.
+    /// Starts a worker and waits until it has loaded its data.
     ///
     /// # Errors
-    /// It cannot be started, ends, or is not ready in time.
+    /// Fails if the worker cannot be started, ends, or is not ready in time.
     pub fn start(name: &str, command: &mut Command) -> Result<Self, String> {
         Self::spawn(name, command)?.into_ready()
     }
 
-    /// Starts one that is still to load its data.
+    /// Starts a worker that has yet to load its data.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// Fails if the worker cannot be started.
     pub fn spawn(name: &str, command: &mut Command) -> Result<Self, String> {
         let mut child = command
             .stdin(Stdio::piped())
@@ -49,7 +49,7 @@ impl Worker {
         let name = name.to_owned();
         let worker = Self { name, child, orders, answers, about: About::new() };
         let Some(lines) = lines else { return Err(format!("{} has no output", worker.name)) };
-        // Ends with the pipe.
+        // The thread ends with the pipe.
         thread::spawn(move || {
             let lines = BufReader::new(lines).lines().map_while(Result::ok);
             lines.take_while(|line| sender.send(line.clone()).is_ok()).count();
@@ -57,19 +57,19 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Waits until it holds its data.
+    /// Waits until the worker has loaded its data.
     ///
     /// # Errors
-    /// It ends, or is not ready in time.
+    /// Fails if the worker ends, or is not ready in time.
     pub fn into_ready(mut self) -> Result<Self, String> {
         self.about = self.answer("ready ", LOAD_BOUND)?;
         Ok(self)
     }
 
-    /// Lets it run something once.
+    /// Runs one order once.
     ///
     /// # Errors
-    /// It fails, ends, or takes too long.
+    /// Fails if the order fails, the worker ends, or the order takes too long.
     pub fn run(&mut self, order: &str) -> Result<About, String> {
         let line = format!("run {order}\n");
         let orders = self.orders.as_mut();
@@ -81,16 +81,16 @@ impl Worker {
         }
     }
 
-    /// Kills it, whatever it does.
+    /// Kills the worker in any state.
     ///
     /// # Errors
-    /// It cannot be killed.
+    /// Fails if the worker cannot be killed.
     pub fn kill(mut self) -> Result<(), String> {
         let killed = self.child.kill().and_then(|()| self.child.wait());
         killed.map(|_| ()).map_err(|error| format!("kill {}: {error}", self.name))
     }
 
-    /// The next answer; lines of other kinds are the libraries' own words.
+    /// Returns the next answer; lines of other kinds are the libraries' own output.
     fn answer(&mut self, kind: &str, bound: Duration) -> Result<About, String> {
         loop {
             let line = self.answers.recv_timeout(bound).map_err(|error| match error {

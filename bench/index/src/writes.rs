@@ -1,7 +1,7 @@
-//! Writes: what applying costs, what it costs those who read meanwhile, and what documents take.
+//! Writes: the cost of applying, its effect on concurrent reads, and the memory of documents.
 //!
-//! Here the index stands without a reader around it: its one writer is handed what the fold
-//! answered, as the reader's tail hands it over.
+//! The index runs here without a reader around it: its one writer receives the fold's effects, as
+//! the reader's tail passes them.
 
 mod beside;
 mod growth;
@@ -40,16 +40,16 @@ use crate::line::Line;
 pub const ENTRY: u64 = 500;
 /// Entries of one round.
 const ENTRIES: u64 = 400;
-/// How often each document is replaced before updates are measured.
+/// Number of times that each document is replaced before updates are measured.
 const REPLACED: u64 = 2;
 const VALUE: FieldId = FieldId(1);
 const LOG: LogId = LogId(7);
 
 /// An index with one partition, its writer, and the fold's state.
 pub struct Copy {
-    /// The data that it was filled with.
+    /// Data that the index was filled with.
     pub data: Data,
-    /// What readers hold.
+    /// Index that readers use.
     pub index: Index,
     schema: Arc<SchemaAt>,
     writer: PartitionWriter,
@@ -58,20 +58,20 @@ pub struct Copy {
     line: Line,
 }
 
-/// How documents are kept, beyond key and value.
+/// The form of stored documents, beyond key and value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kept {
-    /// With a moment at which they expire.
+    /// Whether documents have an expiry.
     pub expires: bool,
-    /// With a version.
+    /// Whether documents have a version.
     pub version: bool,
 }
 
 impl Copy {
-    /// An empty one.
+    /// Creates an empty index.
     ///
     /// # Errors
-    /// The system gives no addresses.
+    /// Fails if the system gives no addresses.
     pub fn empty(data: Data) -> Result<Self> {
         let (store, partition) = (StoreId(1), PartitionId(0));
         let definition = StoreSpec::key_value("write", KeyType::Bytes, 1).define(store)?;
@@ -88,10 +88,10 @@ impl Copy {
         Ok(Self { data, index, schema, writer, state, sequence: 1, line })
     }
 
-    /// One with all documents.
+    /// Creates an index with all documents.
     ///
     /// # Errors
-    /// There is no memory.
+    /// Fails if there is no memory.
     pub fn fill(data: Data) -> Result<Self> {
         let mut copy = Self::empty(data)?;
         for first in (0..data.entries).step_by(ENTRY as usize) {
@@ -101,10 +101,10 @@ impl Copy {
         Ok(copy)
     }
 
-    /// What the fold answers for an entry that puts these documents.
+    /// Returns the fold's effect for an entry that puts these documents.
     ///
     /// # Errors
-    /// None in practice: keys and values are within their limits.
+    /// No error in practice: keys and values are within their limits.
     pub fn effect(&self, numbers: impl Iterator<Item = u64>, kept: Kept) -> Result<Applied> {
         let (mut value, mut writes) = (Vec::new(), Vec::new());
         for number in numbers {
@@ -116,7 +116,7 @@ impl Copy {
             let key = &self.data.key(number)[..self.data.key_bytes()];
             writes.push((Key::plain(key)?, Some(document.encode(&self.schema.layout)?)));
         }
-        // As the fold orders them.
+        // The order of the fold.
         writes.sort_by(|(left, _), (right, _)| left.cmp(right));
         Ok(Applied { writes, ..Applied::default() })
     }
@@ -124,44 +124,44 @@ impl Copy {
     /// Applies an effect as the next entry.
     ///
     /// # Errors
-    /// There is no memory.
+    /// Fails if there is no memory.
     pub fn take(&mut self, applied: &Applied) -> Result<()> {
         self.state.offset_applied = self.state.offset_applied.next();
         self.writer.apply(applied, &self.state)
     }
 
-    /// Bytes that the index says its documents take.
+    /// Returns the bytes of the documents, as the index counts them.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.index.metrics().memory_bytes()
     }
 
-    /// Nanoseconds of one dependent line of the memory that the documents lie in.
+    /// Returns nanoseconds of one dependent line of the memory of the documents.
     fn line(&mut self) -> std::result::Result<f64, String> {
         self.line.measure(&self.index.memory_lines().map_err(words)?)
     }
 
-    /// How its values are read.
+    /// Returns the handle of the values.
     ///
     /// # Errors
-    /// None in practice: the field is the store's only one.
+    /// No error in practice: the field is the store's only one.
     pub fn handle(&self) -> Result<FieldHandle> {
         self.index.handle("value", FieldType::Scalar(ScalarType::Bytes))
     }
 
-    /// When it is read.
+    /// Returns the time of reads.
     #[must_use]
     pub fn now() -> ReadAt<'static> {
         ReadAt::new(Timestamp::from_micros(2))
     }
 
-    /// Document numbers that lie all over the store: a chain of them.
+    /// Returns document numbers from all over the store: a chain of them.
     pub fn chain(&self, from: u64) -> impl Iterator<Item = u64> + use<> {
         let data = self.data;
         std::iter::successors(Some(from), move |number| Some(data.next(*number)))
     }
 
-    /// An entry as the log holds it, that upserts these documents.
+    /// Returns an entry as the log stores it, which upserts these documents.
     fn entry(&mut self, numbers: impl Iterator<Item = u64>) -> Result<Bytes> {
         let (mut value, mut changes) = (Vec::new(), Vec::new());
         for number in numbers {
@@ -186,11 +186,11 @@ impl Copy {
         })
     }
 
-    /// Replaces each document twice, unmeasured: then memory grows no more, and each update lets
-    /// that of another record go.
+    /// Replaces each document twice, unmeasured: from then on memory no longer grows, and each
+    /// update frees the memory of another record.
     ///
     /// # Errors
-    /// There is no memory.
+    /// Fails if there is no memory.
     pub fn settle(&mut self) -> Result<()> {
         let mut numbers = self.updates(REPLACED * self.data.entries).peekable();
         while numbers.peek().is_some() {
@@ -200,16 +200,16 @@ impl Copy {
         Ok(())
     }
 
-    /// The documents of so many next updates.
+    /// Returns the documents of the next `count` updates.
     fn updates(&mut self, count: u64) -> impl Iterator<Item = u64> + use<> {
         let numbers = self.chain(self.data.after(0, self.sequence));
         self.sequence += count;
         numbers.take(count as usize)
     }
 
-    /// Updates of existing documents: the index alone. Each effect is made right before it is
-    /// applied, outside of the time. A reader's tail too applies what the fold has just made, and
-    /// many effects prepared beforehand would fall out of the caches.
+    /// Measures updates of existing documents: the index alone. Each effect is built right before
+    /// it is applied, outside of the timed part: a reader's tail also applies fresh effects of the
+    /// fold, and many effects built in advance would fall out of the caches.
     fn apply(&mut self) -> std::result::Result<Values, String> {
         let mut numbers = self.updates(ENTRIES * ENTRY);
         let mut times = Vec::with_capacity(ENTRIES as usize);
@@ -230,7 +230,8 @@ impl Copy {
         ])
     }
 
-    /// The same out of the log's bytes: decoded and checked, and then folded and applied too.
+    /// Measures the same updates from the log's bytes: decoded and checked, and then also folded
+    /// and applied.
     fn apply_log(&mut self) -> std::result::Result<Values, String> {
         let mut numbers = self.chain(self.data.after(0, self.sequence));
         let mut entry = |_| self.entry(numbers.by_ref().take(ENTRY as usize));
@@ -260,7 +261,7 @@ impl Copy {
         ])
     }
 
-    /// Updates make no document and lose none.
+    /// Checks that updates create no document and lose none.
     fn check(&self) -> std::result::Result<(), String> {
         let documents = self.writer.held().documents;
         if documents == self.data.entries {
@@ -270,7 +271,7 @@ impl Copy {
     }
 }
 
-/// What is measured of a filled copy.
+/// Returns the contenders of a filled index.
 pub fn contenders(copy: &std::cell::RefCell<Copy>) -> Vec<Contender<'_>> {
     vec![
         Contender::new("D", || copy.borrow_mut().line()),

@@ -1,5 +1,5 @@
-//! Holds the goals of `make bench-index` against the table that documents them, and sees each of
-//! them printed.
+//! Compares the goals of `make bench-index` with the table that documents them, and checks that
+//! each goal is printed.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn rows_are_one_for_one_with_the_documented_table() {
     assert_eq!((stated.len(), goals.count()), (15, 73));
 }
 
-/// Measure, goal and stretch of each row between the markers.
+/// Returns measure, goal and stretch of each row between the markers.
 fn documented(page: &str) -> Vec<[String; 3]> {
     let (_, rest) = page.split_once("<!-- goals:begin -->").unwrap();
     let (table, _) = rest.split_once("<!-- goals:end -->").unwrap();

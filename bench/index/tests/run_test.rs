@@ -1,4 +1,4 @@
-//! The driver with a real worker of its own: what a section gives, and what its end looks like.
+//! The driver with a real worker: the results of a section, and its end.
 
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
-//! How fast a reader applies its log: the whole reader beside decoding alone, the fold alone and
-//! the index alone, and the bootstrap of a reader from the log's start as users run it. The entries
-//! are those that a real writer has put into a real log.
+//! Speed of a reader that applies its log: the whole reader compared with decoding alone, the fold
+//! alone and the index alone, and the bootstrap of a reader from the log's start as users run it. A
+//! real writer has written the entries into a real log.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,30 +28,30 @@ use crate::clock::seconds;
 use crate::server::{Log, Server};
 use crate::{Failure, data, runtime};
 
-/// The store.
+/// Name of the store.
 const STORE: &str = "users";
-/// The time that one step may take before the benchmark fails.
+/// Time limit of one step, after which the benchmark fails.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// Bytes of one read of the log.
 const READ_BYTES: usize = 1024 * 1024;
-/// The log stands still while it is read, so any age will do.
+/// The log does not change while it is read, so any staleness bound will do.
 const AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 const LOCAL: &str = "bootstrap from an embedded log in process";
 const REMOTE: &str = "bootstrap over Subscribe";
 
-/// How much.
+/// Sizes of the run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
     /// Changes in the log.
     pub changes: u64,
-    /// Changes of one entry, one shape for each.
+    /// Changes of one entry; each size is a shape.
     pub shapes: Vec<usize>,
 }
 
-/// Every record of a store's log, by partition, and the control log beside them.
+/// Every record of a store's log, by partition, with the control log.
 struct Held {
     store: StoreId,
     control: Vec<Bytes>,
@@ -60,7 +60,7 @@ struct Held {
     bytes: u64,
 }
 
-/// What one contender went through in one round, and how long that took.
+/// The work and the time of one contender in one round.
 struct Pace<'a> {
     held: &'a Held,
     entries: u64,
@@ -70,12 +70,12 @@ struct Pace<'a> {
 /// Measures and forms the rows.
 ///
 /// # Errors
-/// A contender fails; its name and the round are in the message.
+/// Fails if a contender fails; the message has its name and the round.
 pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let said = |failure: Failure| failure.to_string();
     let server = runtime.block_on(fill(plan.changes)).map_err(said)?;
-    // The same bytes twice: a log has one process, and each of two bootstraps needs its own.
+    // The log exists twice: a log has one process, and each of two bootstraps needs its own.
     let twin = crate::server::copy_of(server.data())?;
     let log = runtime.block_on(open_log(twin.path())).map_err(said)?;
     let written = runtime.block_on(Held::read(&*log)).map_err(said)?;
@@ -149,7 +149,7 @@ impl Held {
         Ok(Self { store, control, partitions, changes, bytes })
     }
 
-    /// The same changes in the same order, so many in each entry.
+    /// Returns the same changes in the same order, `changes` in each entry.
     fn with_entries_of(&self, changes: usize) -> forebay::Result<Self> {
         let split = |records: &Vec<LogRecord>| split(records, changes);
         let partitions = self.partitions.iter().map(split).collect::<forebay::Result<_>>()?;
@@ -160,7 +160,7 @@ impl Held {
         self.partitions.iter().map(|records| records.len() as u64).sum()
     }
 
-    /// Runs something over all of it.
+    /// Runs a function over all records, and times it.
     fn paced(&self, run: impl FnOnce() -> Result<(), Failure>) -> Result<Pace<'_>, String> {
         let (seconds, done) = seconds(run);
         done.map_err(|failure| failure.to_string())?;
@@ -219,7 +219,8 @@ fn split(records: &[LogRecord], changes: usize) -> forebay::Result<Vec<LogRecord
     Ok(split)
 }
 
-/// The steps of applying, each alone, on one thread, and the reader that takes all of them.
+/// Returns the steps of applying, each alone, on one thread, and the reader that performs all of
+/// them.
 fn steps(changes: usize, held: &Held) -> Vec<Contender<'_>> {
     let named = |step: &str| step_name(step, changes);
     let (reader, all, decode) = (named(READER), named(ALL_STEPS), named(DECODE));
@@ -281,10 +282,10 @@ struct Folds {
     partitions: Vec<(PartitionState, Rows, Vec<Record>)>,
 }
 
-/// What a fold did and the state behind it.
+/// The effects of a fold, each with the state after it.
 type Effects = Vec<Vec<(Applied, PartitionState)>>;
 
-/// Documents that need no index: none of them is known. An upsert of all fields gives the same row.
+/// Existing rows without an index: none is known. An upsert of all fields gives the same row.
 struct Rows;
 
 impl Documents for Rows {
@@ -319,7 +320,7 @@ impl Copy {
         self.check(held)
     }
 
-    /// Everything that fold and index need to run alone.
+    /// Prepares everything that the fold and the index need to run alone.
     fn prepare(mut self, held: &Held) -> Result<(Folds, Effects), Failure> {
         let mut effects = Vec::new();
         let mut folds = Vec::new();
@@ -345,7 +346,7 @@ impl Copy {
         Ok(())
     }
 
-    /// A fold that skips what it should apply would be fast.
+    /// Checks the number of documents, because a fold that skips changes would be fast.
     fn check(&self, held: &Held) -> Result<(), Failure> {
         let documents: u64 = self.partitions.iter().map(|(_, w)| w.held().documents).sum();
         let expected = held.changes.min(data::KEYS);
@@ -373,7 +374,7 @@ fn decoded(record: &LogRecord) -> Record {
     Record { offset: record.offset, append_time: record.append_time, entry }
 }
 
-/// A log in memory with all of it, and one thread to read it on.
+/// Creates a log in memory with all records, and one thread that reads it.
 fn memory_log(held: &Held) -> Result<(Runtime, Arc<MemoryLog>), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let log = runtime.block_on(async {
@@ -395,7 +396,7 @@ fn memory_log(held: &Held) -> Result<(Runtime, Arc<MemoryLog>), Failure> {
     Ok((runtime, Arc::new(log)))
 }
 
-/// A log in memory with this control log.
+/// Creates a log in memory with this control log.
 async fn memory_of(control: &[LogRecord]) -> Result<MemoryLog, Failure> {
     let log = MemoryLog::new(Arc::new(SystemClock));
     for record in control {

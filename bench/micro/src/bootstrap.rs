@@ -1,7 +1,8 @@
-//! How long a reader takes to serve what a snapshot holds: fetched from an object store on the
-//! local disk; mapped again by a restart with all files and copies there; and by one that finds the
-//! files alone, and none of them in the page cache, as behind a restart of the machine. Beside the
-//! first is the disk: one file of as many bytes, in order and durably.
+//! Time of a reader until it serves the contents of a snapshot, in three cases: fetched from an
+//! object store on the local disk; restarted with all files and copies, which are mapped again; and
+//! restarted with only the files, none of them in the page cache, as after a restart of the
+//! machine. The peer of the first case is the disk: one file of as many bytes, written in order and
+//! durably.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -29,17 +30,17 @@ const BOOTSTRAP: &str = "bootstrap from the local object store";
 const RESTART: &str = "restart with all files and copies";
 const REBOOT: &str = "restart with the files alone";
 const DISK: &str = "one file on the disk";
-/// The time that one step may take before the benchmark fails.
+/// Time limit of one step, after which the benchmark fails.
 const PATIENCE: Duration = Duration::from_secs(40 * 60);
-/// How often a reader is looked at while it begins.
+/// Interval of the polls of a starting reader.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// How much.
+/// Sizes of the run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
-    /// Documents.
+    /// Number of documents.
     pub documents: u64,
     /// Bytes of each value.
     pub value_bytes: usize,
@@ -49,13 +50,13 @@ pub struct Plan {
     pub memory_budget: u64,
 }
 
-/// A node with a filled store, and snapshots of all of it.
+/// A node with a filled store, and snapshots of the whole store.
 struct Side {
     plan: Plan,
     server: Server,
     store: StoreId,
     snapshots: SnapshotStore,
-    /// Of the images.
+    /// Bytes of the images.
     bytes: u64,
     _folder: TempDir,
 }
@@ -63,7 +64,7 @@ struct Side {
 /// Measures and forms the rows.
 ///
 /// # Errors
-/// A contender fails; its name and the round are in the message.
+/// Fails if a contender fails; the message has its name and the round.
 pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let side = runtime.block_on(Side::start(plan)).map_err(|failure| failure.to_string())?;
@@ -81,7 +82,7 @@ impl Side {
         let (definition, data) = fill(plan).await?;
         let folder = scratch()?;
         let url = format!("file://{}", folder.path().display());
-        // The first snapshots find all of it, so that each is one image.
+        // The first snapshots contain the whole store, so each is one image.
         let settings = ["--snapshots", &url, "--snapshot-every-s", "1"];
         let server = Server::start_with(data, Log::Buffered, &settings)?;
         let snapshots = SnapshotStore::open(&url)?;
@@ -127,8 +128,8 @@ impl Side {
         LiveDirectory::new(folder).remove(self.store, partitions);
     }
 
-    /// Opens a reader over a folder, and closes it once all of its partitions serve and have a
-    /// checkpoint of their own, as they have in seconds.
+    /// Opens a reader over a folder, and closes it once all of its partitions serve and have their
+    /// own checkpoints, which takes seconds.
     async fn open(&self, folder: &Path) -> Result<Begun, Failure> {
         let options = ReaderOptions {
             checkpoint: Some(CheckpointOptions::new(folder)),
@@ -139,7 +140,7 @@ impl Side {
         let (began, mut fetched) = (nanos(), Fetched::default());
         let since = |at: u64| (at - began) as f64 / 1e9;
         let reader = Reader::open(self.server.address(), options).await?;
-        // One key of each partition, most likely; the answer is awaited for every one.
+        // Keys that most likely cover each partition; every read is awaited.
         let keys = (0..u64::from(self.plan.partitions) * 8).map(|key| key % self.plan.documents);
         let mut value = Vec::new();
         for key in keys {
@@ -175,14 +176,14 @@ async fn await_checkpoints(reader: &Reader) {
     }
 }
 
-/// When the image of each partition was first seen to be there, as far as it was fetched.
+/// Time at which the image of each fetched partition was first seen to be complete.
 #[derive(Default)]
 struct Fetched {
     begun: BTreeSet<PartitionId>,
     whole: BTreeMap<PartitionId, f64>,
-    /// When it was last looked.
+    /// Time of the last poll.
     looked: f64,
-    /// Why a partition applied nothing, as last seen.
+    /// Last reason why a partition applied nothing.
     trouble: Option<Error>,
 }
 
@@ -207,7 +208,8 @@ impl Fetched {
         }
     }
 
-    /// When the last of so many was; where that was too soon to be seen, when it was not yet.
+    /// Returns the time at which the last of `partitions` images was complete; if that was too
+    /// early to be seen, the time of the last poll before.
     fn last(&self, partitions: usize) -> f64 {
         match self.whole.len() == partitions {
             true => self.whole.values().copied().fold(0.0, f64::max),
@@ -216,20 +218,20 @@ impl Fetched {
     }
 }
 
-/// Seconds from the opening of a reader.
+/// Times in seconds from the opening of a reader.
 struct Begun {
-    /// To when the last byte of the last image was seen to be verified; to the last look before,
-    /// where that was too soon to be seen.
+    /// Time at which the last byte of the last image was seen to be verified; if that was too early
+    /// to be seen, the time of the last poll before.
     fetched: f64,
-    /// To the first get of each partition.
+    /// Time of the first get of each partition.
     served: f64,
-    /// What happened to the records of all partitions by then.
+    /// Counts of the records of all partitions by then.
     records: Counts,
-    /// Why a partition applied nothing, as last seen.
+    /// Last reason why a partition applied nothing.
     trouble: Option<Error>,
 }
 
-/// Whether the reader answers a document; `false` while it cannot yet.
+/// Returns whether the reader returns a document; `false` while it is not ready.
 fn holds(reader: &Reader, key: u64, value: &[u8]) -> Result<bool, Failure> {
     match reader.get(key as i64) {
         Err(error) if error.code() == ErrorCode::Unavailable => Ok(false),
@@ -244,7 +246,7 @@ fn holds(reader: &Reader, key: u64, value: &[u8]) -> Result<bool, Failure> {
     }
 }
 
-/// Fills a store; the node has ended then.
+/// Fills a store, and stops the node.
 async fn fill(plan: &Plan) -> Result<(Arc<Definition>, TempDir), Failure> {
     let server = Server::start(Log::Buffered)?;
     let client = Client::connect(server.address(), ClientOptions::default()).await?;
@@ -257,13 +259,13 @@ async fn fill(plan: &Plan) -> Result<(Arc<Definition>, TempDir), Failure> {
         stream.send(store.put(number as i64).set("value", value.as_slice())).await?;
     }
     let written = stream.finish().await?;
-    // The snapshots are made of its shards.
+    // The snapshots are created from the node's shards.
     let applied = Read::after_token(written.token, PATIENCE);
     store.ordered()?.get(&applied, 0_i64).await?;
     Ok((store.definition(), server.stop()?))
 }
 
-/// Bytes that no compression makes smaller, another lot for each document.
+/// Fills a value with incompressible bytes, different for each document.
 fn fill_value(document: u64, bytes: usize, value: &mut Vec<u8>) {
     value.clear();
     let mut part = document;
@@ -274,7 +276,7 @@ fn fill_value(document: u64, bytes: usize, value: &mut Vec<u8>) {
     value.truncate(bytes);
 }
 
-/// Waits until there are images of so many documents; their bytes.
+/// Waits until there are images of `documents` documents; returns their bytes.
 async fn await_snapshots(
     snapshots: &SnapshotStore,
     definition: &Definition,

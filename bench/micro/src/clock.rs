@@ -2,7 +2,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds since the machine started.
+/// Returns nanoseconds since the machine started.
 #[must_use]
 pub fn nanos() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -10,7 +10,7 @@ pub fn nanos() -> u64 {
     whole.saturating_add(u64::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Runs something; how many seconds it took, and what it gave.
+/// Runs a function; returns its seconds and its result.
 pub fn seconds<T>(run: impl FnOnce() -> T) -> (f64, T) {
     let began = nanos();
     let answer = run();

@@ -12,16 +12,16 @@ use forebay_wire::entry::encode_entry;
 
 /// Distinct keys that the writes go to.
 pub const KEYS: u64 = 100_000;
-/// Partitions of the store.
+/// Number of partitions of the store.
 pub const PARTITIONS: u32 = 4;
-/// What the documents are, for the result file.
+/// Description of the documents, for the result file.
 pub const DATA: &str = "made-up user documents of 5 fields, about 130 bytes each with their key, \
                         upserted under 100,000 keys in an order without pattern; 4 partitions";
 
 const TOWNS: [&str; 4] = ["Aachen on the Wurm", "Bergamo, upper town", "Coimbra", "Dundee"];
 const LINE: &str = "likes long walks, short queues, and the sound of water at night";
 
-/// The store.
+/// Returns the specification of the store.
 #[must_use]
 pub fn spec(name: &str) -> StoreSpec {
     StoreSpec::documents(name, KeyType::String, PARTITIONS)
@@ -32,10 +32,10 @@ pub fn spec(name: &str) -> StoreSpec {
         .field("line", FieldType::Scalar(ScalarType::String))
 }
 
-/// Makes the store, or opens the one that is there.
+/// Creates the store, or opens the existing one.
 ///
 /// # Errors
-/// Those of the client.
+/// Errors of the client.
 pub async fn open_store(client: &Client, name: &str) -> forebay::Result<Store> {
     match client.create_store(&spec(name)).await {
         Err(error) if error.code() == ErrorCode::Conflict => client.store(name).await,
@@ -43,14 +43,14 @@ pub async fn open_store(client: &Client, name: &str) -> forebay::Result<Store> {
     }
 }
 
-/// The key of the write with this number; neighbours are far apart.
+/// Returns the key of the write with this number; neighbours are far apart.
 #[must_use]
 pub fn key(number: u64) -> String {
     // 7,919 and 100,000 share no factor, so 100,000 writes in a row go to 100,000 keys.
     format!("u{:09}", number.wrapping_mul(7_919) % KEYS)
 }
 
-/// The fields of the write with this number.
+/// Returns the fields of the write with this number.
 fn fields(number: u64) -> [(&'static str, Value); 5] {
     let town = TOWNS[(number % TOWNS.len() as u64) as usize];
     [
@@ -62,21 +62,22 @@ fn fields(number: u64) -> [(&'static str, Value); 5] {
     ]
 }
 
-/// The write with this number.
+/// Returns the write with this number.
 pub fn write(store: &Store, number: u64) -> Write {
     write_to(store, &key(number), number)
 }
 
-/// The write with this number, under a key of the caller's; its field `visits` holds the number.
+/// Returns the write with this number, under a key of the caller's; its field `visits` holds the
+/// number.
 pub fn write_to(store: &Store, key: &str, number: u64) -> Write {
     let set = |write: Write, (name, value)| write.set(name, value);
     fields(number).into_iter().fold(store.upsert(key), set)
 }
 
-/// One write as a log holds it: what raw disks and raw producers are given.
+/// Returns one write as a log stores it: the record of raw disks and raw producers.
 ///
 /// # Errors
-/// None in practice.
+/// No error in practice.
 pub fn record() -> forebay::Result<Bytes> {
     let definition = spec("users").define(StoreId(1))?;
     let change = |(name, value): (&str, Value)| {

@@ -1,6 +1,6 @@
-//! What this disk itself allows: bytes appended to a file with one fdatasync behind each append,
-//! bytes written in order with one behind them all, and pages read from anywhere in a file. And how
-//! it is asked again for what the page cache has of it.
+//! Limits of this disk: bytes appended to a file with one fdatasync after each append, bytes
+//! written in order with one sync at the end, and pages read from anywhere in a file. The module
+//! also drops files from the page cache, so that reads go to the disk.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -17,11 +17,11 @@ use crate::latency::Latency;
 /// Bytes of one write to a file that is written in order.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Appends the record and syncs, again and again for so long, at least once; each latency is of one
+/// Appends the record and syncs, again and again for `turn`, at least once; each latency is of one
 /// append with its sync.
 ///
 /// # Errors
-/// The disk fails.
+/// Fails if the disk fails.
 pub fn fdatasync(folder: &Path, record: &[u8], turn: Duration) -> Result<(f64, Latency), String> {
     let failed =
         |error: std::io::Error| format!("append and sync in {}: {error}", folder.display());
@@ -36,10 +36,10 @@ pub fn fdatasync(folder: &Path, record: &[u8], turn: Duration) -> Result<(f64, L
     Ok((rate, latency))
 }
 
-/// Bytes in a second that one new file takes, in order and durably.
+/// Returns the bytes per second of one new file, written in order and durably.
 ///
 /// # Errors
-/// The disk fails.
+/// Fails if the disk fails.
 pub fn sequential(folder: &Path, bytes: u64) -> Result<f64, String> {
     let path = folder.join("sequential");
     let piece = Dice::new(bytes).noise(PIECE_BYTES);
@@ -55,15 +55,15 @@ pub fn sequential(folder: &Path, bytes: u64) -> Result<f64, String> {
     Ok(bytes as f64 / seconds)
 }
 
-/// What is read at once past the page cache, and aligned as that wants it.
+/// The unit of reads past the page cache, with the alignment that they require.
 #[repr(align(4096))]
 struct Page([u8; 4096]);
 
-/// Reads 4 KiB from anywhere in a file of so many bytes, past the page cache, again and again for
-/// so long, at least once; each latency is of one read.
+/// Reads 4 KiB from anywhere in a file of `bytes` bytes, past the page cache, again and again for
+/// `turn`, at least once; each latency is of one read.
 ///
 /// # Errors
-/// The disk fails, or its file system knows no direct reads.
+/// Fails if the disk fails, or its file system has no direct reads.
 pub fn direct_reads(folder: &Path, bytes: u64, turn: Duration) -> Result<(f64, Latency), String> {
     let path = folder.join("pages");
     let failed = |error: std::io::Error| format!("read {} directly: {error}", path.display());
@@ -93,7 +93,7 @@ pub fn direct_reads(folder: &Path, bytes: u64, turn: Duration) -> Result<(f64, L
 /// Drops the files of a folder from the page cache, as a restart of the machine does.
 ///
 /// # Errors
-/// They cannot be read.
+/// Fails if the files cannot be read.
 pub fn forget_cached(folder: &Path) -> Result<(), String> {
     let forget = || -> std::io::Result<()> {
         for entry in fs::read_dir(folder)? {
@@ -102,7 +102,7 @@ pub fn forget_cached(folder: &Path) -> Result<(), String> {
                 continue;
             }
             let file = File::open(entry.path())?;
-            // What is not on the disk yet is not dropped.
+            // Dirty pages would not be dropped.
             file.sync_all()?;
             fadvise(&file, 0, None, Advice::DontNeed)?;
         }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn pages_are_read_past_the_page_cache() {
-        // The tree's own disk: one in memory knows no direct reads.
+        // The folder is on the tree's own disk: a file system in memory has no direct reads.
         let folder = crate::server::scratch().unwrap();
         let (rate, latency) = direct_reads(folder.path(), 1 << 20, Duration::ZERO).unwrap();
         assert_eq!(latency.count(), 1);

@@ -1,9 +1,9 @@
-//! Freshness: how long after its acknowledgement a write is visible in an embedded reader of
-//! another process, while writes come at a fixed rate.
+//! Freshness: time from the acknowledgement of a write until the write is visible in an embedded
+//! reader of another process, under writes at a fixed rate.
 //!
-//! The load is open: each write is due at a moment that depends on no answer, and what is counted
-//! from that moment includes every delay before it was sent. So a stall costs all the writes that
-//! fell into it, not one.
+//! The load is open: each write is due at a moment that depends on no answer, and times from that
+//! moment include every delay before the write was sent. A stall therefore costs all the writes
+//! that were due during the stall, not one.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,31 +22,31 @@ use crate::{Failure, data, runtime};
 
 const STORE: &str = "users";
 const UNIT: Unit = Unit::Milliseconds;
-/// How often due writes are sent.
+/// Interval at which due writes are sent.
 const TICK: Duration = Duration::from_millis(1);
-/// Longest wait for what was acknowledged to become visible, and for a flush.
+/// Longest wait for acknowledged writes to become visible, and for a flush.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const ACKNOWLEDGED_TO_VISIBLE: &str = "acknowledged to visible";
 const DUE_TO_ACKNOWLEDGED: &str = "due to acknowledged";
 const DUE_TO_VISIBLE: &str = "due to visible";
 
-/// How long and how much.
+/// Durations and sizes of the run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
     /// Writes of one round.
     pub writes: u64,
     /// Writes due in a second.
     pub rate: u64,
-    /// Of so many writes one goes to a watched document, and is timed.
+    /// Number of writes for each timed write, which goes to a watched document.
     pub timed_one_in: u64,
     /// Watched documents.
     pub watched: u64,
     /// Whether Kafka takes part.
     pub kafka: bool,
-    /// The program that watches when its first argument says so.
+    /// Program of the watcher process.
     pub watcher: PathBuf,
 }
 
@@ -65,7 +65,7 @@ impl Plan {
     }
 }
 
-/// What one round measured.
+/// The measurements of one round.
 struct Measured {
     rate: f64,
     acknowledged_to_visible: Latency,
@@ -76,7 +76,7 @@ struct Measured {
 /// Measures and forms the rows.
 ///
 /// # Errors
-/// A round fails, or an acknowledged write does not become visible.
+/// Fails if a round fails, or an acknowledged write does not become visible.
 pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let brokers = if plan.kafka { Some(Brokers::start(1)?) } else { None };
@@ -124,12 +124,13 @@ fn rows(plan: &Plan, rounds: &Rounds) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// Below the rate that was asked for, the machine could not follow.
+/// Returns the measure of the achieved rate; below the requested rate, the machine could not
+/// follow.
 fn rate_measure(plan: &Plan, log: &str) -> String {
     plan.name(log, "acknowledged, 1/s")
 }
 
-/// A server, a client of it in this process and a watcher in another.
+/// A server, a client of it in this process, and a watcher in another.
 struct Side {
     store: Store,
     watcher: Watcher,
@@ -155,7 +156,7 @@ impl Side {
         measure(rate, &probes, &sightings)
     }
 
-    /// Sends every write when it is due, or as soon after as there is room.
+    /// Sends every write when it is due, or as soon after as there is space.
     async fn load(&mut self, plan: &Plan) -> Result<(f64, Vec<Probe>), Failure> {
         let stream = self.store.write_stream(StreamOptions::default())?;
         let mut stream = stream.with_deadline(PATIENCE);
@@ -201,7 +202,7 @@ fn measure(rate: f64, probes: &[Probe], sightings: &[Sighting]) -> Result<Measur
         due_to_visible: Latency::new()?,
     };
     for (probe, seen) in probes.iter().zip(seen(probes, sightings)?) {
-        // A reader may see a write before its writer has heard of it.
+        // A reader may see a write before its writer receives the acknowledgement.
         measured.acknowledged_to_visible.record(seen.saturating_sub(probe.acknowledged));
         measured.due_to_acknowledged.record(probe.acknowledged.saturating_sub(probe.due));
         measured.due_to_visible.record(seen.saturating_sub(probe.due));
@@ -225,7 +226,8 @@ mod tests {
         let sighting = |key, value, nanos| Sighting { key, value, nanos };
         let sightings =
             [sighting(0, 0, 3_000_000), sighting(1, 5, 4_000_000), sighting(0, 8, 9_000_000)];
-        // Value 4 of key 0 was overwritten before the next look; key 1 was seen before its answer.
+        // Value 4 of key 0 was overwritten before the next poll; key 1 was seen before its
+        // acknowledgement.
         let probes = [probe(0, 0, 2_000_000), probe(0, 4, 2_000_000), probe(1, 5, 6_000_000)];
         let measured = measure(9.0, &probes, &sightings).unwrap();
         let worst = |latency: &Latency| latency.at(1.0, UNIT).round();

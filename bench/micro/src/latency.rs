@@ -1,4 +1,4 @@
-//! Latencies of one contender in one round, kept as counts, and the values that a row needs.
+//! Latencies of one contender in one round, in a histogram, and the values that a row needs.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use hdrhistogram::Histogram;
 
 use crate::clock::nanos;
 
-/// Longest latency that is told from a longer one: ten minutes.
+/// Longest latency that the histogram distinguishes: ten minutes.
 const NANOS_MAX: u64 = 600_000_000_000;
 const DIGITS: u8 = 3;
 
-/// The percentiles that are reported.
+/// Percentiles that are reported.
 pub const QUANTILES: [(&str, f64); 4] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
-/// Steps that follow each other, from a moment on for so long, at least one.
+/// Consecutive steps from a moment on, for a duration, at least one.
 struct Steps {
     latency: Latency,
     began: u64,
@@ -41,37 +41,37 @@ impl Steps {
     }
 }
 
-/// Many durations, kept as counts; three digits are exact.
+/// Durations in a histogram with three exact digits.
 #[derive(Clone, Debug)]
 pub struct Latency(Histogram<u64>);
 
 impl Latency {
-    /// None yet.
+    /// Creates an empty histogram.
     ///
     /// # Errors
-    /// None in practice: the bounds are constants.
+    /// No error in practice: the bounds are constants.
     pub fn new() -> Result<Self, String> {
         let counts = Histogram::new_with_max(NANOS_MAX, DIGITS);
         counts.map(Self).map_err(|error| format!("make a histogram: {error}"))
     }
 
-    /// Takes one in, in nanoseconds.
+    /// Records a duration, in nanoseconds.
     pub fn record(&mut self, nanos: u64) {
         self.0.saturating_record(nanos.max(1));
     }
 
-    /// Takes in all of another.
+    /// Adds all durations of another histogram.
     ///
     /// # Errors
-    /// None in practice: all have the same bounds.
+    /// No error in practice: all histograms have the same bounds.
     pub fn add(&mut self, other: &Self) -> Result<(), String> {
         self.0.add(&other.0).map_err(|error| format!("add histograms: {error}"))
     }
 
-    /// Of steps that follow each other, from this moment on for so long, at least one.
+    /// Measures consecutive steps from `began` on for `turn`, at least one.
     ///
     /// # Errors
-    /// That of a step.
+    /// The error of a step.
     pub fn of_steps(
         began: u64,
         turn: Duration,
@@ -85,10 +85,11 @@ impl Latency {
         Ok(steps.latency)
     }
 
-    /// As [`Latency::of_steps`], of steps that are awaited; each is told how many were before it.
+    /// Measures steps as [`Latency::of_steps`] does, for steps that are awaited; each step receives
+    /// the number of steps before it.
     ///
     /// # Errors
-    /// That of a step.
+    /// The error of a step.
     pub async fn of_calls(
         began: u64,
         turn: Duration,
@@ -102,11 +103,12 @@ impl Latency {
         Ok(steps.latency)
     }
 
-    /// Of calls from so many clients at once, which wait for every answer and share a thread; how
-    /// many there were in a second, too. Each call is told its client, and how many were before it.
+    /// Measures calls from `clients` clients at once, which wait for every answer and share a
+    /// thread; returns calls per second, too. Each call receives its client, and the number of
+    /// calls before it.
     ///
     /// # Errors
-    /// That of a call.
+    /// The error of a call.
     pub async fn of_clients(
         clients: u64,
         turn: Duration,
@@ -122,20 +124,19 @@ impl Latency {
         Ok((latency.rate_since(began), latency))
     }
 
-    /// How many of them there were in a second, since this moment.
+    /// Returns the number of durations per second since this moment.
     #[must_use]
     pub fn rate_since(&self, began: u64) -> f64 {
         self.count() as f64 * 1e9 / (nanos() - began).max(1) as f64
     }
 
-    /// How many there are.
+    /// Returns the number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The time that this share of them stays within, in this unit (`Nanoseconds` if it is none of
-    /// time).
+    /// Returns a quantile in this unit (`Nanoseconds` for a unit that is not of time).
     #[must_use]
     pub fn at(&self, quantile: f64, unit: Unit) -> f64 {
         let nanos = self.0.value_at_quantile(quantile) as f64;
@@ -147,10 +148,10 @@ impl Latency {
         }
     }
 
-    /// A value per percentile, named `NAME, p50, UNIT` and so on.
+    /// Returns a value per percentile, named `NAME, p50, UNIT` and so on.
     ///
     /// # Errors
-    /// There is no sample: nothing was measured.
+    /// Fails if nothing was measured.
     pub fn values(&self, name: &str, unit: Unit) -> Result<Values, String> {
         if self.count() == 0 {
             return Err(format!("'{name}' has no sample"));
@@ -160,16 +161,16 @@ impl Latency {
     }
 }
 
-/// The measure of a percentile.
+/// Returns the measure of a percentile.
 #[must_use]
 pub fn measure(name: &str, label: &str, unit: Unit) -> String {
     format!("{name}, {label}, {}", unit.symbol())
 }
 
-/// The rows of the percentiles of `name`, beside those of a peer if there is one.
+/// Returns the rows of the percentiles of `name`, compared with those of a peer if there is a peer.
 ///
 /// # Errors
-/// A round lacks them.
+/// Fails if a round lacks the values.
 pub fn rows(
     name: &str,
     peer: Option<&str>,

@@ -1,9 +1,9 @@
-//! Benchmarks of the whole path, as users run it: a real `forebayd` in a process of its own, the
-//! Rust client in this one, and beside them in the same run whatever bounds them from below: raw
-//! fdatasync, an RPC that writes nothing, a raw Kafka producer, decoding alone.
+//! Benchmarks of the whole path, as users run it: a real `forebayd` in a separate process, and the
+//! Rust client in this one. Each run also measures lower bounds: raw fdatasync, an RPC that writes
+//! nothing, a raw Kafka producer, decoding alone.
 //!
-//! Each module is one benchmark: it measures in rounds and forms rows; its binary only says how
-//! long. Tests run each with a handful of operations.
+//! Each module is one benchmark, which measures in rounds and forms rows; its binary only sets the
+//! durations. Tests run each benchmark with a handful of operations.
 
 pub mod apply;
 pub mod bootstrap;
@@ -20,13 +20,13 @@ pub mod watch;
 pub mod watcher;
 pub mod writes;
 
-/// What ends a benchmark early; it is printed and never handled.
+/// An error that ends a benchmark early; the benchmark prints it and never handles it.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// The threads that clients, readers and this crate's own tasks run on.
+/// Creates the runtime of clients, readers and this crate's own tasks.
 ///
 /// # Errors
-/// The operating system gives none.
+/// Fails if the operating system provides no threads.
 pub fn runtime() -> Result<tokio::runtime::Runtime, String> {
     let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     built.map_err(|error| format!("start the runtime: {error}"))

@@ -1,4 +1,4 @@
-//! Kafka without Forebay: a producer that waits for all in-sync replicas, on a topic of its own.
+//! Kafka without Forebay: a producer that waits for all in-sync replicas, on a separate topic.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,36 +17,36 @@ use crate::clock::nanos;
 use crate::data::PARTITIONS;
 use crate::latency::Latency;
 
-/// The topic.
+/// Name of the topic.
 const TOPIC: &str = "bench-raw";
 /// Longest wait for the broker.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Of so many records one is timed, where many are in flight.
+/// Number of records for each timed record, while many are in flight.
 const TIMED_ONE_IN: u64 = 16;
 
 /// A producer, and the record that it produces.
 pub struct RawProducer {
-    /// Sends at once.
+    /// Producer that sends at once.
     eager: FutureProducer,
-    /// Waits a little to send more together, as librdkafka does unless it is told otherwise.
+    /// Producer that waits a little to send more together, as librdkafka does by default.
     patient: FutureProducer,
     topic: String,
     record: Vec<u8>,
 }
 
 impl RawProducer {
-    /// Connects, and makes the topic.
+    /// Connects, and creates the topic.
     ///
     /// # Errors
-    /// The broker refuses or does not answer.
+    /// Fails if the broker refuses or does not answer.
     pub async fn start(brokers: &str, record: &[u8]) -> Result<Self, String> {
         Self::start_on(brokers, (TOPIC, 1), record).await
     }
 
-    /// The same on a topic of this name, each partition on so many brokers.
+    /// Connects, and creates a topic of this name, with each partition on `replicas` brokers.
     ///
     /// # Errors
-    /// As [`RawProducer::start`].
+    /// Errors of [`RawProducer::start`].
     pub async fn start_on(
         brokers: &str,
         (topic, replicas): (&str, i32),
@@ -68,10 +68,10 @@ impl RawProducer {
         Ok(Self { eager, patient, topic: topic.to_owned(), record: record.to_vec() })
     }
 
-    /// Produces for so long, at least once, each record after the one before is acknowledged.
+    /// Produces for `turn`, at least once, each record after the previous one is acknowledged.
     ///
     /// # Errors
-    /// A record is not acknowledged.
+    /// Fails if a record is not acknowledged.
     pub async fn one_by_one(&self, turn: Duration) -> Result<(f64, Latency), String> {
         let mut latency = Latency::new()?;
         let (began, turn_nanos) = (nanos(), turn.as_nanos() as u64);
@@ -86,10 +86,10 @@ impl RawProducer {
         Ok((latency.count() as f64 * 1e9 / (last - began).max(1) as f64, latency))
     }
 
-    /// Produces for so long, at least once, with so many records in flight; then waits for all.
+    /// Produces for `turn`, at least once, with `in_flight` records in flight; then waits for all.
     ///
     /// # Errors
-    /// A record is not acknowledged.
+    /// Fails if a record is not acknowledged.
     pub async fn many(&self, in_flight: usize, turn: Duration) -> Result<(f64, Latency), String> {
         let room = Arc::new(Semaphore::new(in_flight));
         let latency = Arc::new(Mutex::new(Latency::new()?));
@@ -114,11 +114,12 @@ impl RawProducer {
         Ok((rate, latency))
     }
 
-    /// Calls from so many clients for so long, at least one each: a call is so many records at
-    /// once, each to the next partition, and ends when all are acknowledged. The rate is of calls.
+    /// Makes calls from `clients` clients for `turn`, at least one each. A call is a number of
+    /// records at once, each to the next partition, and ends when all are acknowledged. The rate is
+    /// of calls.
     ///
     /// # Errors
-    /// A record is not acknowledged.
+    /// Fails if a record is not acknowledged.
     pub async fn calls(
         &self,
         clients: usize,

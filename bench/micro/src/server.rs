@@ -1,5 +1,4 @@
-//! A real `forebayd dev`, or a writer on Kafka, in a process of its own, on a data directory of its
-//! own.
+//! A real `forebayd dev`, or a writer on Kafka, in a separate process, with its own data directory.
 
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -13,10 +12,10 @@ use forebay_testkit::tree;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// How long a server may take to end by itself: it writes its shards to the disk.
+/// Time limit of a server's shutdown, which flushes its shards.
 const END_BOUND: Duration = Duration::from_secs(120);
 
-/// What a server keeps its changes in.
+/// The log of a server's changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Log<'a> {
     /// The embedded log, synced before each acknowledgement.
@@ -27,37 +26,37 @@ pub enum Log<'a> {
     Kafka(&'a str),
 }
 
-/// A running server; killed, and its data removed, when it goes.
+/// A running server; dropping it kills the process and removes its data.
 pub struct Server {
     child: OwnedChild,
-    /// Kept open, so that the server can always write what it says.
+    /// Output of the server, kept open so that it can always write.
     _said: BufReader<ChildStdout>,
     address: String,
     data: TempDir,
 }
 
 impl Server {
-    /// Starts one and waits until it is ready.
+    /// Starts a server and waits until it is ready.
     ///
     /// # Errors
-    /// There is no `forebayd` beside this program (`make bench-NAME` builds it), or it does not
-    /// start.
+    /// Fails if there is no `forebayd` next to this program (`make bench-NAME` builds it), or the
+    /// server does not start.
     pub fn start(log: Log<'_>) -> Result<Self, String> {
         Self::start_on(scratch()?, log)
     }
 
-    /// Starts one on a directory that may hold data already.
+    /// Starts a server on a directory that may contain data already.
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// Errors of [`Server::start`].
     pub fn start_on(data: TempDir, log: Log<'_>) -> Result<Self, String> {
         Self::start_with(data, log, &[])
     }
 
-    /// The same with more settings.
+    /// Starts a server with more settings.
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// Errors of [`Server::start`].
     pub fn start_with(data: TempDir, log: Log<'_>, settings: &[&str]) -> Result<Self, String> {
         let mut command = Command::new(tree::built("forebayd")?);
         command.args(["dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data.path());
@@ -73,7 +72,7 @@ impl Server {
     /// Starts a writer alone, on Kafka as in production, or with topics of one replica.
     ///
     /// # Errors
-    /// As [`Server::start`].
+    /// Errors of [`Server::start`].
     pub fn start_writer(brokers: &str, has_one_replica: bool) -> Result<Self, String> {
         let mut command = Command::new(tree::built("forebay-writer")?);
         command.args(["--listen", "127.0.0.1:0", "--brokers", brokers]);
@@ -100,10 +99,10 @@ impl Server {
         }
     }
 
-    /// Lets it end in its own time; its data is left.
+    /// Shuts the server down, without a kill; its data remains.
     ///
     /// # Errors
-    /// It does not end.
+    /// Fails if the server does not end.
     pub fn stop(self) -> Result<TempDir, String> {
         let Self { mut child, _said, data, .. } = self;
         let id = Pid::from_child(&child);
@@ -117,30 +116,30 @@ impl Server {
         Err(format!("forebayd did not end in {END_BOUND:?}"))
     }
 
-    /// The number of its process.
+    /// Returns the id of the process.
     #[must_use]
     pub fn process_id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where it listens.
+    /// Returns the server's address.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Its data directory.
+    /// Returns the server's data directory.
     #[must_use]
     pub fn data(&self) -> &Path {
         self.data.path()
     }
 }
 
-/// A folder on the disk that the tree was built on: a temporary folder may lie in memory, where a
-/// sync costs nothing. Under Bazel it is the folder that a test is given to write in.
+/// Creates a folder on the disk that the tree was built on: a temporary folder may be in memory,
+/// where a sync costs nothing. Under Bazel the folder is in the folder that a test may write to.
 ///
 /// # Errors
-/// It cannot be made.
+/// Fails if the folder cannot be created.
 pub fn scratch() -> Result<TempDir, String> {
     let own = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
     let built_in = own.parent().unwrap_or(Path::new("."));
@@ -149,10 +148,10 @@ pub fn scratch() -> Result<TempDir, String> {
     made.map_err(|error| format!("make a folder for data: {error}"))
 }
 
-/// A copy of a folder of plain files and folders, beside it.
+/// Copies a folder of plain files and folders to a new folder next to it.
 ///
 /// # Errors
-/// A file cannot be read or written.
+/// Fails if a file cannot be read or written.
 pub fn copy_of(folder: &Path) -> Result<TempDir, String> {
     let copy = scratch()?;
     let failed = |error| format!("copy {}: {error}", folder.display());

@@ -1,39 +1,40 @@
-//! What a process has taken of the machine, read from `/proc`.
+//! Resources that a process has taken, read from `/proc`.
 
 use std::fs;
 
 use rustix::param::clock_ticks_per_second;
 
-/// What a process has taken so far.
+/// The resources that a process has taken so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Taken {
-    /// Seconds of processors.
+    /// Processor seconds.
     pub cpu_seconds: f64,
     /// Most bytes of memory at once.
     pub memory_bytes: f64,
-    /// Of these what is of its own at this moment: no file's.
+    /// Private bytes at this moment, without files.
     pub own_bytes: f64,
     /// Bytes that were read from disks, and not from the page cache.
     pub disk_bytes: f64,
 }
 
 impl Taken {
-    /// Of a process that runs, or has ended and was not waited for; the memory of one that has
-    /// ended is not known any more.
+    /// Reads the resources of a process that runs, or has ended and was not waited for; the memory
+    /// of an ended process is unknown.
     ///
     /// # Errors
-    /// There is no such process.
+    /// Fails if there is no such process.
     pub fn by(process: u32) -> Result<Self, String> {
         let read = |name: &str| {
             let path = format!("/proc/{process}/{name}");
             fs::read_to_string(&path).map_err(|error| format!("read {path}: {error}"))
         };
         let (stat, status, io) = (read("stat")?, read("status")?, read("io")?);
-        // Behind the name, which may hold anything: user and system time are numbers 12 and 13.
+        // The numbers follow the name, which may contain anything: user and system time are numbers
+        // 12 and 13.
         let numbers = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
         let ticks =
             numbers.split_whitespace().skip(11).take(2).filter_map(|it| it.parse::<u64>().ok());
-        // What is less than a tick is not told.
+        // Less than a tick is not counted.
         let ticks = ticks.sum::<u64>().max(1);
         let cpu_seconds = ticks as f64 / clock_ticks_per_second() as f64;
         let number = |text: &str, name: &str| {

@@ -1,8 +1,8 @@
-//! The other process of the freshness benchmark: an embedded reader that looks at some documents
-//! again and again, and says when it sees a new value.
+//! The watcher process of the freshness benchmark: an embedded reader that polls some documents
+//! again and again, and reports each new value.
 //!
-//! It says `ready`, then one line for each sighting: key, value, nanoseconds of the clock that all
-//! processes of the machine share. It ends when its standard input does.
+//! The process prints `ready`, then one line for each sighting: key, value, nanoseconds of the
+//! clock that all processes of the machine share. The process ends when its standard input ends.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -16,26 +16,26 @@ use tokio::runtime::Runtime;
 use crate::clock::nanos;
 use crate::{Failure, runtime};
 
-/// The first argument of a program that is to watch.
+/// First argument of a program that is to watch.
 pub const WATCH: &str = "watch";
-/// Rest between two looks where the freshness of writes is measured: no document is seen later than
-/// this and one look after it was there.
+/// Pause between two polls if the freshness of writes is measured: a document is seen at most this
+/// pause and one poll after it became visible.
 pub const REST: Duration = Duration::from_micros(500);
 const READY_WAIT: Duration = Duration::from_secs(60);
 
-/// One document seen with a new value.
+/// A document that was seen with a new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
     /// Number of the watched key.
     pub key: u64,
-    /// The value.
+    /// New value.
     pub value: u64,
-    /// When it was seen.
+    /// Time of the sighting.
     pub nanos: u64,
 }
 
 impl Sighting {
-    /// A line of the watcher.
+    /// Parses a line of the watcher.
     #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
         let mut numbers = line.split_whitespace().map(|word| word.parse().ok());
@@ -44,27 +44,27 @@ impl Sighting {
     }
 }
 
-/// The watched key with this number.
+/// Returns the watched key with this number.
 #[must_use]
 pub fn key(number: u64) -> String {
     format!("watched{number:05}")
 }
 
-/// What is watched.
+/// The documents to watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watched<'a> {
-    /// The store.
+    /// Name of the store.
     pub store: &'a str,
-    /// Its field of 64-bit whole numbers whose values are told.
+    /// Field of 64-bit integers whose values are reported.
     pub field: &'a str,
-    /// How many keys.
+    /// Number of keys.
     pub keys: u64,
-    /// Rest between two looks.
+    /// Pause between two polls.
     pub rest: Duration,
 }
 
 impl Watched<'_> {
-    /// The arguments that [`run`] takes.
+    /// Returns the arguments that [`run`] takes.
     #[must_use]
     pub fn arguments(&self, address: &str) -> [String; 5] {
         let (store, field) = (self.store.to_owned(), self.field.to_owned());
@@ -76,7 +76,7 @@ impl Watched<'_> {
 /// Watches until standard input ends. Arguments: those of [`Watched::arguments`].
 ///
 /// # Errors
-/// The reader fails, or nobody listens.
+/// Fails if the reader fails, or no process reads the output.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let [address, store, field, keys, rest] = arguments else {
         return Err("watch needs an address, a store, a field, a number of keys and a rest".into());
@@ -85,7 +85,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let watched = Watched { store, field, keys: keys.parse()?, rest };
     let runtime = runtime()?;
     let watched = watch(&runtime, address, watched);
-    // Not waited for: the task that reads standard input may never end.
+    // The shutdown does not wait: the task that reads standard input may never end.
     runtime.shutdown_background();
     watched
 }
@@ -117,7 +117,7 @@ fn watch(runtime: &Runtime, address: &str, watched: Watched<'_>) -> Result<(), F
     Ok(())
 }
 
-/// One look at every key; a line for each that has a new value.
+/// Polls every key once; prints a line for each key with a new value.
 fn look(
     reader: &Reader,
     field: &FieldHandle,

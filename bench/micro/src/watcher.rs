@@ -1,5 +1,5 @@
-//! The other side of the process that watches: it is started, and what it sees is paired with what
-//! was written.
+//! The parent's side of the watcher process: starts the process, and pairs its sightings with
+//! writes.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -13,27 +13,27 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use crate::Failure;
 use crate::watch::{self, Sighting, Watched};
 
-/// Longest wait for what was acknowledged to become visible.
+/// Longest wait for acknowledged writes to become visible.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One timed write.
+/// A timed write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Number of the watched key.
     pub key: u64,
-    /// The value; those of a key only grow.
+    /// Value; the values of a key only grow.
     pub value: u64,
-    /// When it was to be sent.
+    /// Due time.
     pub due: u64,
-    /// When it was acknowledged.
+    /// Time of the acknowledgement.
     pub acknowledged: u64,
 }
 
-/// When each probe was seen: with the first sighting of its value, or of a later one of its key,
-/// for one look may come after two writes.
+/// Returns the time at which each probe was seen: the first sighting of its value, or of a later
+/// value of its key, because one poll may come after two writes.
 ///
 /// # Errors
-/// One was not.
+/// Fails if a probe was never seen.
 pub fn seen(probes: &[Probe], sightings: &[Sighting]) -> Result<Vec<u64>, String> {
     let mut of_keys: BTreeMap<u64, Vec<Sighting>> = BTreeMap::new();
     for sighting in sightings {
@@ -49,17 +49,17 @@ pub fn seen(probes: &[Probe], sightings: &[Sighting]) -> Result<Vec<u64>, String
     probes.iter().map(seen).collect()
 }
 
-/// The other process; killed when it goes.
+/// The watcher process; killed on drop.
 pub struct Watcher {
     _child: OwnedChild,
     seen: UnboundedReceiver<Sighting>,
 }
 
 impl Watcher {
-    /// Starts it and waits until its reader is ready.
+    /// Starts the process and waits until its reader is ready.
     ///
     /// # Errors
-    /// It does not get ready.
+    /// Fails if the reader does not become ready.
     pub fn start(program: &Path, address: &str, watched: Watched<'_>) -> Result<Self, Failure> {
         let child = Command::new(program)
             .arg(watch::WATCH)
@@ -79,7 +79,7 @@ impl Watcher {
             return Err(format!("the watcher did not get ready; it said {first:?}").into());
         }
         tokio::task::spawn_blocking(move || {
-            // Ends with the watcher, or when nobody asks for sightings any more.
+            // The task ends with the watcher, or when the receiver is dropped.
             for line in said.lines().map_while(Result::ok) {
                 if Sighting::parse(&line).is_none_or(|sighting| sender.send(sighting).is_err()) {
                     return;
@@ -89,10 +89,10 @@ impl Watcher {
         Ok(watcher)
     }
 
-    /// What is seen until every probe's key has shown the last of its values.
+    /// Returns the sightings until every probe's key has shown its last value.
     ///
     /// # Errors
-    /// One does not in time.
+    /// Fails if a value is not seen in time.
     pub async fn sightings(&mut self, probes: &[Probe]) -> Result<Vec<Sighting>, Failure> {
         let mut missing: BTreeMap<u64, u64> = BTreeMap::new();
         for probe in probes {

@@ -1,5 +1,5 @@
-//! Acknowledged writes: how many a second and how long each takes, alone, from many clients, in
-//! batches and as a stream; on the embedded log with and without sync, and on Kafka.
+//! Acknowledged writes: rate and latency, from a single client, from many clients, in batches and
+//! as a stream; on the embedded log with and without sync, and on Kafka.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use crate::raw_kafka::RawProducer;
 use crate::server::{Log, Server, scratch};
 use crate::{Failure, data, floor, runtime};
 
-/// Of so many writes of a stream one is timed.
+/// Number of writes of a stream for each timed write.
 const TIMED_ONE_IN: u64 = 16;
-/// The time that one call may take before the benchmark fails.
+/// Time limit of one call, after which the benchmark fails.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 const FLOOR: &str = "raw append and fdatasync";
@@ -31,16 +31,16 @@ const RPC_MANY: &str = "an RPC that writes nothing, all clients";
 const RAW_ONE: &str = "raw Kafka producer, one in flight";
 const RAW_MANY: &str = "raw Kafka producer, a stream's number in flight";
 
-/// How long and how wide.
+/// Duration and width of the comparison.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
-    /// How long each contender writes in a round.
+    /// Duration of each contender in a round.
     pub turn: Duration,
-    /// Clients that write at the same time, where it is many; each has a connection of its own.
+    /// Concurrent clients in the shapes with many clients; each has its own connection.
     pub clients: usize,
-    /// Clients that send batches at the same time.
+    /// Concurrent clients that send batches.
     pub batch_clients: usize,
     /// Changes of a batch.
     pub batch: usize,
@@ -67,11 +67,11 @@ impl Plan {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// One change per request, from so many clients, each with one in flight.
+    /// Requests of one change from this many clients, each with one request in flight.
     Unary(usize),
     /// Many changes per request.
     Batched,
-    /// One stream with its usual number in flight.
+    /// A single stream with its usual number of changes in flight.
     Streamed,
 }
 
@@ -82,13 +82,13 @@ struct Side {
     _server: Server,
 }
 
-/// What one contender did in one round.
+/// The measurements of one contender in one round.
 type Measured = Result<(f64, Latency), Failure>;
 
 /// Measures and forms the rows.
 ///
 /// # Errors
-/// A contender fails; its name and the round are in the message.
+/// Fails if a contender fails; the message has its name and the round.
 pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let record = data::record().map_err(|error| error.to_string())?;
@@ -166,7 +166,7 @@ impl Side {
             stores.push(data::open_store(&client, "users").await?);
         }
         let side = Self { stores, plan: plan.clone(), _server: server };
-        // Not timed: connections, the first segment, the keys.
+        // Untimed preparation: connections, the first segment, the keys.
         side.batched(Duration::ZERO).await?;
         Ok(side)
     }
@@ -225,8 +225,8 @@ impl Side {
         self.closed_loop(self.plan.batch_clients, turn, call).await
     }
 
-    /// Clients that each make one call after the other for so long, at least one; the rate counts
-    /// what the calls answer, the latency is of each call.
+    /// Runs clients that each make one call after the other for `turn`, at least one; the rate
+    /// counts the results of the calls, the latency is of each call.
     async fn closed_loop<F>(
         &self,
         clients: usize,
@@ -262,8 +262,8 @@ impl Side {
         Ok((count as f64 * 1e9 / (nanos() - began).max(1) as f64, latency))
     }
 
-    /// One stream that is always full, and its last write acknowledged. A timed write waits for
-    /// all that are ahead of it, so its latency says how much a stream holds.
+    /// Fills one stream continuously, until its last write is acknowledged. A timed write waits for
+    /// all earlier ones, so its latency shows how much a stream holds.
     async fn streamed(&self, turn: Duration) -> Measured {
         let store = &self.stores[0];
         let mut stream = store.write_stream(StreamOptions::default())?.with_deadline(DEADLINE);
@@ -291,7 +291,7 @@ impl Side {
     }
 }
 
-/// What a task answers; a panic in it is a failure.
+/// Returns the result of a task; a panic in it is a failure.
 async fn flat<T>(task: JoinHandle<Result<T, Failure>>) -> Result<T, Failure> {
     task.await?
 }
@@ -314,7 +314,7 @@ fn rows(plan: &Plan, rounds: &Rounds) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// What bounds a contender from below.
+/// Returns the lower bound of a contender.
 fn peer(log: &str, shape: Shape) -> Option<&'static str> {
     match (log, shape) {
         ("embedded fsync", Shape::Unary(1)) => Some(FLOOR),

@@ -1,5 +1,5 @@
-//! Every benchmark with a handful of operations, so that none of them rots. Nothing here is timed:
-//! figures of a loaded machine and an unoptimised build say nothing.
+//! Every benchmark with a handful of operations, so that none of them rots. The test times nothing:
+//! figures of a loaded machine and an unoptimised build are meaningless.
 
 use std::path::PathBuf;
 use std::time::Duration;

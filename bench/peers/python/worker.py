@@ -1,7 +1,7 @@
-"""The worker of bench-index in Python: the shipped wheel beside dict, lmdb and NumPy.
+"""The worker of bench-index in Python: the released wheel compared with dict, lmdb and NumPy.
 
-`worker.py ROLE ENTRIES VALUE_BYTES FOLDER` fills what the role says and answers orders on its
-standard input; the lines are those of bench/index/src/serve.rs, the data that of its data.rs.
+`worker.py ROLE ENTRIES VALUE_BYTES FOLDER` loads the data of its role and answers orders on its
+standard input; the protocol is that of bench/index/src/serve.rs, the data that of its data.rs.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ class Data:
     """Documents that name each other: the value of one begins with the key of the next."""
 
     def __init__(self, entries: int, value_bytes: int) -> None:
-        """Hold the shape alone; nothing is made yet."""
+        """Store the shape alone; nothing is generated yet."""
         self.entries = entries
         self.value_bytes = value_bytes
 
     def next(self, number: int) -> int:
-        """Return the document that this one names."""
+        """Return the document whose key is in this one."""
         return (number * STEP_BY + STEP_MORE) % self.entries
 
     def after(self, number: int, steps: int) -> int:
-        """Return where a chain stands after so many steps."""
+        """Return the document that a chain reaches after `steps` steps."""
         for _ in range(steps):
             number = self.next(number)
         return number
@@ -92,34 +92,34 @@ def use_all_cores() -> None:
 
 
 class Filling:
-    """Batches that a thread sends while the next ones are made.
+    """Batches that a thread sends while the next ones are built.
 
-    A send lets go of the interpreter, and its thread may run on any core: what measures later does
-    not have it.
+    A send releases the interpreter, and its thread may run on any core: later measurements have no
+    such thread.
     """
 
     def __init__(self) -> None:
-        """Start no thread yet."""
-        # The sender is what takes longest: it is let in soon.
+        """Create the pool without a thread."""
+        # The sender takes longest, so it must get the interpreter soon.
         self.switch_interval = sys.getswitchinterval()
         sys.setswitchinterval(self.switch_interval / 50)
         self.pool = ThreadPoolExecutor(1, initializer=use_all_cores)
         self.sent: Future[None] | None = None
 
     def send(self, *batches: tuple[forebay.InMemoryReader, list[forebay.Change]]) -> None:
-        """Send a batch to each reader, once the batches before them are there."""
+        """Send a batch to each reader, once the previous batches are applied."""
         if self.sent is not None:
             self.sent.result()
         self.sent = self.pool.submit(self.send_here, batches)
 
     @staticmethod
     def send_here(batches: tuple[tuple[forebay.InMemoryReader, list[forebay.Change]], ...]) -> None:
-        """Send them; each change must be made."""
+        """Send the batches; each change must succeed."""
         for reader, changes in batches:
             reader.batch(changes).complete()
 
     def end(self) -> None:
-        """Wait for what was sent, and end the thread."""
+        """Wait for the sent batches, and end the thread."""
         if self.sent is not None:
             self.sent.result()
         self.pool.shutdown()
@@ -127,7 +127,7 @@ class Filling:
 
 
 class Gets:
-    """Single reads and batches of one bytes field, of ours, of a dict and of lmdb."""
+    """Single reads and batches of one bytes field, of Forebay, of a dict and of lmdb."""
 
     def __init__(self, data: Data, folder: str) -> None:
         """Fill all three with the same data."""
@@ -153,7 +153,7 @@ class Gets:
         self.read = self.lmdb.begin()
 
     def contenders(self) -> dict[str, Contender]:
-        """Return what can be measured, by name."""
+        """Return the contenders, by name."""
         reader, handle, held, read = self.reader, self.handle, self.dict, self.read
         get, dict_get, lmdb_get = reader.get, held.get, read.get
 
@@ -191,7 +191,7 @@ class Gets:
         }
 
     def chain(self, name: str, follow: Callable[[bytes], bytes]) -> dict[str, float]:
-        """Measure dependent gets, and check where they end."""
+        """Measure dependent gets, and check the end of the chain."""
         from_ = self.at.get(name, 0)
         key, times = self.data.key(from_), []
         for _ in range(CHUNKS):
@@ -226,10 +226,11 @@ class Gather:
     FIELDS, VALUES = 50, 65_536
 
     def __init__(self, data: Data, _folder: str) -> None:
-        """Fill ours, a matrix with a dict of its rows, and a dict of tuples."""
+        """Fill Forebay, a matrix with a dict of its rows, and a dict of tuples."""
         count, names = data.entries, [f"f{number}" for number in range(self.FIELDS)]
         self.count = count
-        # A dict of tuples of as many objects would not fit: they share those of so many values.
+        # A dict of tuples of as many objects would not fit: the tuples share the objects of these
+        # values.
         values = np.random.default_rng(1).random(self.VALUES, np.float32)
         pool = np.array(values.tolist(), object)
         self.matrix = np.empty((count, self.FIELDS), np.float32)
@@ -242,7 +243,7 @@ class Gather:
         )
         self.bytes = forebay.Reader.in_memory(key="string", key_value=True, partitions=4)
         filling = Filling()
-        # A put copies the dict that it is given.
+        # A put copies the given dict.
         fields = dict.fromkeys(names, 0.0)
         for first in range(0, count, WRITTEN_TOGETHER):
             rows = self.matrix[first : first + WRITTEN_TOGETHER]
@@ -261,7 +262,8 @@ class Gather:
             raw_changes = [forebay.put(key, {"value": row.tobytes()}) for key, row in raw]
             filling.send((self.reader, changes), (self.bytes, raw_changes))
         filling.end()
-        # Nobody collects what is filled; what measured code leaves is collected as ever.
+        # The filled data is exempt from garbage collection; garbage of measured code is collected
+        # as usual.
         gc.freeze()
         gc.enable()
         self.handle = self.bytes.field("value", "bytes")
@@ -270,7 +272,7 @@ class Gather:
         self.random = np.random.default_rng(2)
 
     def contenders(self) -> dict[str, Contender]:
-        """Return what can be measured, by name."""
+        """Return the contenders, by name."""
         reader, plan, out, rows = self.reader, self.plan, self.out, self.rows
         matrix, tuples, held, handle = self.matrix, self.tuples, self.bytes, self.handle
 
@@ -288,17 +290,17 @@ class Gather:
         return {name: self.measured(name, way) for name, way in ways.items()}
 
     def read_all(self, way: Callable[[list[str]], Any]) -> None:
-        """Read every document once, before anything counts.
+        """Read every document once, before any measurement.
 
-        A host of virtual machines may make the first read of each page slow that was not read for
-        minutes, and filling takes minutes: the first rounds took four times the last ones.
+        A host of virtual machines may make the first read of a page slow if the page was not read
+        for minutes, and filling takes minutes: the first rounds took four times the last ones.
         """
         for first in range(0, self.count, BATCH):
             last = min(self.count, first + BATCH)
             way([f"document-{number}" for number in range(first, last)])
 
     def measured(self, name: str, way: Callable[[list[str]], Any]) -> Contender:
-        """Measure a way to get the matrix, in microseconds, and check it."""
+        """Measure a way to build the matrix, in microseconds, and check its result."""
 
         def run() -> dict[str, float]:
             times = []
@@ -316,17 +318,17 @@ class Gather:
 
 
 class Mixed:
-    """50 of 200 fields of several types, shuffled, where a tenth of the values is absent."""
+    """Gathers of 50 of 200 fields of several types, shuffled, with a tenth of the values absent."""
 
     FIELDS, ASKED = 200, 50
     TYPES = ("float32", "float64", "int32", "bool")
 
     def __init__(self, data: Data, _folder: str) -> None:
-        """Fill ours; a document has each of its fields but every tenth."""
+        """Fill Forebay; a document has all fields except every tenth."""
         self.count = data.entries
         types = {f"f{n}": self.TYPES[n % len(self.TYPES)] for n in range(self.FIELDS)}
         self.reader = forebay.Reader.in_memory(types, key="string", partitions=4)
-        # The fields that a document has of each type, by the one of ten that it has not.
+        # The fields of each type that a document has, by the tenth that it lacks.
         held = [
             [
                 [f"f{n}" for n in range(first, self.FIELDS, len(self.TYPES)) if n % 10 != absent]
@@ -351,7 +353,7 @@ class Mixed:
 
     @staticmethod
     def document(number: int, held: list[list[str]]) -> dict[str, Any]:
-        """Return the fields of a document; those of one type have one value."""
+        """Return the fields of a document; the fields of one type have one value."""
         values = (number % 1_000 / 8, number / 2, number, number % 2 == 0)
         fields: dict[str, Any] = {}
         for names, value in zip(held, values, strict=True):
@@ -359,7 +361,7 @@ class Mixed:
         return fields
 
     def contenders(self) -> dict[str, Contender]:
-        """Return what can be measured, by name."""
+        """Return the contenders, by name."""
         return {"gather 500 x 50 of 200": self.measure}
 
     def measure(self) -> dict[str, float]:
@@ -418,7 +420,7 @@ class Workers:
     LEFT = re.compile(r"[0-9a-f]+-[0-9a-f]+ (\S+) .*/forebay-[0-9a-f]{16}-[^/]*$")
 
     def __init__(self, data: Data, _folder: str) -> None:
-        """Start all of them; each reads every document, the first one follows the log."""
+        """Start all of them; each reads every document, and the first one follows the log."""
         use_all_cores()
         self.data = data
         self.held = [self.start("all")]
@@ -428,7 +430,7 @@ class Workers:
             self.said(held)
 
     def start(self, reads: str) -> subprocess.Popen[str]:
-        """Start one that reads all, or one document."""
+        """Start a process that reads all documents, or one."""
         place = [os.environ["FOREBAY_NODE"], os.environ["FOREBAY_COPY"]]
         sizes = [str(self.data.entries), str(self.data.value_bytes)]
         command = [sys.executable, "-c", READER, *place, *sizes, reads]
@@ -439,7 +441,7 @@ class Workers:
 
     @staticmethod
     def said(worker: subprocess.Popen[str]) -> dict[str, float]:
-        """Return what a worker says, once it has read what it should."""
+        """Return a worker's output, once it has finished its reads."""
         assert worker.stdout is not None
         line = worker.stdout.readline()
         if not line:
@@ -448,11 +450,11 @@ class Workers:
         return said
 
     def contenders(self) -> dict[str, Contender]:
-        """Return what can be measured, by name."""
+        """Return the contenders, by name."""
         return {"workers": self.together, "opens": self.opens}
 
     def mapped(self, pid: int) -> dict[str, dict[str, int]]:
-        """Tell what a process has of the documents' mappings in KiB, by their rights."""
+        """Return a process's memory of the documents' mappings in KiB, by their rights."""
         sizes: dict[str, dict[str, int]] = {}
         here: dict[str, int] | None = None
         with open(f"/proc/{pid}/smaps") as lines:
@@ -466,7 +468,7 @@ class Workers:
         return sizes
 
     def together(self) -> dict[str, float]:
-        """Measure what all of them take together, against the one copy that its keeper maps."""
+        """Measure the memory of all processes, against the one copy that the maintainer maps."""
         all_of = [self.mapped(held.pid) for held in self.held]
         total = {"Pss": 0, "Private_Dirty": 0}
         copy, followers_dirty, least = 0, 0, None
@@ -492,7 +494,7 @@ class Workers:
         }
 
     def opens(self) -> dict[str, float]:
-        """Measure openings beside all of them, each in a process of its own."""
+        """Measure openings next to all of them, each in a new process."""
         said = []
         for _ in range(self.WORKERS):
             worker = self.start("one")
@@ -503,7 +505,7 @@ class Workers:
 
 
 class Weight:
-    """What is shipped, and what it costs to be there."""
+    """Sizes of the released artifacts, and the cost of loading them."""
 
     IMPORTS = 5
     EMPTY = """
@@ -524,15 +526,15 @@ print(json.dumps([after[0] - before[0], after[1] - before[1], after[0]]))
 """
 
     def __init__(self, _data: Data, _folder: str) -> None:
-        """Find the jar and the wheel that the setup has made."""
+        """Find the jar and the wheel that the setup has built."""
         self.peers = Path(os.environ["FOREBAY_PEERS"])
 
     def contenders(self) -> dict[str, Contender]:
-        """Return what can be measured, by name."""
+        """Return the contenders, by name."""
         return {"weight": self.measure}
 
     def measure(self) -> dict[str, float]:
-        """Measure sizes in megabytes, and imports in processes of their own in milliseconds."""
+        """Measure sizes in megabytes, and imports in new processes in milliseconds."""
         wheel = next((self.peers / "wheel").glob("*.whl"))
         return {
             "wheel, MB": wheel.stat().st_size / 1e6,
@@ -543,7 +545,7 @@ print(json.dumps([after[0] - before[0], after[1] - before[1], after[0]]))
         }
 
     def empty_reader(self) -> dict[str, float]:
-        """Measure what a client and a reader of an empty store add to a fresh interpreter."""
+        """Measure the memory that client and reader of an empty store add to an interpreter."""
         command = [sys.executable, "-c", self.EMPTY, os.environ["FOREBAY_NODE"]]
         megabytes, threads, process = json.loads(subprocess.check_output(command))
         return {
@@ -553,7 +555,7 @@ print(json.dumps([after[0] - before[0], after[1] - before[1], after[0]]))
         }
 
     def imported(self, statement: str) -> float:
-        """Return what a statement costs in a fresh interpreter: the median of several."""
+        """Return the cost of a statement in a fresh interpreter: the median of several."""
         script = (
             "import time; began = time.perf_counter_ns(); "
             f"{statement}; print(time.perf_counter_ns() - began)"
@@ -564,7 +566,7 @@ print(json.dumps([after[0] - before[0], after[1] - before[1], after[0]]))
 
 
 def about(entries: int) -> dict[str, float]:
-    """Tell what this process holds."""
+    """Describe this process."""
     fields: dict[str, float] = {}
     with open("/proc/self/smaps_rollup") as lines:
         for line in lines:
@@ -576,7 +578,7 @@ def about(entries: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Fill, then answer orders until there are no more."""
+    """Fill, then answer orders until the input ends."""
     role, entries, value_bytes, folder = sys.argv[1:5]
     os.sched_setaffinity(0, {CORE})
     if Data(1_000_000, 50).value(1).hex() != VECTOR:

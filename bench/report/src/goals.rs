@@ -1,5 +1,6 @@
-//! Goals stand in one checked-in file, `bench/goals.toml`, and in the table of `bench/README.md`,
-//! which a test holds against each other. They move only by an ADR with the run that moved them.
+//! Goals of benchmarks. The goals are in one checked-in file, `bench/goals.toml`, and in the table
+//! of `bench/README.md`; a test compares the two. A goal moves only by an ADR with the run that
+//! moved it.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use serde::Deserialize;
 
 use crate::report::Row;
 
-/// What a row must reach; written as `value_at_most = 20`, `ratio_at_least = 2` and so on.
+/// The bound of a row; written as `value_at_most = 20`, `ratio_at_least = 2` and so on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
     /// The row's median, at most.
@@ -22,14 +23,14 @@ pub enum Bound {
     RatioAtLeast(f64),
 }
 
-/// One goal.
+/// A goal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Goal {
     /// The benchmark.
     pub bench: String,
     /// The row's measure, exactly.
     pub measure: String,
-    /// What it must reach.
+    /// The bound.
     pub bound: Bound,
 }
 
@@ -56,26 +57,26 @@ struct Entry {
 }
 
 impl Goals {
-    /// Where they stand in the tree.
+    /// Path of the file in the tree.
     pub const FILE: &str = "bench/goals.toml";
 
-    /// Reads them under the root of the tree.
+    /// Reads the goals under the root of the tree.
     ///
     /// # Errors
-    /// The file is missing or broken.
+    /// Fails if the file is missing or invalid.
     pub fn load(root: &Path) -> Result<Self, String> {
         let path = root.join(Self::FILE);
         let text = fs::read_to_string(&path);
         text.map_err(|error| format!("read {}: {error}", path.display()))?.parse()
     }
 
-    /// The goals of one benchmark, in the file's order.
+    /// Returns the goals of one benchmark, in the file's order.
     #[must_use]
     pub fn of(&self, bench: &str) -> Vec<&Goal> {
         self.0.iter().filter(|goal| goal.bench == bench).collect()
     }
 
-    /// Every goal, in the file's order.
+    /// Returns every goal, in the file's order.
     #[must_use]
     pub fn all(&self) -> &[Goal] {
         &self.0
@@ -113,7 +114,7 @@ fn goal(entry: Entry) -> Result<Goal, String> {
 }
 
 impl Goal {
-    /// Whether a row reaches it; a ratio that was not measured does not.
+    /// Returns whether a row meets the goal; a ratio that was not measured does not.
     #[must_use]
     pub fn met_by(&self, row: &Row) -> bool {
         let ratio = row.ratio.map(|ratio| ratio.median);
@@ -125,7 +126,7 @@ impl Goal {
         }
     }
 
-    /// `value <= 20`, as the documented table and the reports write it.
+    /// Returns the bound as the documented table and the reports write it: `value <= 20`.
     #[must_use]
     pub fn words(&self) -> String {
         match self.bound {

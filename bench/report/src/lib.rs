@@ -1,6 +1,6 @@
-//! The library under every benchmark: it runs contenders in interleaved rounds, forms ratios inside
-//! a round, takes medians with quartiles, compares them with the goals that are checked in, and
-//! writes one result file. A benchmark is then only its contenders and its rows.
+//! The library under every benchmark. The library runs contenders in interleaved rounds, forms
+//! ratios inside a round, takes medians with quartiles, compares them with the checked-in goals,
+//! and writes one result file. A benchmark then consists only of its contenders and its rows.
 //!
 //! ```
 //! use forebay_bench_report::{Goals, Rounds, Row, Unit};

@@ -1,5 +1,5 @@
-//! Where a run took place, and how quiet it was: a number without its machine and its noise is
-//! hearsay. Read from /proc; what cannot be read is said to be unknown, never guessed.
+//! The machine and the noise of a run: a number without its machine and its noise is hearsay. The
+//! values come from /proc; an unreadable value is reported as unknown, never guessed.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub struct Machine {
     /// The processor's model name.
     pub processor: String,
-    /// Cores this process may use.
+    /// Cores that this process may use.
     pub cores: usize,
     /// Main memory.
     pub memory_bytes: u64,
@@ -22,7 +22,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine.
+    /// Describes this machine.
     #[must_use]
     pub fn here() -> Self {
         let memory_kib = field("/proc/meminfo", "MemTotal").and_then(|line| first_number(&line));
@@ -36,16 +36,16 @@ impl Machine {
     }
 }
 
-/// How quiet the machine was.
+/// The noise of the machine during a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Noise {
     /// Load average over a minute before the run.
     pub load_before: f64,
-    /// Load average over a minute after it.
+    /// Load average over a minute after the run.
     pub load_after: f64,
-    /// Share of processor time during the run that the host gave to others, in percent.
+    /// Percentage of processor time during the run that the host gave to others.
     pub stolen_percent: f64,
-    /// The widest row: distance of its quartiles as a share of its median.
+    /// Spread of the widest row: distance of its quartiles as a share of its median.
     pub spread_worst: f64,
 }
 
@@ -69,7 +69,7 @@ impl NoiseWatch {
         Self { load: load(), ticks: ticks(&read("/proc/stat")) }
     }
 
-    /// What the noise has been since the start.
+    /// Returns the noise since the start.
     #[must_use]
     pub fn stop(&self, spread_worst: f64) -> Noise {
         let now = ticks(&read("/proc/stat"));
@@ -80,7 +80,7 @@ impl NoiseWatch {
     }
 }
 
-/// The commit of the tree, with `+changes` when the tree differs from it.
+/// Returns the commit of the tree, with `+changes` if the tree differs from it.
 #[must_use]
 pub fn commit(root: &Path) -> String {
     let git = |arguments: &[&str]| {
@@ -106,7 +106,7 @@ fn load() -> f64 {
     text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(-1.0)
 }
 
-/// The text after the first `name   :` of a file.
+/// Returns the text after the first `name :` of a file.
 fn field(path: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
@@ -117,8 +117,8 @@ fn first_number(text: &str) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// The first line of /proc/stat: user nice system idle iowait irq softirq steal guest guest_nice.
-/// Guest time is part of user time, so only the first eight are summed.
+/// Parses the first line of /proc/stat: user nice system idle iowait irq softirq steal guest
+/// guest_nice. Guest time is part of user time, so only the first eight are summed.
 fn ticks(stat: &str) -> Ticks {
     let words = stat.lines().next().unwrap_or_default().split_whitespace().skip(1).take(8);
     let numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();

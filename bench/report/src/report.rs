@@ -1,5 +1,5 @@
-//! The report of one benchmark: its rows against its goals, written to
-//! `bench/results/latest/NAME.json` and closed by `bench-NAME: met K of N goals`, misses first. A
+//! The report of one benchmark. The report compares the rows with the goals, writes
+//! `bench/results/latest/NAME.json` and ends with `bench-NAME: met K of N goals`, misses first. A
 //! goal without a row is missed, so a row cannot be dropped in silence.
 
 use std::env;
@@ -39,13 +39,13 @@ pub enum Unit {
     /// MB/s, of 1,000,000 bytes
     #[serde(rename = "MB/s")]
     MegabytesPerSecond,
-    /// a plain number
+    /// A plain number.
     #[serde(rename = "1")]
     Count,
 }
 
 impl Unit {
-    /// As reports write it.
+    /// Returns the unit as reports write it.
     #[must_use]
     pub fn symbol(self) -> &'static str {
         match self {
@@ -61,35 +61,35 @@ impl Unit {
     }
 }
 
-/// One measured row.
+/// A measured row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What was measured; goals name it.
+    /// Measure of the row; goals refer to it.
     pub measure: String,
     /// The unit of the value.
     pub unit: Unit,
     /// Median and quartiles over the rounds.
     pub value: Spread,
-    /// The peer it was compared with, and its own spread.
+    /// Name of the peer, and its spread.
     pub peer: Option<(String, Spread)>,
     /// Value / peer, formed inside each round.
     pub ratio: Option<Spread>,
 }
 
 impl Row {
-    /// A row without a peer.
+    /// Creates a row without a peer.
     ///
     /// # Errors
-    /// A round lacks the name.
+    /// Fails if a round lacks the name.
     pub fn alone(measure: &str, unit: Unit, rounds: &Rounds, name: &str) -> Result<Self, String> {
         let value = rounds.spread(name)?;
         Ok(Self { measure: measure.to_owned(), unit, value, peer: None, ratio: None })
     }
 
-    /// A row beside its peer of the same rounds.
+    /// Creates a row with its peer of the same rounds.
     ///
     /// # Errors
-    /// A round lacks one of the names, or the peer measured zero.
+    /// Fails if a round lacks one of the names, or the peer measured zero.
     pub fn against(
         measure: &str,
         unit: Unit,
@@ -103,49 +103,49 @@ impl Row {
     }
 }
 
-/// A row as the result file holds it.
+/// A row in the result file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RowResult {
-    /// What was measured.
+    /// Measure of the row.
     pub measure: String,
-    /// Median and quartiles; missing when a goal has no row.
+    /// Median and quartiles; missing if a goal has no row.
     pub value: Option<Spread>,
     /// The unit of the value.
     pub unit: Option<Unit>,
     /// The peer's name.
     pub peer: Option<String>,
-    /// The peer's own value.
+    /// Value of the peer.
     pub peer_value: Option<Spread>,
     /// Value / peer.
     pub ratio: Option<Spread>,
-    /// The goal in words, if there is one.
+    /// The goal in words, if there is a goal.
     pub goal: Option<String>,
     /// Whether the goal is met.
     pub met: Option<bool>,
 }
 
-/// What the result file holds.
+/// The contents of the result file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// The benchmark.
     pub bench: String,
-    /// Where it ran.
+    /// Machine of the run.
     pub machine: Machine,
-    /// What was measured: the commit, with `+changes` when the tree differed from it.
+    /// The commit, with `+changes` if the tree differed from it.
     pub commit: String,
-    /// How to run it again.
+    /// Command that repeats the run.
     pub command: String,
-    /// The data it ran on.
+    /// Data of the run.
     pub data: String,
-    /// Whether this was the short form.
+    /// Whether the run was the short form.
     pub quick: bool,
-    /// How quiet the machine was.
+    /// Noise of the machine.
     pub noise: Noise,
     /// Misses first, then met goals, then rows without a goal.
     pub rows: Vec<RowResult>,
 }
 
-/// A benchmark that is running: collects rows, then writes the report.
+/// A running benchmark, which collects rows and then writes the report.
 pub struct Bench {
     name: String,
     root: PathBuf,
@@ -156,31 +156,31 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Starts a benchmark of the tree that it runs in; `data` says what it runs on.
+    /// Starts a benchmark of the current tree; `data` describes its data.
     ///
     /// # Errors
-    /// It runs outside the tree, or the goals cannot be read.
+    /// Fails outside the tree, or if the goals cannot be read.
     pub fn start(name: &str, data: &str) -> Result<Self, String> {
         Self::start_in(&tree::root_of(Goals::FILE)?, name, data)
     }
 
-    /// The same for a tree elsewhere.
+    /// Starts a benchmark of another tree.
     ///
     /// # Errors
-    /// The goals cannot be read.
+    /// Fails if the goals cannot be read.
     pub fn start_in(root: &Path, name: &str, data: &str) -> Result<Self, String> {
         let (name, data, root) = (name.to_owned(), data.to_owned(), root.to_path_buf());
         let goals = Goals::load(&root)?;
         Ok(Self { name, root, data, goals, watch: NoiseWatch::start(), rows: Vec::new() })
     }
 
-    /// Whether the short form was asked for (`QUICK=1`).
+    /// Returns whether the short form was requested (`QUICK=1`).
     #[must_use]
     pub fn is_quick() -> bool {
         env::var("QUICK").is_ok_and(|value| value == "1")
     }
 
-    /// How many rounds to run: fewer in the short form.
+    /// Returns the number of rounds: fewer in the short form.
     #[must_use]
     pub fn rounds(full: usize, quick: usize) -> usize {
         if Self::is_quick() { quick } else { full }
@@ -194,7 +194,7 @@ impl Bench {
     /// Writes the result file and returns the report; print its [`Report::summary`].
     ///
     /// # Errors
-    /// There is no row, a measure came twice, or the file cannot be written.
+    /// Fails if there is no row, a measure came twice, or the file cannot be written.
     pub fn finish(self) -> Result<Report, String> {
         let report = self.report()?;
         let folder = self.root.join("bench/results/latest");
@@ -247,7 +247,7 @@ impl Bench {
                 results.push(missing(&goal.measure, goal.words()));
             }
         }
-        // A stable sort: false, true, none; inside each the order of the benchmark.
+        // A stable sort: false, true, none; within each, the order of the benchmark.
         results.sort_by_key(|result| result.met.map_or(2, u8::from));
         Ok(results)
     }
@@ -266,7 +266,7 @@ fn missing(measure: &str, goal: String) -> RowResult {
     }
 }
 
-/// Ends a benchmark's program: prints what it found, or why that is nothing.
+/// Ends a benchmark's program: prints the report, or the error.
 #[must_use]
 pub fn end(name: &str, ran: Result<Report, String>) -> ExitCode {
     match ran {
@@ -281,7 +281,7 @@ pub fn end(name: &str, ran: Result<Report, String>) -> ExitCode {
     }
 }
 
-/// What the front door was asked for, or this program's own command line.
+/// Returns the command of the Makefile, or this program's own command line.
 fn command() -> String {
     let own = || {
         let path = env::args().next().unwrap_or_default();
@@ -292,7 +292,7 @@ fn command() -> String {
 }
 
 impl Report {
-    /// The rows as lines, misses first, and the closing line.
+    /// Returns the rows as lines, misses first, and the closing line.
     #[must_use]
     pub fn summary(&self) -> String {
         let mut text = String::new();

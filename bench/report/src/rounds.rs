@@ -1,6 +1,7 @@
-//! Interleaved rounds. Machines drift: a contender that runs first for a minute and one that runs
-//! after it met different machines. So each round runs every contender once, in an order that turns
-//! from round to round, ratios are formed inside a round, and a row is the median over rounds.
+//! Interleaved rounds. Machines drift: a contender that runs first for a minute and a contender
+//! that runs after it met different machines. Each round therefore runs every contender once, in an
+//! order that rotates from round to round; ratios are formed inside a round, and a row is the
+//! median over rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,15 +16,15 @@ pub struct Spread {
     pub median: f64,
     /// The third quartile.
     pub quartile_3: f64,
-    /// How many rounds.
+    /// Number of rounds.
     pub rounds: usize,
 }
 
 impl Spread {
-    /// Of one value or more, in any order; neighbours are interpolated.
+    /// Computes the spread of one value or more, in any order; neighbours are interpolated.
     ///
     /// # Errors
-    /// No value, or one that is not finite.
+    /// Fails for no value, or for a value that is not finite.
     pub fn of(values: &[f64]) -> Result<Self, String> {
         if values.is_empty() {
             return Err("a spread needs at least one round".to_owned());
@@ -42,7 +43,7 @@ impl Spread {
         Ok(Self { quartile_1: at(0.25), median: at(0.5), quartile_3: at(0.75), rounds })
     }
 
-    /// The distance of the quartiles as a share of the median: how noisy the row is.
+    /// Returns the distance of the quartiles as a share of the median: the noise of the row.
     #[must_use]
     pub fn relative(&self) -> f64 {
         let width = self.quartile_3 - self.quartile_1;
@@ -50,7 +51,7 @@ impl Spread {
     }
 }
 
-/// What was measured: a value per name and round.
+/// The measured values, by name and round.
 #[derive(Clone, Debug, Default)]
 pub struct Rounds {
     closed: Vec<BTreeMap<String, f64>>,
@@ -58,7 +59,7 @@ pub struct Rounds {
 }
 
 impl Rounds {
-    /// Records a value of the open round; a second one under the same name replaces the first.
+    /// Records a value of the open round; a second value of the same name replaces the first.
     pub fn record(&mut self, name: &str, value: f64) {
         self.open.insert(name.to_owned(), value);
     }
@@ -68,18 +69,18 @@ impl Rounds {
         self.closed.push(std::mem::take(&mut self.open));
     }
 
-    /// The spread of one name over all closed rounds.
+    /// Returns the spread of one name over all closed rounds.
     ///
     /// # Errors
-    /// There is no round, or one lacks the name.
+    /// Fails if there is no round, or a round lacks the name.
     pub fn spread(&self, name: &str) -> Result<Spread, String> {
         Spread::of(&self.values(name)?)
     }
 
-    /// The spread of `name / peer`, each formed inside its round.
+    /// Returns the spread of `name / peer`, each formed inside its round.
     ///
     /// # Errors
-    /// There is no round, one lacks a name, or a peer measured zero.
+    /// Fails if there is no round, a round lacks a name, or a peer measured zero.
     pub fn ratio(&self, name: &str, peer: &str) -> Result<Spread, String> {
         let (values, peers) = (self.values(name)?, self.values(peer)?);
         let ratios: Vec<f64> =
@@ -87,16 +88,16 @@ impl Rounds {
         Spread::of(&ratios).map_err(|problem| format!("{name} / {peer}: {problem}"))
     }
 
-    /// Every name that some closed round has.
+    /// Returns every name that a closed round has.
     #[must_use]
     pub fn names(&self) -> BTreeSet<String> {
         self.closed.iter().flat_map(BTreeMap::keys).cloned().collect()
     }
 
-    /// The values of one name, round by round.
+    /// Returns the values of one name, round by round.
     ///
     /// # Errors
-    /// A round lacks the name.
+    /// Fails if a round lacks the name.
     pub fn values(&self, name: &str) -> Result<Vec<f64>, String> {
         let rounds = self.closed.iter().enumerate();
         let value = |(round, values): (usize, &BTreeMap<String, f64>)| {
@@ -106,35 +107,35 @@ impl Rounds {
     }
 }
 
-/// What one run of a contender gives: a value for each name.
+/// The values of one run of a contender, by name.
 pub type Values = Vec<(String, f64)>;
 
-/// One side of a comparison: a name, and what measures it once.
+/// A side of a comparison: a name, and the function that measures it once.
 pub struct Contender<'a> {
-    /// Its name, in messages.
+    /// Name, for messages.
     pub name: String,
-    /// Runs one round of it.
+    /// Function that runs one round.
     pub run: Box<dyn FnMut() -> Result<Values, String> + 'a>,
 }
 
 impl<'a> Contender<'a> {
-    /// A contender with one value, under its own name.
+    /// Creates a contender with one value, under its own name.
     pub fn new(name: &str, mut run: impl FnMut() -> Result<f64, String> + 'a) -> Self {
         let value_name = name.to_owned();
         Self::several(name, move || Ok(vec![(value_name.clone(), run()?)]))
     }
 
-    /// A contender whose one run gives several values, each under a name of its own.
+    /// Creates a contender whose single run returns several values, each with its own name.
     pub fn several(name: &str, run: impl FnMut() -> Result<Values, String> + 'a) -> Self {
         Self { name: name.to_owned(), run: Box::new(run) }
     }
 }
 
-/// Runs every contender once in each round; the one that starts moves on by one from round to
-/// round, so none is always first.
+/// Runs every contender once in each round; the first contender rotates from round to round, so
+/// none is always first.
 ///
 /// # Errors
-/// A contender fails; its name and the round are in the message.
+/// Fails if a contender fails; the message has its name and the round.
 pub fn interleave(count: usize, contenders: &mut [Contender<'_>]) -> Result<Rounds, String> {
     let mut rounds = Rounds::default();
     for round in 0..count {
@@ -180,7 +181,7 @@ mod tests {
     #[test]
     fn ratios_are_formed_inside_a_round() {
         let mut rounds = Rounds::default();
-        // The machine slows down fourfold; the ratio inside each round stays what it is.
+        // The machine slows down fourfold; the ratio inside each round does not change.
         for slowness in [1.0, 2.0, 4.0] {
             rounds.record("a", 10.0 * slowness);
             rounds.record("b", 20.0 * slowness);

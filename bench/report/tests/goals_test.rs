@@ -1,5 +1,5 @@
-//! Holds the goals of this tree, `bench/goals.toml`, against the table that documents them in
-//! `bench/README.md`: a goal that moves in one place only fails here.
+//! Compares the goals of this tree, `bench/goals.toml`, with the table that documents them in
+//! `bench/README.md`: a goal that moves only in one of them fails here.
 
 use std::fs;
 
@@ -20,7 +20,7 @@ fn the_documented_goals_are_the_goals() {
     assert!(!stated.is_empty());
 }
 
-/// Benchmark, measure and goal of each row between the markers.
+/// Returns benchmark, measure and goal of each row between the markers.
 fn documented(page: &str) -> Vec<[String; 3]> {
     let (_, rest) = page.split_once("<!-- goals:begin -->").unwrap();
     let (table, _) = rest.split_once("<!-- goals:end -->").unwrap();

@@ -1,4 +1,4 @@
-//! A benchmark from start to result file, in a tree of its own.
+//! A benchmark from start to result file, in a separate tree.
 
 use std::fs;
 use std::path::Path;

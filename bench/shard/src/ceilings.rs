@@ -1,5 +1,6 @@
-//! What bounds a copy, each alone and on one core, as each end of a copy has one here: reading
-//! rows, writing the engine's files, bytes through a socket of this machine, bytes to the disk.
+//! Ceilings of a copy, each measured alone and on one core, as each end of a copy has one core
+//! here: reading rows, writing the engine's files, bytes through a socket of this machine, bytes to
+//! the disk.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,15 +19,15 @@ use rocksdb::{DB, DBCompressionType, ReadOptions, SstFileWriter};
 const PIECE_BYTES: usize = 64 * 1024;
 /// Bytes of one of the engine's files.
 const FILE_BYTES: usize = 64 << 20;
-/// Bytes that are read ahead of an iterator, as a copy does.
+/// Bytes that an iterator reads ahead, as a copy does.
 const READAHEAD_BYTES: usize = 2 << 20;
 /// Length of one sample of a rate.
 const SAMPLE_NANOS: u64 = 1_000_000_000;
 
-/// Rows in a second that one iterator gives over a shard.
+/// Returns the rows per second of one iterator over a shard.
 ///
 /// # Errors
-/// The shard fails.
+/// Fails if the shard fails.
 pub fn iterate(shard: &Path) -> Result<f64, Failure> {
     let db = DB::open_for_read_only(&options(), shard, false)?;
     let mut reading = ReadOptions::default();
@@ -49,10 +50,10 @@ pub fn iterate(shard: &Path) -> Result<f64, Failure> {
     }
 }
 
-/// Rows in a second that become durable files of the engine, one behind the other.
+/// Returns the rows per second that become durable files of the engine, one after the other.
 ///
 /// # Errors
-/// The disk or the engine fails.
+/// Fails if the disk or the engine fails.
 pub fn write_files(
     folder: &Path,
     rows: u64,
@@ -60,7 +61,7 @@ pub fn write_files(
 ) -> Result<f64, Failure> {
     let noise = Dice::new(rows).noise(PIECE_BYTES + value_bytes);
     let mut options = options();
-    // Nothing gets smaller by it here.
+    // Compression gains nothing with this data.
     options.set_compression_type(DBCompressionType::None);
     options.set_bottommost_compression_type(DBCompressionType::None);
     let rows_per_file = (FILE_BYTES / (key_bytes + value_bytes)) as u64;
@@ -71,7 +72,7 @@ pub fn write_files(
             let path = folder.join(format!("{first}.sst"));
             file.open(&path)?;
             for number in first..rows.min(first + rows_per_file) {
-                // In order: the first byte counts most.
+                // Keys are in order: the first byte is the most significant.
                 key[key_bytes - 8..].copy_from_slice(&number.swap_bytes().to_le_bytes());
                 let at = number as usize * 7 % PIECE_BYTES;
                 file.put(&key, &noise[at..at + value_bytes])?;
@@ -84,11 +85,11 @@ pub fn write_files(
     written.map(|()| rows as f64 / seconds)
 }
 
-/// Bytes in a second through one socket of the loopback device, for about so long, and those of
-/// each whole second.
+/// Returns the bytes per second through one socket of the loopback device, for about this time, and
+/// the bytes of each whole second.
 ///
 /// # Errors
-/// The network fails.
+/// Fails if the network fails.
 pub fn loopback(time: Duration) -> Result<(f64, Vec<f64>), Failure> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

@@ -1,5 +1,5 @@
-//! Copies of a shard between two processes of `forebayd`, beside the straight loop between two
-//! processes and the ceilings of both, in the same rounds.
+//! Copies of a shard between two processes of `forebayd`, compared with the straight loop between
+//! two processes and the ceilings of both, in the same rounds.
 
 use std::env;
 use std::net::{TcpListener, TcpStream};
@@ -26,30 +26,30 @@ const STRAIGHT: &str = "straight loop";
 const CEILING: &str = "slower ceiling";
 const LOOPBACK: &str = "bytes through loopback";
 
-/// How much.
+/// Sizes and durations of the run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
     /// Bytes of keys and values of each shard.
     pub bytes: u64,
     /// Bytes of a value, one shard for each.
     pub values: Vec<usize>,
-    /// How long bytes go through the loopback device; some whole seconds, or none are compared.
+    /// Duration of the loopback transfer; without a few whole seconds, seconds are not compared.
     pub loopback: Duration,
-    /// The program with the ends of the straight loop: this benchmark's own.
+    /// Program with the ends of the straight loop: this benchmark's own.
     pub program: PathBuf,
 }
 
 /// Measures and forms the rows.
 ///
 /// # Errors
-/// A contender fails; its name and the round are in the message.
+/// Fails if a contender fails; the message has its name and the round.
 pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let mut rows = Vec::new();
     for value_bytes in &plan.values {
-        // One after the other: each takes the disk several times its size.
+        // The shards follow one after the other: each takes several times its size of disk.
         let source = Source::make(&runtime, plan.bytes, *value_bytes)?;
         let mut contenders = [
             contender(ROWS, &source, || copy(&source, &[])),
@@ -66,18 +66,18 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// What one copy took.
+/// The measurements of one copy.
 struct Copied {
     seconds: f64,
     source: Taken,
     target: Taken,
-    /// What only ours tells.
+    /// Measurements that only `forebayd` reports.
     told: Option<Told>,
 }
 
-/// What a copy by `forebayd` tells beside.
+/// Further measurements of a copy by `forebayd`.
 struct Told {
-    /// Until a document is read from the copy.
+    /// Seconds until a document is read from the copy.
     served_after: f64,
     /// Rates of whole seconds, by any unit.
     samples: Vec<f64>,
@@ -112,14 +112,14 @@ fn contender<'a>(
 const SLOWEST: &str = "slowest second / median second";
 const SERVED: &str = "first served after, s";
 const FROM_DISK: &str = "read from the disk by the source, MB";
-/// Fewer whole seconds are not compared.
+/// Fewest whole seconds that are compared.
 const SAMPLES_MIN: usize = 3;
 
 fn measure(name: &str, value_bytes: usize, what: &str) -> String {
     format!("{name}, values of {value_bytes} B, {what}")
 }
 
-/// How far the slowest of some seconds is from the median one; `None` for too few.
+/// Returns the ratio of the slowest second to the median; `None` for too few seconds.
 fn slowest(samples: &[f64]) -> Result<Option<f64>, String> {
     if samples.len() < SAMPLES_MIN {
         return Ok(None);
@@ -128,7 +128,8 @@ fn slowest(samples: &[f64]) -> Result<Option<f64>, String> {
     Ok(Some(slowest / Spread::of(samples)?.median))
 }
 
-/// One copy by `forebayd copy` from a node that runs; it has the documents of the source.
+/// Makes one copy by `forebayd copy` from a running node, and checks that the copy has the
+/// documents of the source.
 fn copy(source: &Source, more: &[&str]) -> Result<Copied, String> {
     let (target, program) = (scratch()?, tree::built("forebayd")?);
     source.serving(|server: &Server| {
@@ -152,7 +153,7 @@ fn copy(source: &Source, more: &[&str]) -> Result<Copied, String> {
     })
 }
 
-/// One copy by the straight loop; the time is that until its last row was put.
+/// Makes one copy by the straight loop; the time ends when its last row is put.
 fn straight(plan: &Plan, source: &Source) -> Result<Copied, String> {
     let target = scratch()?;
     let mut command = Command::new(&plan.program);
@@ -165,7 +166,7 @@ fn straight(plan: &Plan, source: &Source) -> Result<Copied, String> {
     let rows = to.hear("done ")?;
     let from = from.end()?;
     let Ran { said, taken, .. } = to.end()?;
-    // Some are of the state.
+    // Some rows are of the state.
     if !rows.parse::<u64>().is_ok_and(|rows| rows >= source.rows) {
         return Err(format!("{rows} rows came of {}", source.rows));
     }
@@ -174,8 +175,8 @@ fn straight(plan: &Plan, source: &Source) -> Result<Copied, String> {
     Ok(Copied { seconds, source: from.taken, target: taken, told: None })
 }
 
-/// Rates between the lines that tell how far a copy is, but of the first and of the last ones: what
-/// begins and what is left for less than a second.
+/// Returns the rates between the progress lines of a copy, except the first and the last ones,
+/// which cover less than a second.
 fn samples(said: &[Said]) -> Vec<f64> {
     // `1234 of about 5678 rows, 91011 bytes, ...`
     let bytes = |line: &str| line.split(", ").nth(1)?.split(' ').next()?.parse::<u64>().ok();
@@ -192,10 +193,11 @@ fn samples(said: &[Said]) -> Vec<f64> {
     rates.get(1..last).unwrap_or_default().to_vec()
 }
 
-/// As `copy straight-source SHARD` or `copy straight-target FOLDER ADDRESS`: an end of the loop.
+/// Runs an end of the loop, as `copy straight-source SHARD` or `copy straight-target FOLDER
+/// ADDRESS`.
 ///
 /// # Errors
-/// It fails.
+/// Fails if the end fails.
 pub fn straight_end(arguments: &[&str]) -> Result<(), Failure> {
     match arguments {
         ["straight-source", shard] => {
@@ -285,10 +287,10 @@ fn rows_of(value_bytes: usize, rounds: &Rounds) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// This program, whose other forms are the ends of the straight loop.
+/// Returns this program, whose other forms are the ends of the straight loop.
 ///
 /// # Errors
-/// It is not known where it is.
+/// Fails if the path of this program is unknown.
 pub fn this_program() -> Result<PathBuf, String> {
     env::current_exe().map_err(|error| format!("find this program: {error}"))
 }

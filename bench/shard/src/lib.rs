@@ -1,8 +1,9 @@
-//! Benchmarks of shards, as users run them: copies between processes of `forebayd`, beside the
-//! straight loop and what bounds both, and the ordered server by Simple-KV's four orders, beside
-//! Redis.
+//! Benchmarks of shards, as users run them: copies between processes of `forebayd`, compared with
+//! the straight loop and the ceilings of both, and the ordered server by Simple-KV's four orders,
+//! compared with Redis.
 //!
-//! Each module is one benchmark or a part of one; tests run each with a handful of operations.
+//! Each module is one benchmark or a part of one; tests run each benchmark with a handful of
+//! operations.
 
 pub mod ceilings;
 pub mod copies;

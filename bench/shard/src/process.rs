@@ -1,5 +1,5 @@
-//! Processes that a benchmark starts: what they say, with the moment, and what they take of the
-//! machine. What they take is read from `/proc` until they end.
+//! Processes that a benchmark starts: their output with timestamps, and their resources, which are
+//! read from `/proc` until they end.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -13,47 +13,47 @@ use forebay_bench_micro::taken::Taken;
 use forebay_testkit::child::OwnedChild;
 use parking_lot::Mutex;
 
-/// How long one may run.
+/// Time limit of a process.
 const BOUND: Duration = Duration::from_secs(60 * 60);
-/// How often it is looked at.
+/// Interval of the polls of a process.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// A line that a process has said.
+/// A line of a process's output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Said {
-    /// Seconds since it was started.
+    /// Seconds since the start of the process.
     pub after: f64,
-    /// The line.
+    /// Text of the line.
     pub line: String,
 }
 
-/// What a process did.
+/// The results of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ran {
-    /// All that it said, to its output and its errors.
+    /// Lines of output and errors.
     pub said: Vec<Said>,
-    /// How long it ran.
+    /// Duration of the process, in seconds.
     pub seconds: f64,
-    /// What it took.
+    /// Resources that the process took.
     pub taken: Taken,
 }
 
-/// A process that runs; killed when it goes.
+/// A running process; dropping it kills the process.
 pub struct Process {
     name: String,
     child: OwnedChild,
     began: u64,
     lines: Receiver<Said>,
     said: Vec<Said>,
-    /// Of the process so far; looked at until the watch is gone.
+    /// Resources of the process so far, polled until the watch is gone.
     taken: Arc<Mutex<Taken>>,
 }
 
 impl Process {
-    /// Starts one.
+    /// Starts a process.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// Fails if the process cannot be started.
     pub fn start(name: &str, command: &mut Command) -> Result<Self, String> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let began = nanos();
@@ -71,10 +71,10 @@ impl Process {
         Ok(Self { name, child, began, lines, said: Vec::new(), taken })
     }
 
-    /// Waits for a line that begins so; what stands behind that.
+    /// Waits for a line with this beginning; returns the rest of the line.
     ///
     /// # Errors
-    /// It ends without it, or takes too long.
+    /// Fails if the process ends without the line, or takes too long.
     pub fn hear(&mut self, beginning: &str) -> Result<String, String> {
         loop {
             let Ok(said) = self.lines.recv_timeout(BOUND) else {
@@ -88,10 +88,10 @@ impl Process {
         }
     }
 
-    /// Waits until it has ended well.
+    /// Waits until the process has succeeded.
     ///
     /// # Errors
-    /// It ends otherwise, or takes too long.
+    /// Fails if the process fails, or takes too long.
     pub fn end(mut self) -> Result<Ran, String> {
         for _ in 0..BOUND.as_millis() / LOOK_EVERY.as_millis() {
             look(self.child.id(), &self.taken);
@@ -101,7 +101,7 @@ impl Process {
                 continue;
             };
             let seconds = (nanos() - self.began) as f64 / 1e9;
-            // Ends with the pipes.
+            // The iterator ends with the pipes.
             self.said.extend(self.lines.iter());
             if !status.success() {
                 return Err(format!("{} ended with {status}: {:?}", self.name, self.said));
@@ -113,7 +113,7 @@ impl Process {
     }
 }
 
-/// Looks at a process again and again, until nobody wants to know.
+/// Polls a process again and again, until its `taken` is dropped.
 fn watch(process: u32, taken: &Arc<Mutex<Taken>>) {
     look(process, taken);
     let taken = Arc::downgrade(taken);
@@ -126,7 +126,7 @@ fn watch(process: u32, taken: &Arc<Mutex<Taken>>) {
     });
 }
 
-/// One that is gone has taken what it had when it was last looked at.
+/// Updates the resources of a process; a process that is gone keeps those of the last poll.
 fn look(process: u32, taken: &Mutex<Taken>) {
     if let Ok(looked) = Taken::by(process) {
         let mut taken = taken.lock();
@@ -160,7 +160,7 @@ mod tests {
         let mut process = shell(script);
         assert_eq!(process.hear("at ").unwrap(), "7");
         let ran = process.end().unwrap();
-        // Two threads listen, so which of both lines is heard first is not known.
+        // Two threads listen, so the order of the two lines is unknown.
         let mut lines: Vec<_> = ran.said.iter().map(|said| said.line.as_str()).collect();
         lines.sort_unstable();
         assert_eq!(lines, ["at 7", "no"]);

@@ -1,6 +1,6 @@
-//! The shard that is copied: 16 random bytes of key, a value that no compression makes smaller, all
-//! in one partition, written through a writer as users do and compacted, so that each copy of it
-//! finds the same files.
+//! The source of copies: a shard with 16 random bytes of key and incompressible values, all in one
+//! partition, written through a writer as users do and compacted, so that each copy finds the same
+//! files.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -21,35 +21,35 @@ use forebay_wire::shard_copy::{RowsBlock, block_rows};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// The store's name.
+/// Name of the store.
 pub const STORE: &str = "shard";
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 16;
-/// How long it may take to write the shard, or to follow that.
+/// Time limit of writing the shard, and of following the writes.
 const FILL_BOUND: Duration = Duration::from_secs(40 * 60);
-/// Memory for the blocks of a shard that is looked at here.
+/// Block cache of a shard that is read in this process.
 const MEMORY_BYTES: usize = 64 << 20;
 
-/// A shard, and the node that it belongs to, which does not run meanwhile.
+/// A shard, and its node, which does not run between copies.
 pub struct Source {
-    /// Documents.
+    /// Number of documents.
     pub rows: u64,
     /// Bytes of a value.
     pub value_bytes: usize,
-    /// Of its documents: what a copy must have. What the state says of the log goes on while the
-    /// node runs.
+    /// Digest of the documents, which a copy must have. The shard's state of the log is not part of
+    /// it, because that changes while the node runs.
     documents: RowsDigest,
     definition: Definition,
     shard: PathBuf,
-    /// Not here while the node runs.
+    /// Data of the node; `None` while the node runs.
     data: RefCell<Option<TempDir>>,
 }
 
 impl Source {
-    /// Writes one of so many bytes of keys and values.
+    /// Writes a shard of `bytes` bytes of keys and values.
     ///
     /// # Errors
-    /// The node does not start, or refuses a write.
+    /// Fails if the node does not start, or refuses a write.
     pub fn make(runtime: &Runtime, bytes: u64, value_bytes: usize) -> Result<Self, String> {
         let rows = bytes / (KEY_BYTES + value_bytes) as u64;
         let server = Server::start(Log::Buffered)?;
@@ -64,22 +64,22 @@ impl Source {
         Ok(Self { rows, value_bytes, documents, definition, shard, data })
     }
 
-    /// Bytes of the keys and values that users wrote.
+    /// Returns the bytes of the keys and values that users wrote.
     #[must_use]
     pub fn user_bytes(&self) -> f64 {
         self.rows as f64 * (KEY_BYTES + self.value_bytes) as f64
     }
 
-    /// Its folder; only to be read, and not while the node runs.
+    /// Returns the folder of the shard, for reading only, and not while the node runs.
     #[must_use]
     pub fn shard(&self) -> &Path {
         &self.shard
     }
 
-    /// Lets the node run for as long as something takes.
+    /// Runs the node for the duration of `run`.
     ///
     /// # Errors
-    /// It does not start or end, and those of what is done.
+    /// Fails if the node does not start or end; errors of `run`.
     pub fn serving<T>(&self, run: impl FnOnce(&Server) -> Result<T, String>) -> Result<T, String> {
         let data = self.data.borrow_mut().take().ok_or("the node runs already")?;
         let server = Server::start_on(data, Log::Buffered)?;
@@ -89,18 +89,18 @@ impl Source {
         done
     }
 
-    /// Drops its files from the page cache.
+    /// Drops the shard's files from the page cache.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// Fails if the files cannot be read.
     pub fn forget_cached(&self) -> Result<(), String> {
         floor::forget_cached(&self.shard)
     }
 
-    /// Opens a copy of it as a node does that is to follow it, and reads a document.
+    /// Opens a copy of the shard as a following node does, and reads a document.
     ///
     /// # Errors
-    /// There is no copy, or it lacks the document.
+    /// Fails if there is no copy, or it lacks the document.
     pub fn read_copy(&self, data: &Path) -> Result<(), String> {
         let copy = open(data, &self.definition)?;
         match copy.shard().row(&key(0)).map_err(|error| error.to_string())? {
@@ -112,7 +112,7 @@ impl Source {
     /// Compares the documents of a copy.
     ///
     /// # Errors
-    /// They are others.
+    /// Fails if the documents differ.
     pub fn check_copy(&self, data: &Path) -> Result<(), String> {
         let copy = open(data, &self.definition)?;
         match digest_of(&copy, &data.join("frozen"))? {
@@ -137,7 +137,8 @@ async fn fill(address: &str, rows: u64, value_bytes: usize) -> Result<Definition
         let (failed, first) = (written.failed, written.first_error);
         return Err(format!("{failed} of {rows} writes failed: {first:?}").into());
     }
-    // Who writes may be far ahead of the shard, and one call waits no longer than its deadline.
+    // The writer may be far ahead of the shard, and a single call waits no longer than its
+    // deadline.
     let (read, ordered) = (Read::after_token(written.token, FILL_BOUND), store.ordered()?);
     let first = async {
         loop {
@@ -153,7 +154,7 @@ async fn fill(address: &str, rows: u64, value_bytes: usize) -> Result<Definition
     }
 }
 
-/// The key of a document: random, and another one for each.
+/// Returns the key of a document: random, and different for each.
 fn key(number: u64) -> [u8; KEY_BYTES] {
     let mut key = [0; KEY_BYTES];
     key[8..].copy_from_slice(&number.to_le_bytes());
@@ -162,7 +163,7 @@ fn key(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// The digest of a shard's documents; it is frozen at a place meanwhile.
+/// Returns the digest of a shard's documents, from an export in the folder `place`.
 fn digest_of(shard: &ShardWriter, place: &Path) -> Result<RowsDigest, String> {
     let mode = ExportMode::Rows { ranges_max: COPY_RANGES_MAX };
     let digest = || {
@@ -188,7 +189,7 @@ fn digest_of(shard: &ShardWriter, place: &Path) -> Result<RowsDigest, String> {
     digest().map_err(|error: forebay::Error| error.to_string())
 }
 
-/// The one shard of a node that does not run.
+/// Opens the one shard of a node that does not run.
 fn open(data: &Path, definition: &Definition) -> Result<ShardWriter, String> {
     let told = |error: forebay::Error| error.to_string();
     let resources = Resources::new(MEMORY_BYTES).map_err(told)?;

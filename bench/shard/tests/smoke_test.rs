@@ -1,5 +1,5 @@
-//! Every benchmark with a handful of operations, so that none of them rots. Nothing here is timed:
-//! figures of a loaded machine and an unoptimised build say nothing.
+//! Every benchmark with a handful of operations, so that none of them rots. The test times nothing:
+//! figures of a loaded machine and an unoptimised build are meaningless.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -48,7 +48,7 @@ fn copies_are_measured_beside_the_straight_loop_and_its_ceilings() {
     assert!(ratios.flatten().count() > 10, "no ratios were formed: {rows:#?}");
 }
 
-/// The engine's own record of a database's options: `[section] name=value`.
+/// Returns the engine's own record of a database's options: `[section] name=value`.
 fn options_in(folder: &Path) -> BTreeSet<String> {
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
     let is_options = |path: &PathBuf| path.to_string_lossy().contains("/OPTIONS-");
@@ -70,7 +70,7 @@ fn options_in(folder: &Path) -> BTreeSet<String> {
 fn the_straight_loop_has_the_options_of_our_shards() {
     let (ours, straight) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let definition = StoreSpec::key_value("a", KeyType::Bytes, 1).define(StoreId(1)).unwrap();
-    // A node's default.
+    // The default of a node.
     let memory = (SHARD_MEMORY_MIB as usize) << 20;
     let directory = ShardDirectory::new(ours.path(), Resources::new(memory).unwrap());
     let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
@@ -82,8 +82,8 @@ fn the_straight_loop_has_the_options_of_our_shards() {
         .symmetric_difference(&straight)
         .map(|option| option.split_once('=').unwrap().0)
         .collect();
-    // What is written to logs, and which old files the engine makes anew, for what expires or was
-    // read: neither is on a row's way.
+    // Options of the engine's logs, and of which old files the engine rewrites for expiry or reads:
+    // neither affects a row.
     let wanted = [
         "[CFOptions \"default\"] bottommost_file_compaction_delay",
         "[CFOptions \"default\"] compaction_filter",

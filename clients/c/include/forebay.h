@@ -1,31 +1,32 @@
 /*
  * forebay.h: the C ABI of Forebay's native core.
  *
- * 1. Ids. Everything that is opened has an id, which is never 0 and never used again. fb_close ends
- *    it; a second close, and any use after it, answer FB_CLOSED. Ids may be used from any thread at
- *    the same time; a scan, a stream and a pending write belong to one thread at a time.
- * 2. Status. Every function that may fail answers 0 or a code of fb_status, the same table in every
- *    language. With an fb_error that is not NULL the details are written there; it is overwritten,
- *    so free the one before. fb_error_free frees its texts, not the pending write that it names.
- * 3. Ownership. What fb_text, fb_value, fb_key, ... point at is the caller's and is read during the
- *    call alone. What is written to an fb_bytes or fb_packed is the library's until it is freed
- *    with fb_bytes_free or fb_packed_free, once; freeing empties it, and freeing an empty one does
- *    nothing. Nothing is written to out-parameters when a call fails. Every out-parameter may be
- *    NULL.
+ * 1. Ids. Every opened object has an id, which is never 0 and never reused. fb_close ends the id; a
+ *    second close, and any later use, return FB_CLOSED. Ids may be used from any thread at the same
+ *    time; a scan, a stream and a pending write belong to one thread at a time.
+ * 2. Status. Every function that can fail returns 0 or a code of fb_status, the same table in every
+ *    language. If the fb_error is not NULL, the function writes the details there; it overwrites
+ *    the previous error, so free that first. fb_error_free frees the texts of an error, not the
+ *    pending write that the error names.
+ * 3. Ownership. The memory that fb_text, fb_value, fb_key, ... point to is the caller's and is read
+ *    only during the call. The contents of an fb_bytes or fb_packed are the library's until the
+ *    caller frees them once, with fb_bytes_free or fb_packed_free; freeing empties the struct, and
+ *    freeing an empty struct does nothing. A call that fails writes no out-parameters. Every
+ *    out-parameter may be NULL.
  * 4. Pointers are aligned for their type. A length of 0 allows any pointer. Text is UTF-8.
- * 5. Calls that reach over the network block until a deadline in milliseconds. Reads without an
- *    fb_read wait for nothing but the disk that a document was spilled to: they take no lock and
- *    start no thread.
- * 6. No call unwinds, exits, prints or installs a signal handler; a broken invariant of ours is
- *    FB_INTERNAL.
- * 7. What happens later goes to an fb_sink: a callback, or an inbox that the caller fetches from.
- *    A callback runs on a thread of the library, which waits for it. It must be quick, must not
- *    call this library, and must not throw or longjmp out; it and its context must stay usable
- *    until what it was given for has ended. A stream's sends and fb_store_send tell once for each
- *    call that answered FB_OK, and never for another.
- * 8. After fork a child may use nothing that was opened before it.
+ * 5. Calls over the network block until a deadline in milliseconds. Reads without an fb_read wait
+ *    for nothing except the disk, if the document is spilled: they take no lock and start no
+ *    thread.
+ * 6. No call unwinds, exits, prints or installs a signal handler; a broken invariant of the library
+ *    is FB_INTERNAL.
+ * 7. Later events go to an fb_sink: a callback, or an inbox that the caller fetches from. A
+ *    callback runs on a thread of the library, which waits for it. The callback must be quick, must
+ *    not call this library, and must not throw or longjmp out; the callback and its context must
+ *    stay usable until the source of the events has ended. The sends of a stream and fb_store_send
+ *    cause one event for each call that returned FB_OK, and no other events.
+ * 8. After a fork, a child must not use anything that was opened before the fork.
  *
- * Numbers are little-endian. Values have the bytes that proto/spec/row.md gives them.
+ * Numbers are little-endian. The encoding of values is that of proto/spec/row.md.
  */
 #ifndef FOREBAY_H
 #define FOREBAY_H
@@ -77,10 +78,10 @@ enum {
 #define FB_TYPE_VECTOR_F16(length) (0x202u | ((uint32_t)(length) << 16))
 #define FB_TYPE_VECTOR_I8(length) (0x203u | ((uint32_t)(length) << 16))
 
-/* Whether a field is there. Absent, null and empty are three answers. */
+/* Presence of a field. Absent, null and empty are three results. */
 enum { FB_ABSENT = 0, FB_NULL = 1, FB_VALUE = 2 };
 
-/* What became of a key of many. */
+/* Status of one key of many. */
 enum {
     FB_KEY_ABSENT = 0,
     FB_KEY_FOUND = 1,
@@ -89,21 +90,22 @@ enum {
     FB_KEY_NOT_FOLLOWED = 4
 };
 
-/* What the cells of a gathered matrix are. */
+/* Cell types of a gathered matrix. */
 enum { FB_CELL_F32 = 0, FB_CELL_F64 = 1, FB_CELL_I64 = 2 };
 
 /*
- * What a read waits for. FB_WAIT_NO_DISK is FB_WAIT_NOTHING for callers that must not wait for a
- * disk either: FB_UNAVAILABLE where a document was spilled to one. It takes no age_max_ms.
+ * Wait of a read. FB_WAIT_NO_DISK is FB_WAIT_NOTHING for callers that must not wait for a disk
+ * either: the read returns FB_UNAVAILABLE if the document is spilled. FB_WAIT_NO_DISK takes no
+ * age_max_ms.
  */
 enum { FB_WAIT_NOTHING = 0, FB_WAIT_TOKEN = 1, FB_WAIT_LATEST = 2, FB_WAIT_NO_DISK = 3 };
 
-/* An insert adds an event to a stream; the others change a document. */
+/* Verbs. An insert adds an event to a stream; the others change a document. */
 enum { FB_VERB_UPSERT = 1, FB_VERB_PUT = 2, FB_VERB_DELETE = 3, FB_VERB_INSERT = 4 };
 
 enum { FB_IF_ALWAYS = 0, FB_IF_ABSENT = 1, FB_IF_VERSION = 2, FB_IF_NEWER = 3 };
 
-/* What a change does to a field. The list operations take a list, and the first two a bound. */
+/* Operation of a change on a field. The list operations take a list, and the first two a bound. */
 enum {
     FB_OP_SET = 1,
     FB_OP_REMOVE = 2,
@@ -115,7 +117,7 @@ enum {
     FB_OP_SET_REMOVE = 8
 };
 
-/* What became of a change: refused (see its error), in the log, condition held, or not met. */
+/* Result of a change: refused (see its error), in the log, condition held, or not met. */
 enum { FB_REFUSED = 0, FB_APPENDED = 1, FB_APPLIED = 2, FB_NOT_MET = 3 };
 
 enum {
@@ -129,10 +131,10 @@ enum {
     FB_ALTER_SET_RULES = 8
 };
 
-/* How a stream's retained events are found by a column: not, by one value, or between two too. */
+/* Index of a stream's column: none, by one value, or also between two values. */
 enum { FB_INDEX_NONE = 0, FB_INDEX_EXACT = 1, FB_INDEX_RANGE = 2 };
 
-/* What an fb_select asks for. At most one of the first three says how events are found. */
+/* Criteria and options of an fb_select. At most one of the first three may be set. */
 enum {
     FB_SELECT_KEY = 1,
     FB_SELECT_EQUAL = 2,
@@ -143,13 +145,13 @@ enum {
     FB_SELECT_DESCENDING = 64
 };
 
-/* States that a reader in memory is forced into. */
+/* Simulated states of an in-memory reader. */
 enum { FB_FORCE_NOTHING = 0, FB_FORCE_NOT_READY = 1, FB_FORCE_STALE = 2, FB_FORCE_CLOSED = 3 };
 
-/* Which numbers of an fb_error apply. */
+/* Flags of the numbers of an fb_error that apply. */
 enum { FB_HAS_PARTITION = 1, FB_HAS_KEY_DIGEST = 2, FB_HAS_LIMIT = 4, FB_HAS_ACTUAL = 8 };
 
-/* How grave a log record is. */
+/* Severity of a log record. */
 enum {
     FB_LOG_OFF = 0,
     FB_LOG_ERROR = 1,
@@ -159,16 +161,16 @@ enum {
     FB_LOG_TRACE = 5
 };
 
-/* Stands for "none" in packed times, versions and durations. */
+/* "None" in packed times, versions and durations. */
 #define FB_NONE INT64_MIN
 
-/* The caller's bytes. */
+/* Bytes of the caller. */
 typedef struct fb_text {
     const uint8_t *data;
     uint64_t length;
 } fb_text;
 
-/* The library's bytes; free them with fb_bytes_free. */
+/* Bytes of the library; free them with fb_bytes_free. */
 typedef struct fb_bytes {
     uint8_t *data;
     uint64_t length;
@@ -182,8 +184,8 @@ typedef struct fb_error {
     uint64_t key_digest; /* xxh3_64 of the key; a key itself is never shown */
     uint64_t limit;
     uint64_t actual;
-    uint64_t pending;    /* id of a write whose outcome is not known, or 0 */
-    fb_bytes message;    /* what happened, and what to do next */
+    uint64_t pending;    /* id of a write with an unknown outcome, or 0 */
+    fb_bytes message;    /* the failure, and what to do next */
     fb_bytes store;
     fb_bytes field;
 } fb_error;
@@ -195,15 +197,15 @@ typedef struct fb_value {
     fb_text data;
 } fb_value;
 
-/* A key; partition_key_type 0 where the store declares no partition key. */
+/* A key; partition_key_type is 0 if the store declares no partition key. */
 typedef struct fb_key {
     uint32_t key_type;
     uint32_t partition_key_type;
-    fb_text key; /* of an int64 its 8 bytes */
+    fb_text key; /* the 8 bytes of an int64 */
     fb_text partition_key;
 } fb_key;
 
-/* Many keys behind each other; key n ends at ends[n]. int64 keys have 8 bytes and no ends. */
+/* Many keys, concatenated; key n ends at ends[n]. int64 keys have 8 bytes and no ends. */
 typedef struct fb_keys {
     uint32_t key_type;
     uint32_t partition_key_type;
@@ -218,35 +220,36 @@ typedef struct fb_read {
     uint32_t wait;       /* FB_WAIT_* */
     uint32_t reserved;
     uint64_t timeout_ms; /* of the wait */
-    uint64_t age_max_ms; /* beyond it FB_STALE; 0 for no bound */
+    uint64_t age_max_ms; /* older data is FB_STALE; 0 for no bound */
     fb_text token;       /* for FB_WAIT_TOKEN */
 } fb_read;
 
 typedef struct fb_field_spec {
     fb_text name;
     uint32_t type;
-    uint32_t required; /* 1: a stream refuses events without a value of it */
-    fb_value fallback; /* what a gather writes for absent and null, and an event without it has */
-    int64_t ttl_us;    /* of each write that carries none; below 0 for none */
-    const fb_value *allowed; /* the values that a stream lets in */
+    uint32_t required; /* 1: a stream refuses events without a value */
+    fb_value fallback; /* default of gathers for absent and null, and of events without the field */
+    int64_t ttl_us;    /* of writes without their own; below 0 for none */
+    const fb_value *allowed; /* the values that a stream accepts */
     uint64_t allowed_count;  /* 0 for all */
     uint32_t index;          /* FB_INDEX_*, of a stream's scalar column */
     uint32_t reserved;
 } fb_field_spec;
 
-/* Setting them replaces all: to change one, take the others from the definition. */
+/* Setting the options replaces all of them: to change one, take the others from the definition. */
 typedef struct fb_store_options {
     int64_t ttl_us;        /* below 0 for none */
     uint32_t heartbeat_ms; /* 0 for 1,000 */
     uint32_t versioned;
     /*
-     * How much of the store's logs is kept behind its newest snapshot; what is older is trimmed.
-     * Below 0 all is kept, and so it is where nobody makes snapshots. 0 keeps what is behind the
-     * snapshot alone, so set it to -1 in a struct that is otherwise zero. FB_INVALID_ARGUMENT
-     * above 100 years. Of a stream, which has no snapshots, it is how long events are retained.
+     * Span of the store's logs that is retained after its newest snapshot, in microseconds; older
+     * entries are trimmed. Below 0, or if no service creates snapshots, all entries are retained. 0
+     * retains only the entries after the snapshot, so set the field to -1 in a struct that is
+     * otherwise zero. Above 100 years: FB_INVALID_ARGUMENT. For a stream, which has no snapshots,
+     * the field is the time for which events are retained.
      */
     int64_t log_window_us;
-    uint64_t log_bytes; /* of events that each partition of a stream retains, about; 0 for all */
+    uint64_t log_bytes; /* about, of a stream's retained events, per partition; 0 for all */
 } fb_store_options;
 
 typedef struct fb_store_spec {
@@ -259,7 +262,7 @@ typedef struct fb_store_spec {
     fb_store_options options;
     uint32_t key_value; /* 1: one bytes field named "value"; give no fields */
     uint32_t stream;    /* 1: a stream of events; its fields are their columns */
-    fb_text event_time; /* a stream's column that says when an event happened; or empty */
+    fb_text event_time; /* a stream's column with the event time; or empty */
 } fb_store_spec;
 
 typedef struct fb_alteration {
@@ -292,46 +295,49 @@ typedef struct fb_change {
 typedef struct fb_outcome {
     uint32_t result; /* FB_REFUSED, FB_APPENDED, FB_APPLIED, FB_NOT_MET */
     uint32_t has_version;
-    uint64_t version; /* the document's, where the condition was not met and has_version is 1 */
+    uint64_t version; /* the document's, if the condition was not met and has_version is 1 */
     fb_error error;   /* of FB_REFUSED; free it */
 } fb_outcome;
 
 typedef struct fb_reader_options {
     fb_text store;
-    const uint32_t *partitions; /* which to follow; NULL for all */
+    const uint32_t *partitions; /* partitions to follow; NULL for all */
     uint64_t partition_count;
     uint64_t ready_age_max_ms; /* 0 for 10,000 */
     uint64_t open_timeout_ms;  /* 0 for 10,000 */
     uint32_t serve_partial;
     uint32_t reserved;
-    fb_text checkpoint_dir;        /* readers of one share a copy; empty for none */
+    fb_text checkpoint_dir;        /* readers of a directory share a copy; empty for none */
     uint64_t checkpoint_every_ms;  /* 0 for 10,000 */
     uint64_t checkpoint_bytes_max; /* larger partitions are not written; 0 for 4 GiB */
     /*
-     * Bytes that its documents and their index may take; 0 for half of the control group's limit or
-     * of the host's memory, and for less where that would leave below 56 MiB and 8 for each
-     * partition. Where an entry needs more the reader spills, if it may; else it stops applying,
-     * and its metrics say why; it answers on, and turns stale by its bounds.
+     * Most bytes of the documents and their index; 0 for half of the control group's limit or of
+     * the host's memory, and for less if half would leave less than 56 MiB and 8 MiB for each
+     * partition. If an entry needs more memory, the reader spills documents, if it may. Otherwise
+     * the reader stops applying entries, and its metrics say why; it still answers reads, which
+     * turn stale by their bounds.
      */
     uint64_t memory_budget;
     /*
-     * Bytes of disk, in checkpoint_dir, that documents may take which have no room in memory; 0
-     * spills nothing. Those go there that were written longest ago, and a read of one waits for the
-     * disk; the index stays in memory. FB_INVALID_ARGUMENT without checkpoint_dir.
+     * Most bytes of disk, in checkpoint_dir, for documents that exceed the memory budget; 0 spills
+     * nothing. The reader spills the least recently written documents; a read of a spilled document
+     * waits for the disk. The index stays in memory. FB_INVALID_ARGUMENT without checkpoint_dir.
      */
     uint64_t spill_bytes_max;
     /*
-     * URL of the folder of snapshots that it begins with where it has no checkpoint:
+     * URL of the folder of snapshots from which a reader without a checkpoint starts:
      * file:///folder, s3://bucket/folder, az://container/folder or gs://bucket/folder; empty to
-     * begin with the log. It spares reading the whole log, and takes the place of what was trimmed
-     * of it. Images are fetched into checkpoint_dir. Credentials come from the environment, by the
-     * names that the stores' own tools use. FB_INVALID_ARGUMENT for a URL that names no such
-     * folder.
+     * start from the log. A snapshot avoids reading the whole log, and replaces the trimmed part of
+     * the log. Images are fetched into checkpoint_dir. Credentials come from the environment, by
+     * the names that the object stores' own tools use. FB_INVALID_ARGUMENT for a URL that names no
+     * such folder.
      */
     fb_text snapshots;
 } fb_reader_options;
 
-/* Where the caller hears of events: a callback, or without one an inbox, under a ticket. */
+/*
+ * Destination of the caller's events: a callback, or, without a callback, an inbox, under a ticket.
+ */
 typedef struct fb_sink {
     void (*callback)(void *context, fb_text event);
     void *context;
@@ -339,7 +345,7 @@ typedef struct fb_sink {
     uint64_t ticket;
 } fb_sink;
 
-/* How much a stream holds at a time; each 0 is the default. */
+/* Limits of a stream's unsettled changes; 0 is the default of each. */
 typedef struct fb_stream_options {
     uint64_t changes_max; /* 0 for 16,384 */
     uint64_t bytes_max;   /* 0 for 64 MiB */
@@ -347,25 +353,25 @@ typedef struct fb_stream_options {
 } fb_stream_options;
 
 typedef struct fb_stream_summary {
-    uint64_t settled; /* of which it is known what became of them */
-    uint64_t not_met; /* of those, the ones whose condition did not hold */
-    uint64_t failed;  /* of those, the ones that were refused or stay unknown */
-    fb_bytes token;   /* of all that are in the log; free it */
+    uint64_t settled; /* changes whose outcome is known */
+    uint64_t not_met; /* settled changes whose condition did not hold */
+    uint64_t failed;  /* settled changes that were refused or stay unknown */
+    fb_bytes token;   /* of all changes that are in the log; free it */
 } fb_stream_summary;
 
-/* Which events of a stream are selected, and what of them; one of zeros selects all. */
+/* A select: which events of a stream, and which columns; a struct of zeros selects all events. */
 typedef struct fb_select {
-    uint32_t asks;  /* FB_SELECT_*: what stands below that it does not name is not looked at */
-    uint32_t limit; /* the first of them, at most so many, up to 10,000; 0 for 1,000 */
+    uint32_t asks;  /* FB_SELECT_*: fields below that it does not name are ignored */
+    uint32_t limit; /* most events in the result, up to 10,000; 0 for 1,000 */
     fb_key key;     /* FB_SELECT_KEY: events of this key */
-    fb_text column; /* of FB_SELECT_EQUAL and _BETWEEN: one that has an index, or one of ranges */
-    fb_value from;  /* the value, of the column's type or one that this holds; or the least one */
-    fb_value to;    /* the first value behind. Of _BETWEEN each may be FB_TYPE_NONE: no bound */
-    int64_t from_us; /* FB_SELECT_FROM: they happened then or later, in microseconds */
-    int64_t to_us;   /* FB_SELECT_TO: they happened before */
-    const fb_text *columns; /* names of those that are wanted of each event */
+    fb_text column; /* FB_SELECT_EQUAL: an indexed column; _BETWEEN: with FB_INDEX_RANGE */
+    fb_value from;  /* the value (exactly convertible to the column's type), or the least */
+    fb_value to;    /* _BETWEEN: the end, exclusive. Both may be FB_TYPE_NONE: no bound */
+    int64_t from_us; /* FB_SELECT_FROM: event time at or after this, in microseconds */
+    int64_t to_us;   /* FB_SELECT_TO: event time before this */
+    const fb_text *columns; /* names of the returned columns */
     uint64_t column_count;  /* 0 for all */
-    fb_text order_by; /* FB_SELECT_ORDER_BY: a scalar column, events without a value of it last */
+    fb_text order_by; /* FB_SELECT_ORDER_BY: a scalar column; events without a value last */
 } fb_select;
 
 typedef struct fb_scalar {
@@ -377,10 +383,12 @@ typedef struct fb_scalar {
 
 typedef struct fb_gather_field {
     fb_text name;
-    fb_value fallback; /* FB_TYPE_NONE: the schema's, and 0 without one */
+    fb_value fallback; /* FB_TYPE_NONE: the schema's default, or 0 */
 } fb_gather_field;
 
-/* Values of many keys: value n ends at ends[n], a u64; statuses, presences: a byte per key. */
+/*
+ * Values of many keys: value n ends at ends[n], a u64; statuses and presences have a byte per key.
+ */
 typedef struct fb_packed {
     fb_bytes values;
     fb_bytes ends;
@@ -389,8 +397,8 @@ typedef struct fb_packed {
 } fb_packed;
 
 /*
- * Closing a reader that keeps checkpoints waits until the last ones are written, up to 10 s;
- * FB_DEADLINE_EXCEEDED says that it is closed and the checkpoints before them stand.
+ * Closing a reader with checkpoints waits until the last checkpoints are written, up to 10 s.
+ * FB_DEADLINE_EXCEEDED means that the reader is closed and the previous checkpoints remain.
  */
 int32_t fb_close(uint64_t id, fb_error *error);
 void fb_bytes_free(fb_bytes *bytes);
@@ -400,25 +408,29 @@ void fb_error_free(fb_error *error);
 /* Events. */
 
 /*
- * An inbox keeps events until they are fetched. What waits there is bounded: changes in flight by
- * their client or stream, log records by 4,096; later records are dropped, and counted in one more.
+ * An inbox stores events until the caller fetches them. The events in an inbox are bounded: changes
+ * in flight by their client or stream, log records by 4,096. Later records are dropped, and one
+ * more record states their number.
  */
 int32_t fb_inbox_open(uint64_t *inbox, fb_error *error);
 /*
- * Waits for events and takes up to events_max; a count of 0 says that there were none in time.
- * Packed, per event: ticket u64 | event TEXT. fb_close ends the wait with FB_CLOSED.
+ * Waits for events and takes up to events_max of them; a count of 0 means that no event came in
+ * time. Packed, per event: ticket u64 | event TEXT. fb_close ends the wait with FB_CLOSED.
  */
 int32_t fb_inbox_next(
     uint64_t inbox, uint64_t timeout_ms, uint64_t events_max, fb_bytes *events, uint64_t *count,
     fb_error *error);
 /*
- * Sends log records of this level or graver to a sink, in place of the one before; FB_LOG_OFF ends
- * it, and what is not asked for costs nothing. From libraries below this one come INFO and graver.
- * Packed: level u32 | target TEXT | message TEXT
+ * Sends log records of this level or a more severe one to a sink, which replaces the previous sink;
+ * FB_LOG_OFF stops the records. Records of other levels cost nothing. Records of libraries below
+ * this one start at INFO. Packed: level u32 | target TEXT | message TEXT
  */
 int32_t fb_log_to(uint32_t level, const fb_sink *sink, fb_error *error);
 
-/* Clients. A client has one random id and numbers its writes: make one per process and share it. */
+/*
+ * Clients. A client has one random id and numbers its writes: create one client per process and
+ * share it.
+ */
 
 /* deadline_ms of 0 is 10,000. */
 int32_t fb_client_connect(
@@ -426,7 +438,7 @@ int32_t fb_client_connect(
 int32_t fb_store_open(uint64_t client, fb_text name, uint64_t *store, fb_error *error);
 int32_t fb_store_create(
     uint64_t client, const fb_store_spec *spec, uint64_t *store, fb_error *error);
-/* from_version of 0 alters whatever is there. */
+/* from_version of 0 alters the current version. */
 int32_t fb_store_alter(
     uint64_t client, fb_text name, uint32_t from_version, const fb_alteration *alterations,
     uint64_t alteration_count, fb_bytes *definition, fb_error *error);
@@ -434,7 +446,7 @@ int32_t fb_store_delete(uint64_t client, fb_text name, fb_error *error);
 /* version 0 is the newest. */
 int32_t fb_store_describe(
     uint64_t client, fb_text name, uint32_t version, fb_bytes *definition, fb_error *error);
-/* Their number u32, and each packed. */
+/* Packed: number of definitions u32, and each definition. */
 int32_t fb_store_list(uint64_t client, fb_bytes *definitions, fb_error *error);
 
 /*
@@ -448,22 +460,23 @@ int32_t fb_store_list(uint64_t client, fb_bytes *definitions, fb_error *error);
 int32_t fb_store_definition(uint64_t store, fb_bytes *definition, fb_error *error);
 
 /*
- * Sends changes together. Those of one partition are atomic (up to 1,024) and in order. outcomes
- * has room for change_count. After FB_UNKNOWN_OUTCOME, error->pending is the write, to be retried
+ * Sends changes together. Changes of one partition are atomic (up to 1,024) and in order. outcomes
+ * has space for change_count. After FB_UNKNOWN_OUTCOME, error->pending is the write, to be retried
  * or closed. deadline_ms of 0 is the client's.
  */
 int32_t fb_store_write(
     uint64_t store, const fb_change *changes, uint64_t change_count, uint64_t deadline_ms,
     fb_outcome *outcomes, fb_bytes *token, fb_error *error);
-/* Sends the same write again and closes pending; a failure may name a new one. */
+/* Sends the same write again and closes pending; the error may name a new pending write. */
 int32_t fb_pending_retry(
     uint64_t pending, uint64_t deadline_ms, uint64_t outcome_count, fb_outcome *outcomes,
     fb_bytes *token, fb_error *error);
 
 /*
- * As fb_store_write, but returns before the changes are sent; the sink is told what became of them.
- * FB_LIMIT_EXCEEDED when 16,384 changes of the client are in flight. Two calls may overtake each
- * other: for their order wait for the first, or use a stream.
+ * Sends changes as fb_store_write does, but returns before the changes are sent; the sink receives
+ * their outcome. FB_LIMIT_EXCEEDED if 16,384 changes of the client are in flight. Two calls may
+ * overtake each other: to preserve their order, wait for the first, or use a stream.
+ *
  * Packed: ERROR | token TEXT | changes u32, and per change: result u32 | has version u32 | version
  * u64 | ERROR. An ERROR is code u32, 0 for none | applies u32 | partition u32 | key digest u64 |
  * limit u64 | actual u64 | pending u64 | message TEXT | store TEXT | field TEXT.
@@ -473,37 +486,42 @@ int32_t fb_store_send(
     const fb_sink *sink, fb_error *error);
 
 /*
- * A stream of writes to one store: many in flight, each partition in the order of the sends. Its
- * options may be NULL. A close gives up what is not settled, so flush first.
+ * Opens a stream of writes to one store: many in flight, each partition in the order of the sends.
+ * The options may be NULL. A close gives up the unsettled changes, so flush first.
  */
 int32_t fb_stream_open(
     uint64_t store, const fb_stream_options *options, uint64_t *stream, fb_error *error);
 /*
- * Takes one change in, of the stream's store; waits while the stream is full, which includes
- * changes that its sinks have not heard of. FB_UNAVAILABLE when it stays full: send it again. The
- * sink is told as by fb_store_send.
+ * Queues one change, of the stream's store; waits while the stream is full, which includes changes
+ * whose outcome the sinks have not received yet. FB_UNAVAILABLE if the stream stays full: send
+ * again. The sink receives the same event as for fb_store_send.
  */
 int32_t fb_stream_send(
     uint64_t stream, uint64_t store, const fb_change *change, const fb_sink *sink,
     fb_error *error);
 /*
- * Waits until all that was sent is settled. The first error of a change since the last flush is
- * answered; flush again for the summary. FB_UNKNOWN_OUTCOME: flush again to go on waiting.
+ * Waits until all sent changes are settled. Returns the first error of a change since the last
+ * flush; flush again for the summary. FB_UNKNOWN_OUTCOME: flush again to continue the wait.
  */
 int32_t fb_stream_flush(uint64_t stream, fb_stream_summary *summary, fb_error *error);
 
 /*
- * Selects retained events of a stream, where they are stored. They come ordered by when they
- * happened, unless by a column; FB_SELECT_DESCENDING turns the order. select may be NULL, and read
- * too: its timeout_ms is what the answer may wait for, beside the client's deadline, and
- * FB_WAIT_NO_DISK is FB_INVALID_ARGUMENT. So are a store of documents, a key or value of another
- * type, a column without the index that it takes, and events that are to be found in two ways.
- * FB_NOT_FOUND for a column that the stream does not have; FB_LIMIT_EXCEEDED for more events or
- * bytes than are answered, or more than are looked at to find them; FB_UNSUPPORTED of a store in
- * memory.
+ * Selects retained events of a stream, on the node that stores them. The events are ordered by
+ * event time, unless select names a column; FB_SELECT_DESCENDING reverses the order. select may be
+ * NULL, and read too: its timeout_ms is the node's limit for the wait, in addition to the client's
+ * deadline.
+ *
+ * - FB_INVALID_ARGUMENT: the read is FB_WAIT_NO_DISK; the store is a store of documents; a key or
+ *   value has another type; a column does not have the index that the select needs; or the select
+ *   has two criteria.
+ * - FB_NOT_FOUND: the stream does not have a column.
+ * - FB_LIMIT_EXCEEDED: the result would have too many events or bytes, or the node would have to
+ *   look at too many events.
+ * - FB_UNSUPPORTED: the store is in memory.
+ *
  * Packed: token TEXT, of the positions that were read | columns u32, and per column: id u32 | name
  * TEXT | type u32 | events u32, and per event: key type u32, key TEXT, 0 u32 | time i64 | append
- * time i64 (microseconds) | partition u32 | offset of its entry u64 | place in the entry u32 |
+ * time i64 (microseconds) | partition u32 | offset of its entry u64 | index in the entry u32 |
  * values u32, and per value: id of its column u32 | VALUE. A column that an event does not have is
  * left out.
  */
@@ -518,16 +536,19 @@ int32_t fb_reader_open(
 int32_t fb_reader_await_ready(uint64_t reader, uint64_t timeout_ms, fb_error *error);
 int32_t fb_reader_await_token(
     uint64_t reader, fb_text token, uint64_t timeout_ms, fb_error *error);
-/* asked of FB_TYPE_NONE is the field's own type. A field needs no close. */
+/* A type of FB_TYPE_NONE in asked is the field's own type. A field needs no close. */
 int32_t fb_reader_field(
     uint64_t reader, fb_text name, uint32_t asked, uint64_t *field, uint32_t *type,
     fb_error *error);
 int32_t fb_reader_partition(
     uint64_t reader, const fb_key *key, uint32_t *partition, fb_error *error);
 int32_t fb_reader_definition(uint64_t reader, fb_bytes *definition, fb_error *error);
-/* The newest version that any of its partitions has seen; 0 before the first. */
+/* Returns the newest version that any partition of the reader has seen; 0 before the first. */
 int32_t fb_reader_schema_version(uint64_t reader, uint32_t *version, fb_error *error);
-/* Each version that the reader comes to from now on, in order, while it is open: a definition. */
+/*
+ * Sends each version that the reader reaches from now on to the sink, in order, while the reader is
+ * open: a definition.
+ */
 int32_t fb_reader_on_schema_change(uint64_t reader, const fb_sink *sink, fb_error *error);
 
 /* Reads of one document; read may be NULL. An absent key is no error. */
@@ -535,7 +556,7 @@ int32_t fb_reader_on_schema_change(uint64_t reader, const fb_sink *sink, fb_erro
 int32_t fb_reader_get_scalar(
     uint64_t reader, uint64_t field, uint32_t wanted, const fb_key *key, const fb_read *read,
     fb_scalar *scalar, fb_error *error);
-/* Copies nothing when the value is longer than capacity; length tells what it needs. */
+/* Copies nothing if the value is longer than capacity; length returns the value's length. */
 int32_t fb_reader_get_bytes(
     uint64_t reader, uint64_t field, const fb_key *key, const fb_read *read, uint8_t *buffer,
     uint64_t capacity, uint64_t *length, uint32_t *presence, fb_error *error);
@@ -546,37 +567,38 @@ int32_t fb_reader_presence(
     uint64_t reader, uint64_t field, const fb_key *key, const fb_read *read, uint32_t *presence,
     fb_error *error);
 /*
- * A document, packed: expiry i64 (microseconds) | version i64 | fields u32, and per field:
- * name TEXT | expiry i64 | VALUE. No bytes where there is no document.
+ * A document, packed: expiry i64 (microseconds) | version i64 | fields u32, and per field: name
+ * TEXT | expiry i64 | VALUE. A missing document has no bytes.
  */
 int32_t fb_reader_get_document(
     uint64_t reader, const fb_key *key, const fb_read *read, fb_bytes *document, fb_error *error);
 
-/* Reads of many documents, answered in the order of the keys. */
+/* Reads of many documents; results are in the order of the keys. */
 
 int32_t fb_reader_get_many(
     uint64_t reader, uint64_t field, const fb_keys *keys, const fb_read *read, fb_packed *packed,
     fb_error *error);
 /*
- * As fb_reader_get_many, into the caller's memory: values has room for capacity bytes, ends for a
- * uint64_t per key, statuses and presences for a byte per key; none of the three is NULL. length
- * tells the bytes of all values; when that is more than capacity nothing else is written.
+ * Reads as fb_reader_get_many does, into the caller's memory: values has space for capacity bytes,
+ * ends for a uint64_t per key, statuses and presences for a byte per key; none of these three is
+ * NULL. length returns the bytes of all values; if they are more than capacity, nothing else is
+ * written.
  */
 int32_t fb_reader_get_many_into(
     uint64_t reader, uint64_t field, const fb_keys *keys, const fb_read *read, uint8_t *values,
     uint64_t capacity, uint64_t *ends, uint8_t *statuses, uint8_t *presences, uint64_t *length,
     fb_error *error);
-/* Per key: status u8, and the document, packed, where it was found. */
+/* Packed, per key: status u8, and the document if it was found. */
 int32_t fb_reader_get_documents(
     uint64_t reader, const fb_keys *keys, const fb_read *read, fb_bytes *documents,
     fb_error *error);
-/* cell is FB_CELL_*; lossy 1 allows rounding. width is the columns of a row. */
+/* cell is FB_CELL_*; lossy 1 allows rounding. width returns the number of columns. */
 int32_t fb_plan_open(
     uint64_t reader, const fb_gather_field *fields, uint64_t field_count, uint32_t cell,
     uint32_t lossy, uint64_t *plan, uint64_t *width, fb_error *error);
 /*
- * values has room for capacity cells, statuses (or NULL) for a byte per key, cells (or NULL) for a
- * byte per cell. Without statuses a key that cannot be answered is an error.
+ * values has space for capacity cells, statuses (or NULL) for a byte per key, cells (or NULL) for a
+ * byte per cell. If statuses is NULL, a key that cannot be answered is an error.
  */
 int32_t fb_reader_gather_f32(
     uint64_t reader, uint64_t plan, const fb_keys *keys, const fb_read *read, float *values,
@@ -587,13 +609,16 @@ int32_t fb_reader_gather_f64(
 int32_t fb_reader_gather_i64(
     uint64_t reader, uint64_t plan, const fb_keys *keys, const fb_read *read, int64_t *values,
     uint64_t capacity, uint8_t *statuses, uint8_t *cells, fb_error *error);
-/* Packed: fields u32, and per field: name TEXT | its first column u32 | its columns u32 */
+/*
+ * Packed: fields u32, and per field: name TEXT | index of its first column u32 | number of its
+ * columns u32
+ */
 int32_t fb_plan_columns(uint64_t plan, fb_bytes *columns, fb_error *error);
 
 int32_t fb_scan_open(uint64_t reader, uint64_t *scan, fb_error *error);
 /*
- * Up to documents_max more documents: key type u32, key TEXT | partition key type u32, or 0 alone,
- * partition key TEXT | the document, packed. A count of 0 is the end.
+ * Returns up to documents_max more documents: key type u32, key TEXT | partition key type u32, or
+ * only 0, partition key TEXT | the document, packed. A count of 0 is the end.
  */
 int32_t fb_scan_next(
     uint64_t scan, uint64_t age_max_ms, uint64_t documents_max, fb_bytes *documents,
@@ -602,44 +627,51 @@ int32_t fb_scan_next(
 /*
  * Counts and status, packed: hits, misses, memory bytes, memory used, memory budget (all bits set
  * for none), spilled bytes, most bytes to spill, records applied, bytes read, skipped, repeats, too
- * large, log errors, rebuilds, copies begun with a snapshot, snapshots that could not be had or
- * used, checkpoints written, failed, restored, damaged and ignored, blocks of checkpoints mended,
- * each u64 | store TEXT | ready u8 | phase u8 (1 bootstrapping, 2 serving, 3 poisoned) | percent
- * u8 | remaining i64 | age i64 (microseconds) | schema version u32 | partitions u32, and per
- * partition: id u32 | phase u8 | generation u32 | offset applied u64 | end u64 | lag in records u64
- * | age i64 | schema version u32 | documents u64 | bytes u64 | bytes fetched of a snapshot u64 |
- * bytes of it in all u64, 0 while none is fetched | why it applies nothing TEXT
+ * large, log errors, rebuilds, copies started from a snapshot, snapshots that were unavailable or
+ * unusable, checkpoints written, failed, restored, damaged and ignored, blocks of checkpoints
+ * repaired, each u64 | store TEXT | ready u8 | phase u8 (1 bootstrapping, 2 serving, 3 poisoned) |
+ * percent u8 | remaining i64 | age i64 (microseconds) | schema version u32 | partitions u32, and
+ * per partition: id u32 | phase u8 | generation u32 | offset applied u64 | end u64 | lag in records
+ * u64 | age i64 | schema version u32 | documents u64 | bytes u64 | bytes fetched of a snapshot u64
+ * | size of the snapshot in bytes u64, 0 while none is fetched | reason why nothing is applied TEXT
  */
 int32_t fb_reader_metrics(uint64_t reader, fb_bytes *metrics, fb_error *error);
 /*
- * Compares the copy of a partition that the reader answers from with the shard of the node that it
- * is connected to, at one position; waits timeout_ms at most for the shard, and then until the
- * reader has come as far. Reads both whole, the shard over the network; the partition applies
- * nothing while its own copy is read, and answers on. Unsupported without a node, and where another
- * reader of the directory keeps the copy. Packed: documents here u64 | there u64 | differences
- * beyond those named u64 | ranges of 4,096 in which too many documents differ to be named u64 |
- * differences u32, and per difference: what u8 (1 only here, 2 only there, 3 contents) | key type
- * u32, key TEXT | partition key type u32, or 0 alone, partition key TEXT
+ * Compares the reader's copy of a partition with the shard of the connected node, at one position.
+ * Waits at most timeout_ms for the shard, and then until the reader has reached the same position.
+ * Reads both completely, the shard over the network; while the reader's copy is read, the partition
+ * applies no entries but still answers reads. FB_UNSUPPORTED without a node, and if another reader
+ * of the directory maintains the copy.
+ *
+ * Packed: documents here u64 | there u64 | differences beyond those named u64 | ranges of 4,096 in
+ * which too many documents differ to be named u64 | differences u32, and per difference: kind u8 (1
+ * only here, 2 only there, 3 contents) | key type u32, key TEXT | partition key type u32, or only
+ * 0, partition key TEXT
  */
 int32_t fb_reader_verify(
     uint64_t reader, uint32_t partition, uint64_t timeout_ms, fb_bytes *verified, fb_error *error);
 
 /*
- * Readers in memory, for the tests of programs that read: the index and the fold of any reader,
- * over a store of their own that no file, thread, port or server stands behind. They are ready at
- * once. The reader's id goes to every call for readers, the store's to every call for stores but
- * streams; what is written is there when the call returns. Close both.
+ * In-memory readers, for tests of programs that read: the index and the fold of any reader, over a
+ * store of their own without a file, thread, port or server. The readers are ready at once. The
+ * reader's id is valid in every call for readers, and the store's id in every call for stores
+ * except streams; a write is visible when the call returns. Close both.
  */
 
 /* The rows are written together, before the reader is opened. */
 int32_t fb_memory_open(
     const fb_store_spec *spec, const fb_change *rows, uint64_t row_count, uint64_t *reader,
     uint64_t *store, fb_error *error);
-/* Microseconds since the Unix epoch. It begins at the host's time, and stands still until set. */
+/*
+ * Microseconds since the Unix epoch. The clock starts at the host's time, and stands still until
+ * set.
+ */
 int32_t fb_memory_clock(uint64_t reader, int64_t *now_us, fb_error *error);
-/* Forward only. What has expired by then is absent; nothing grows stale by it. */
+/*
+ * Moves the clock forward only. Expired documents become absent; no read becomes stale by the move.
+ */
 int32_t fb_memory_set_clock(uint64_t reader, int64_t now_us, fb_error *error);
-/* FB_FORCE_*, until the next one; age_ms is that of FB_FORCE_STALE. */
+/* Sets an FB_FORCE_* state until the next call; age_ms is the age for FB_FORCE_STALE. */
 int32_t fb_memory_force(uint64_t reader, uint32_t state, uint64_t age_ms, fb_error *error);
 int32_t fb_memory_alter(
     uint64_t reader, const fb_alteration *alterations, uint64_t alteration_count,

@@ -1,5 +1,5 @@
-//! The structs of `forebay.h`, field by field; `tests/c_test.rs` holds their layouts against what
-//! the C compiler makes of the header.
+//! The structs of `forebay.h`, field by field; `tests/c_test.rs` compares their layouts with the C
+//! compiler's layouts of the header.
 
 use std::ffi::c_void;
 
@@ -19,7 +19,7 @@ pub struct FbBytes {
     pub length: u64,
 }
 
-/// A failure: what, where, and what to do next.
+/// A failure: the event, its context, and what to do next.
 #[repr(C)]
 pub struct FbError {
     pub code: i32,
@@ -35,7 +35,7 @@ pub struct FbError {
     pub field: FbBytes,
 }
 
-/// A value as `proto/spec/row.md` lays it out, with its type; type 0 is null.
+/// A value in the encoding of `proto/spec/row.md`, with its type; type 0 is null.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FbValue {
@@ -54,7 +54,7 @@ pub struct FbKey {
     pub partition_key: FbText,
 }
 
-/// Many keys, one behind another.
+/// Many keys, concatenated.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FbKeys {
@@ -67,7 +67,7 @@ pub struct FbKeys {
     pub partition_ends: *const u64,
 }
 
-/// What a read waits for, and how old its answer may be.
+/// The wait of a read, and its staleness bound.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FbRead {
@@ -78,7 +78,7 @@ pub struct FbRead {
     pub token: FbText,
 }
 
-/// A field of a store to be.
+/// A field of a store specification.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FbFieldSpec {
@@ -93,7 +93,7 @@ pub struct FbFieldSpec {
     pub reserved: u32,
 }
 
-/// What a store does beside holding fields.
+/// Options of a store.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FbStoreOptions {
@@ -104,7 +104,7 @@ pub struct FbStoreOptions {
     pub log_bytes: u64,
 }
 
-/// A store to be.
+/// A store specification.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FbStoreSpec {
@@ -120,7 +120,7 @@ pub struct FbStoreSpec {
     pub event_time: FbText,
 }
 
-/// One alteration of a definition.
+/// An alteration of a definition.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FbAlteration {
@@ -131,7 +131,7 @@ pub struct FbAlteration {
     pub options: FbStoreOptions,
 }
 
-/// What a change does to one field.
+/// An operation of a change on one field.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FbOp {
@@ -142,7 +142,7 @@ pub struct FbOp {
     pub ttl_us: i64,
 }
 
-/// One change of one document.
+/// A change of one document.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FbChange {
@@ -156,7 +156,7 @@ pub struct FbChange {
     pub if_newer: FbText,
 }
 
-/// What became of one change.
+/// The outcome of one change.
 #[repr(C)]
 pub struct FbOutcome {
     pub result: u32,
@@ -165,7 +165,7 @@ pub struct FbOutcome {
     pub error: FbError,
 }
 
-/// What a reader is asked to be.
+/// Options of a reader.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FbReaderOptions {
@@ -184,7 +184,7 @@ pub struct FbReaderOptions {
     pub snapshots: FbText,
 }
 
-/// Where a caller hears of what happens later.
+/// The destination of a caller's later events.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FbSink {
@@ -194,7 +194,7 @@ pub struct FbSink {
     pub ticket: u64,
 }
 
-/// How much a stream holds at a time, and how long its calls wait.
+/// Limits of a stream's unsettled changes, and the deadline of its calls.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FbStreamOptions {
@@ -203,7 +203,7 @@ pub struct FbStreamOptions {
     pub deadline_ms: u64,
 }
 
-/// What became of the changes of a stream.
+/// Counts of a stream's changes by outcome.
 #[repr(C)]
 pub struct FbStreamSummary {
     pub settled: u64,
@@ -212,7 +212,7 @@ pub struct FbStreamSummary {
     pub token: FbBytes,
 }
 
-/// Which events of a stream are selected, and what of them.
+/// A select: which events of a stream, and which columns.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct FbSelect {

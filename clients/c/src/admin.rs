@@ -19,7 +19,7 @@ use crate::output::Packer;
 use crate::process::wait;
 use crate::registry::{self, Object};
 
-/// A client, until it is closed; its stores answer `Closed` then too.
+/// A client; after its close, its stores return `Closed` too.
 pub(crate) struct OpenClient {
     pub(crate) client: Client,
     closed: Arc<AtomicBool>,
@@ -42,14 +42,14 @@ pub(crate) struct OpenStore {
 }
 
 impl OpenStore {
-    /// The store of a reader in memory, which has no client.
+    /// Creates the object of an in-memory reader's store, which has no client.
     pub(crate) fn in_memory(store: Store) -> Self {
         let deadline = ClientOptions::default().deadline;
         Self { store, client_closed: Arc::default(), deadline, flight: Arc::default() }
     }
 
     /// # Errors
-    /// `Closed` when its client was closed.
+    /// `Closed` if the store's client was closed.
     pub(crate) fn store(&self) -> Result<&Store> {
         if self.client_closed.load(Ordering::Acquire) {
             return Err(Error::closed("the store's client was closed; connect another one"));
@@ -61,12 +61,12 @@ impl OpenStore {
         Arc::clone(&self.client_closed)
     }
 
-    /// Time that a call of its client has.
+    /// Returns the default deadline of the client's calls.
     pub(crate) fn deadline(&self) -> Duration {
         self.deadline
     }
 
-    /// The changes of its client that nobody waits for.
+    /// Returns the limit of the client's changes without a waiting caller.
     pub(crate) fn flight(&self) -> &Flight {
         &self.flight
     }
@@ -81,7 +81,7 @@ fn insert_store(client: &OpenClient, store: Store) -> Result<u64> {
 /// Connects a client.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_client_connect(
     endpoint: FbText,
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn fb_client_connect(
             options.deadline = Duration::from_millis(deadline_ms);
             options.attempt = options.attempt.min(options.deadline);
         }
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let endpoint = unsafe { endpoint.text()? };
         let deadline = options.deadline;
         let client_made = wait(Client::connect(endpoint, options))??;
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn fb_client_connect(
 /// Opens a store.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_store_open(
     client: u64,
@@ -122,7 +122,7 @@ pub unsafe extern "C" fn fb_store_open(
     entry(error, || {
         let open = registry::open(client)?;
         let client = open.client()?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let name = unsafe { name.text()? };
         let id = insert_store(client, wait(client.client.store(name))??)?;
         // SAFETY: as above.
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn fb_store_open(
 /// Creates a store and opens it.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_store_create(
     client: u64,
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn fb_store_create(
     entry(error, || {
         let open = registry::open(client)?;
         let client = open.client()?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let spec = unsafe { one(spec)?.spec()? };
         let id = insert_store(client, wait(client.client.create_store(&spec))??)?;
         // SAFETY: as above.
@@ -154,10 +154,10 @@ pub unsafe extern "C" fn fb_store_create(
     })
 }
 
-/// The definition of an open store as its client has last seen it, packed.
+/// Returns the definition of an open store as its client has last seen it, packed.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_store_definition(
     store: u64,
@@ -168,16 +168,16 @@ pub unsafe extern "C" fn fb_store_definition(
         let open = registry::open(store)?;
         let mut packer = Packer::default();
         packer.definition(&open.store()?.store()?.definition());
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe { put(definition, packer.finish()) };
         Ok(())
     })
 }
 
-/// Gives a store its next version.
+/// Alters a store, which gives the store its next version.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_store_alter(
     client: u64,
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn fb_store_alter(
 ) -> i32 {
     entry(error, || {
         let open = registry::open(client)?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let (name, alterations) = unsafe {
             let given = slice(alterations, alteration_count)?;
             let alterations = given.iter().map(|one| one.alteration());
@@ -209,21 +209,21 @@ pub unsafe extern "C" fn fb_store_alter(
 /// Deletes a store and all its data.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_store_delete(client: u64, name: FbText, error: *mut FbError) -> i32 {
     entry(error, || {
         let open = registry::open(client)?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let name = unsafe { name.text()? };
         Ok(wait(open.client()?.client.delete_store(name))??)
     })
 }
 
-/// The definition of a store at a version, 0 for the newest, packed.
+/// Returns the definition of a store at a version, 0 for the newest, packed.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_store_describe(
     client: u64,
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn fb_store_describe(
 ) -> i32 {
     entry(error, || {
         let open = registry::open(client)?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let name = unsafe { name.text()? };
         let version = (version > 0).then_some(SchemaVersion(version));
         let described = wait(open.client()?.client.describe_store(name, version))??;
@@ -246,10 +246,10 @@ pub unsafe extern "C" fn fb_store_describe(
     })
 }
 
-/// The newest definitions of all stores: their number u32, and each packed.
+/// Returns the newest definitions of all stores: their number u32, and each packed.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_store_list(
     client: u64,
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn fb_store_list(
         let mut packer = Packer::default();
         packer.u32(listed.len() as u32);
         listed.iter().for_each(|definition| packer.definition(definition));
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe { put(definitions, packer.finish()) };
         Ok(())
     })
@@ -270,7 +270,7 @@ pub unsafe extern "C" fn fb_store_list(
 
 impl FbFieldSpec {
     /// # Safety
-    /// As [`slice`], for every pointer inside.
+    /// The rules of [`slice`] apply to every pointer inside.
     unsafe fn spec(&self) -> Result<FieldSpec> {
         // SAFETY: the caller vouches for it.
         let (name, default) = unsafe { (self.name.text()?, self.fallback.value()?) };
@@ -283,7 +283,7 @@ impl FbFieldSpec {
     }
 
     /// # Safety
-    /// As [`slice`], for every pointer inside.
+    /// The rules of [`slice`] apply to every pointer inside.
     unsafe fn rules(&self) -> Result<ColumnRules> {
         let null = || Error::invalid_argument("an allowed value is none: null is never refused");
         // SAFETY: the caller vouches for it.
@@ -318,7 +318,7 @@ impl FbStoreOptions {
 
 impl FbStoreSpec {
     /// # Safety
-    /// As [`slice`], for every pointer inside.
+    /// The rules of [`slice`] apply to every pointer inside.
     pub(crate) unsafe fn spec(&self) -> Result<StoreSpec> {
         let key_type = key_type_of(self.key_type)?;
         // SAFETY: the caller vouches for it.
@@ -346,7 +346,7 @@ impl FbStoreSpec {
 
 impl FbAlteration {
     /// # Safety
-    /// As [`slice`], for every pointer inside.
+    /// The rules of [`slice`] apply to every pointer inside.
     pub(crate) unsafe fn alteration(&self) -> Result<Alteration> {
         // SAFETY: the caller vouches for it.
         unsafe {

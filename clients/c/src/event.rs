@@ -1,5 +1,5 @@
-//! What happens later: where a caller wants to hear of it, and the inboxes of callers that would
-//! rather fetch it than be called from a thread that is not theirs.
+//! Later events: the sinks of callers, and the inboxes of callers that fetch events instead of
+//! being called from a foreign thread.
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -16,21 +16,21 @@ use crate::input::{one, put};
 use crate::output::Packer;
 use crate::registry::{self, Object};
 
-/// Most log records that wait in an inbox; later ones are counted and dropped. Everything else that
-/// waits there holds room of its client or stream.
+/// Most log records in an inbox; later ones are counted and dropped. All other events in an inbox
+/// hold space of their client or stream.
 const RECORDS_MAX: usize = 4_096;
 
-/// A caller's own pointer, which is handed back to it.
+/// A caller's own pointer, which is passed back to the caller.
 #[derive(Clone, Copy)]
 pub(crate) struct Context(*mut c_void);
 
-// SAFETY: nothing here looks behind it, and the header asks that callback and context may be used
-// from any thread.
+// SAFETY: nothing here dereferences the pointer, and the header requires that callback and context
+// may be used from any thread.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// Where events of one kind go.
+/// The destination of one kind of events.
 #[derive(Clone)]
 pub(crate) enum Sink {
     Callback(extern "C" fn(*mut c_void, FbText), Context),
@@ -38,13 +38,13 @@ pub(crate) enum Sink {
 }
 
 impl Sink {
-    /// The sink that the caller points at.
+    /// Returns the sink that the caller points to.
     ///
     /// # Safety
-    /// As [`one`].
+    /// The rules of [`one`] apply.
     ///
     /// # Errors
-    /// `InvalidArgument` for one without a callback and an inbox, `Closed` for a closed inbox.
+    /// `InvalidArgument` for a sink without a callback and an inbox, `Closed` for a closed inbox.
     pub(crate) unsafe fn of(sink: *const FbSink) -> Result<Self> {
         // SAFETY: the caller vouches for it.
         let given = unsafe { one(sink)? };
@@ -58,7 +58,8 @@ impl Sink {
         Ok(Self::Inbox(Arc::clone(open.inbox()?), given.ticket))
     }
 
-    /// Tells of an event; what it holds room of gets it back once the caller has heard it.
+    /// Passes an event to the caller, and releases the event's space once the caller has received
+    /// it.
     pub(crate) fn tell(&self, bytes: Vec<u8>, room: Option<OwnedSemaphorePermit>) {
         match self {
             Self::Callback(callback, context) => call(*callback, *context, &bytes),
@@ -66,7 +67,7 @@ impl Sink {
         }
     }
 
-    /// Tells of a log record, which may be dropped where too many wait.
+    /// Passes a log record to the caller; the record may be dropped if too many wait.
     pub(crate) fn tell_record(&self, bytes: Vec<u8>) {
         match self {
             Self::Callback(callback, context) => call(*callback, *context, &bytes),
@@ -95,7 +96,7 @@ pub(crate) struct Inbox {
 #[derive(Default)]
 struct Waiting {
     events: VecDeque<Event>,
-    /// Log records, each with its ticket; they wait apart, for they have a bound of their own.
+    /// Log records, each with its ticket, in a separate queue with its own bound.
     records: VecDeque<Event>,
     dropped: u64,
     closed: bool,
@@ -123,7 +124,7 @@ impl Inbox {
         self.arrived.notify_all();
     }
 
-    /// Waits for events and takes some; none when there are none in time.
+    /// Waits for events and takes some; returns none if none come in time.
     fn take(&self, timeout: Duration, max: usize) -> Result<Vec<Event>> {
         let mut waiting = self.waiting.lock();
         while waiting.events.is_empty() && waiting.records.is_empty() && !waiting.closed {
@@ -150,21 +151,21 @@ impl Inbox {
 /// Opens an inbox.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_inbox_open(inbox: *mut u64, error: *mut FbError) -> i32 {
     entry(error, || {
         let id = registry::insert(Object::Inbox(Arc::default()))?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe { put(inbox, id) };
         Ok(())
     })
 }
 
-/// Waits for events: per event its ticket u64 and itself, behind its length u32.
+/// Waits for events; returns per event its ticket u64, its length u32 and its bytes.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_inbox_next(
     inbox: u64,
@@ -175,7 +176,7 @@ pub unsafe extern "C" fn fb_inbox_next(
     error: *mut FbError,
 ) -> i32 {
     entry(error, || {
-        // Its own share: a wait may be long, and a close ends it.
+        // The call has its own reference: a wait may be long, and a close ends it.
         let inbox = Arc::clone(registry::open(inbox)?.inbox()?);
         let max = usize::try_from(events_max).unwrap_or(usize::MAX).max(1);
         let taken = inbox.take(Duration::from_millis(timeout_ms), max)?;
@@ -184,7 +185,7 @@ pub unsafe extern "C" fn fb_inbox_next(
             packer.u64(event.ticket);
             packer.text(&event.bytes);
         }
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe {
             put(count, taken.len() as u64);
             put(events, packer.finish());

@@ -1,4 +1,4 @@
-//! Failures on their way out: a status for the caller, and the details in the caller's error.
+//! Failures of entry points: a status for the caller, and the details in the caller's error.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,13 +9,13 @@ use crate::abi::{FbBytes, FbError};
 use crate::output::owned;
 use crate::registry::{self, Object};
 
-/// Which numbers of an [`FbError`] apply; `FB_HAS_*` in the header.
+/// Flags of the numbers of an [`FbError`] that apply; `FB_HAS_*` in the header.
 const HAS_PARTITION: u32 = 1;
 const HAS_KEY_DIGEST: u32 = 2;
 const HAS_LIMIT: u32 = 4;
 const HAS_ACTUAL: u32 = 8;
 
-/// Why an entry point fails.
+/// The failure of an entry point.
 pub(crate) struct Fault {
     error: Error,
     pending: Option<Box<PendingWrite>>,
@@ -30,35 +30,36 @@ impl From<Error> for Fault {
 impl From<WriteError> for Fault {
     fn from(failed: WriteError) -> Self {
         let error = failed.error().clone();
-        // Of other codes nothing is in the log: the caller sends what it has, and holds no id.
+        // Codes other than `UnknownOutcome` mean that nothing is in the log: the caller still has
+        // the changes, and gets no id.
         let unknown = error.code() == ErrorCode::UnknownOutcome;
         Self { error, pending: failed.into_pending().filter(|_| unknown).map(Box::new) }
     }
 }
 
 impl Fault {
-    /// The failure as the caller gets it.
+    /// Returns the failure in the form of the header.
     pub(crate) fn told(self) -> FbError {
         told(&self.error, self.pending.map(|pending| *pending))
     }
 }
 
-/// Runs an entry point: its status, and its failure's details where `error` is not null. A panic in
-/// it ends as `Internal`.
+/// Runs an entry point: returns its status, and writes a failure's details if `error` is not null.
+/// A panic becomes `Internal`.
 pub(crate) fn entry(error: *mut FbError, run: impl FnOnce() -> Result<(), Fault>) -> i32 {
     let ended = catch_unwind(AssertUnwindSafe(run));
     let Err(fault) = ended.unwrap_or_else(|panic| Err(panicked(&*panic).into())) else { return 0 };
     let status = fault.error.code().number();
     if !error.is_null() {
         let told = fault.told();
-        // SAFETY: the header asks for null or a pointer to an fb_error that may be written;
-        // whatever it holds is overwritten, never read.
+        // SAFETY: the header requires null or a pointer to a writable fb_error; the old contents
+        // are overwritten, never read.
         unsafe { error.write(told) };
     }
     status
 }
 
-/// An error as the caller gets it.
+/// Returns an error in the form of the header.
 pub(crate) fn told(error: &Error, pending: Option<PendingWrite>) -> FbError {
     let context = error.context();
     let text =
@@ -76,7 +77,7 @@ pub(crate) fn told(error: &Error, pending: Option<PendingWrite>) -> FbError {
         key_digest: context.key_digest.unwrap_or(0),
         limit: context.limit.unwrap_or(0),
         actual: context.actual.unwrap_or(0),
-        // Without room for one more id the write is given up: what became of it stays unknown.
+        // If no id is free, the write is given up: its outcome stays unknown.
         pending: pending.and_then(Result::ok).unwrap_or(0),
         message: text(Some(error.message())),
         store: text(context.store.as_deref()),
@@ -91,16 +92,16 @@ fn panicked(panic: &(dyn Any + Send)) -> Error {
     Error::new(ErrorCode::Internal, format!("a broken invariant ({text}); report it"))
 }
 
-/// Frees an error's texts and empties it. A pending write that it names stays open.
+/// Frees an error's texts and empties the struct. The pending write of the error stays open.
 ///
 /// # Safety
-/// `error` is null, or an error that an entry point has filled or that is zero throughout.
+/// `error` is null, or an error that an entry point has filled, or zero throughout.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_error_free(error: *mut FbError) {
     if error.is_null() {
         return;
     }
-    // SAFETY: the caller vouches for the pointer; its texts are our own or empty.
+    // SAFETY: the caller vouches for the pointer; its texts are the library's own or empty.
     unsafe {
         let held = error.replace(FbError::NONE);
         for text in [held.message, held.store, held.field] {
@@ -120,10 +121,10 @@ mod tests {
         assert_eq!(status, ErrorCode::Internal.number());
         assert_eq!(error.code, status);
         assert!(error.message.length > 0);
-        // SAFETY: entry has filled the error.
+        // SAFETY: `entry` has filled the error.
         unsafe { fb_error_free(&mut error) };
         assert!(error.message.data.is_null());
-        // SAFETY: it is empty now.
+        // SAFETY: the error is empty now.
         unsafe { fb_error_free(&mut error) };
     }
 
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!(entry(&mut error, || Err(limit().into())), ErrorCode::LimitExceeded.number());
         assert_eq!(error.applies, HAS_LIMIT | HAS_ACTUAL);
         assert_eq!((error.limit, error.actual, error.store.length), (3, 4, 1));
-        // SAFETY: entry has filled the error.
+        // SAFETY: `entry` has filled the error.
         unsafe { fb_error_free(&mut error) };
         assert_ne!(entry(std::ptr::null_mut(), || Err(limit().into())), 0);
         assert_eq!(entry(&mut error, || Ok(())), 0);

@@ -1,5 +1,5 @@
-//! Fields as callers hold them: a number in the reader's own table, behind the reader's id, so that
-//! nobody has to close them. A field and type that was resolved before has its number already.
+//! Resolved fields: a number in the reader's own table, combined with the reader's id, so that
+//! callers need not close fields. Resolving the same field and type again returns the same number.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -15,7 +15,7 @@ const NUMBER_BITS: u32 = 16;
 
 type Chunk = Box<[OnceLock<FieldHandle>]>;
 
-/// The fields that a reader's callers have resolved; it only grows.
+/// The fields that a reader's callers have resolved; the table only grows.
 pub(crate) struct FieldTable {
     chunks: Box<[OnceLock<Chunk>]>,
     numbers: Mutex<BTreeMap<(u32, u32), u64>>,
@@ -27,7 +27,7 @@ impl FieldTable {
         Self { chunks, numbers: Mutex::default() }
     }
 
-    /// The caller's number of a field of this reader.
+    /// Returns the caller's number of a field of this reader.
     ///
     /// # Errors
     /// `LimitExceeded` beyond 65,536 different fields and types.
@@ -53,10 +53,10 @@ impl FieldTable {
         Ok((reader << NUMBER_BITS) | number)
     }
 
-    /// The field of a number; takes no lock.
+    /// Returns the field of a number; takes no lock.
     ///
     /// # Errors
-    /// `InvalidArgument` for a number that this reader has not given.
+    /// `InvalidArgument` for a number that does not come from this reader.
     pub(crate) fn get(&self, reader: u64, field: u64) -> Result<&FieldHandle> {
         let number = (field & ((1 << NUMBER_BITS) - 1)) as usize;
         let of_reader = field >> NUMBER_BITS == reader;

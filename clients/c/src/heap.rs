@@ -1,10 +1,10 @@
 //! Reads between arrays on Java's heap, for `io.forebay.ForeignHeapCalls`.
 //!
-//! They are critical foreign functions: the thread stays in Java, so the arrays stand still, and a
-//! collector's pause waits until the call is back. So they wait for nothing, not even for a disk
-//! where a document was spilled to, and call nothing back.
-//! An answer is one number: a length, or why there is none. Java asks again, by the ordinary
-//! function, for what has failed, and hears there why.
+//! These functions are critical foreign functions: the thread stays in Java, so the arrays do not
+//! move, and a garbage collection waits until the call returns. The functions therefore wait for
+//! nothing, not even for the disk of a spilled document, and make no upcalls. The result is one
+//! number: a length, or a negative code. If a call fails, Java repeats it through the ordinary
+//! function, which reports the error.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,18 +19,18 @@ use crate::output::presence_code;
 use crate::read::OpenReader;
 use crate::registry;
 
-/// There is no document, or it has no such field.
+/// Result: there is no document, or the document does not have the field.
 const ABSENT: i64 = -1;
-/// The field is null.
+/// Result: the field is null.
 const NULL: i64 = -2;
-/// To be asked by the ordinary function.
+/// Result: the call failed; use the ordinary function.
 const FAILED: i64 = -3;
 
 fn answered(read: impl FnOnce() -> Result<i64>) -> i64 {
     catch_unwind(AssertUnwindSafe(read)).ok().and_then(Result::ok).unwrap_or(FAILED)
 }
 
-/// Copies a string or bytes into an array, if it has room.
+/// Copies a string or bytes into an array, if the array is large enough.
 fn get(reader: u64, field: u64, key: DocumentKey<'_>, out: &mut [u8]) -> Result<i64> {
     let open = registry::open(reader)?;
     let found = open.reader()?;
@@ -46,11 +46,12 @@ fn get(reader: u64, field: u64, key: DocumentKey<'_>, out: &mut [u8]) -> Result<
     })
 }
 
-/// Reads a string or bytes field by a key of any type. Answers the value's length, which is beyond
-/// `capacity` where nothing is copied; or -1 (absent), -2 (null), -3 (failed).
+/// Reads a string or bytes field by a key of any type. Returns the value's length, which is beyond
+/// `capacity` if nothing is copied; or -1 (absent), -2 (null), -3 (failed).
 ///
 /// # Safety
-/// `key` and `out` point to as many bytes as are said, which nobody else changes or reads.
+/// `key` and `out` point to `key_length` and `capacity` bytes, which no other code changes or
+/// reads.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Java_io_forebay_HeapCalls_get(
     reader: u64,
@@ -62,16 +63,16 @@ pub unsafe extern "C" fn Java_io_forebay_HeapCalls_get(
     capacity: u64,
 ) -> i64 {
     answered(|| {
-        // SAFETY: the caller keeps the rules above.
+        // SAFETY: the caller follows the rules above.
         let (key, out) = unsafe { (slice(key, key_length)?, slice_mut(out, capacity)?) };
         get(reader, field, DocumentKey::new(key_value_of(key_type, key)?), out)
     })
 }
 
-/// As `Java_io_forebay_HeapCalls_get`, by an int64 key.
+/// Works like `Java_io_forebay_HeapCalls_get`, by an int64 key.
 ///
 /// # Safety
-/// `out` points to as many bytes as are said, which nobody else changes or reads.
+/// `out` points to `capacity` bytes, which no other code changes or reads.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Java_io_forebay_HeapCalls_getByNumber(
     reader: u64,
@@ -81,13 +82,13 @@ pub unsafe extern "C" fn Java_io_forebay_HeapCalls_getByNumber(
     capacity: u64,
 ) -> i64 {
     answered(|| {
-        // SAFETY: the caller keeps the rules above.
+        // SAFETY: the caller follows the rules above.
         let out = unsafe { slice_mut(out, capacity)? };
         get(reader, field, DocumentKey::from(key), out)
     })
 }
 
-/// Values that a thread keeps the memory of, unless it is more than this.
+/// Most bytes of packed values that a thread caches for reuse.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 thread_local! {
@@ -101,7 +102,7 @@ const EMPTY: PackedValues = PackedValues {
     presences: Vec::new(),
 };
 
-/// Where the values of many keys go.
+/// The output arrays of many keys.
 struct Values<'a> {
     bytes: &'a mut [u8],
     ends: &'a mut [u64],
@@ -110,7 +111,7 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// Reads all keys; answers the values' length, and writes them if they have room.
+    /// Reads all keys; returns the values' length, and writes the values if they fit.
     fn read<K: KeyList + ?Sized>(
         &mut self,
         found: &OpenReader,
@@ -122,7 +123,7 @@ impl Values<'_> {
         }
         let mut packed = KEPT.try_with(Cell::take).unwrap_or_default();
         let capacity = self.bytes.len();
-        // No more is copied than there is room for: a collector's pause may be waiting.
+        // The copy stops at the capacity, because a garbage collection may be waiting.
         let length = found.reader.read_in_memory(|view| {
             view.multi_get_packed_within(keys, handle, capacity, &mut packed)
         })?;
@@ -135,20 +136,20 @@ impl Values<'_> {
             self.presences.iter_mut().zip(presences).for_each(|(at, code)| *at = code);
         }
         if packed.bytes.capacity() <= KEPT_BYTES_MAX {
-            // While the thread's own data is torn down nothing is kept.
+            // During the destruction of thread-local data nothing is cached.
             let _ = KEPT.try_with(|kept| kept.set(packed));
         }
         Ok(length as i64)
     }
 }
 
-/// Reads a string or bytes field of many documents. Answers the values' length, which is beyond
-/// `capacity` where they have no room, and nothing is written; -3 when it has failed.
+/// Reads a string or bytes field of many documents. Returns the values' length, which is beyond
+/// `capacity` if they do not fit and nothing is written; -3 if the call failed.
 ///
 /// # Safety
 /// `keys` points to `key_bytes` bytes, and unless the keys are int64 `ends` to `count` numbers;
 /// `values` points to `capacity` bytes; `value_ends`, `statuses` and `presences` point to `count`
-/// numbers, bytes and bytes. Nobody else changes them, nor reads what is written.
+/// numbers, bytes and bytes. No other code changes them, or reads the output.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn Java_io_forebay_HeapCalls_getMany(
     reader: u64,
@@ -168,7 +169,7 @@ pub unsafe extern "C" fn Java_io_forebay_HeapCalls_getMany(
         let open = registry::open(reader)?;
         let found = open.reader()?;
         let handle = found.fields.get(reader, field)?;
-        // SAFETY: the caller keeps the rules above.
+        // SAFETY: the caller follows the rules above.
         let (keys, mut values) = unsafe {
             let values = Values {
                 bytes: slice_mut(values, capacity)?,
@@ -193,7 +194,7 @@ pub unsafe extern "C" fn Java_io_forebay_HeapCalls_getMany(
     })
 }
 
-/// Int64 keys, one behind another.
+/// Int64 keys, concatenated.
 struct Numbers<'a>(&'a [[u8; 8]]);
 
 impl KeyList for Numbers<'_> {

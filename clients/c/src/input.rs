@@ -1,7 +1,8 @@
-//! What the caller points at: texts, values, keys and options, read during the call alone.
+//! Input of the library: texts, values, keys and options that the caller points to, read only
+//! during the call.
 //!
-//! Every function here trusts pointer and length, as the header asks for, and nothing that lies
-//! behind them: types, lengths and UTF-8 are checked.
+//! Every function here trusts pointers and lengths, as the header requires, but not the contents:
+//! types, lengths and UTF-8 are checked.
 
 use std::time::Duration;
 
@@ -13,14 +14,14 @@ use forebay_core::row::decode_value;
 
 use crate::abi::{FbKey, FbRead, FbText, FbValue};
 
-/// The slice that a pointer and a count stand for.
+/// Returns the slice of a pointer and a count.
 ///
 /// # Safety
-/// `data` points to `count` readable and aligned items that stay as they are for `'a`; with a count
-/// of 0 it may be anything.
+/// `data` points to `count` readable and aligned items that do not change for `'a`; for a count of
+/// 0, `data` may be anything.
 ///
 /// # Errors
-/// `InvalidArgument` for null with a count, and for a length that no memory has.
+/// `InvalidArgument` for null with a count, and for an impossible length.
 pub(crate) unsafe fn slice<'a, T>(data: *const T, count: u64) -> Result<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
@@ -31,19 +32,19 @@ pub(crate) unsafe fn slice<'a, T>(data: *const T, count: u64) -> Result<&'a [T]>
     Ok(unsafe { std::slice::from_raw_parts(data, count) })
 }
 
-/// As [`slice`], to be written.
+/// Works like [`slice`], for writing.
 ///
 /// # Safety
-/// As [`slice`], and nobody else uses the memory during `'a`.
+/// The rules of [`slice`] apply, and no other code uses the memory during `'a`.
 ///
 /// # Errors
-/// As [`slice`].
+/// Errors of [`slice`].
 pub(crate) unsafe fn slice_mut<'a, T>(data: *mut T, count: u64) -> Result<&'a mut [T]> {
     if count == 0 {
         return Ok(&mut []);
     }
     let count = fitting::<T>(data, count)?;
-    // SAFETY: as in `slice`, and the caller vouches that nobody else uses the memory.
+    // SAFETY: as in `slice`, and the caller vouches that no other code uses the memory.
     Ok(unsafe { std::slice::from_raw_parts_mut(data, count) })
 }
 
@@ -57,40 +58,41 @@ fn fitting<T>(data: *const T, count: u64) -> Result<usize> {
     count.filter(fits).ok_or_else(|| Error::invalid_argument("a length is beyond all memory"))
 }
 
-/// A reference that may not be null.
+/// Returns a reference from a pointer that must not be null.
 ///
 /// # Safety
-/// As [`slice`], with a count of 1.
+/// The rules of [`slice`] apply, with a count of 1.
 ///
 /// # Errors
-/// As [`slice`].
+/// Errors of [`slice`].
 pub(crate) unsafe fn one<'a, T>(data: *const T) -> Result<&'a T> {
     // SAFETY: the caller vouches for it.
     let slice = unsafe { slice(data, 1)? };
     slice.first().ok_or_else(|| Error::internal("a slice of one has none"))
 }
 
-/// Writes a result where the caller wants it.
+/// Writes a result to an out-parameter.
 ///
 /// # Safety
 /// `place` is null or may be written.
 pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
     if !place.is_null() {
-        // SAFETY: the caller vouches for it; what was there is overwritten, never dropped.
+        // SAFETY: the caller vouches for the pointer; the old contents are overwritten, never
+        // dropped.
         unsafe { place.write(value) };
     }
 }
 
 impl FbText {
     /// # Safety
-    /// As [`slice`].
+    /// The rules of [`slice`] apply.
     pub(crate) unsafe fn bytes<'a>(self) -> Result<&'a [u8]> {
         // SAFETY: the caller vouches for it.
         unsafe { slice(self.data, self.length) }
     }
 
     /// # Safety
-    /// As [`slice`].
+    /// The rules of [`slice`] apply.
     ///
     /// # Errors
     /// `InvalidArgument` for bytes that are not UTF-8.
@@ -103,13 +105,13 @@ impl FbText {
 }
 
 impl FbValue {
-    /// The value, or `None` for null.
+    /// Returns the value, or `None` for null.
     ///
     /// # Safety
-    /// As [`slice`].
+    /// The rules of [`slice`] apply.
     ///
     /// # Errors
-    /// `InvalidArgument` for a type that is none and for bytes that are not of the type.
+    /// `InvalidArgument` for an unknown type and for bytes that are invalid for the type.
     pub(crate) unsafe fn value(self) -> Result<Option<Value>> {
         if self.value_type == 0 {
             return Ok(None);
@@ -128,7 +130,7 @@ impl FbValue {
     }
 }
 
-/// The field type of a code in the header.
+/// Returns the field type of a code in the header.
 ///
 /// # Errors
 /// `InvalidArgument` for another number.
@@ -166,7 +168,7 @@ fn scalar_of(code: u32) -> Option<ScalarType> {
     })
 }
 
-/// The key type of a code in the header.
+/// Returns the key type of a code in the header.
 ///
 /// # Errors
 /// `InvalidArgument` for another number.
@@ -179,7 +181,7 @@ pub(crate) fn key_type_of(code: u32) -> Result<KeyType> {
     }
 }
 
-/// The index of a code in the header; `None` for none.
+/// Returns the index of a code in the header; `None` for no index.
 ///
 /// # Errors
 /// `InvalidArgument` for another number.
@@ -192,10 +194,10 @@ pub(crate) fn column_index_of(code: u32) -> Result<Option<ColumnIndex>> {
     }
 }
 
-/// A key of a type of the header.
+/// Returns a key of a key type of the header.
 ///
 /// # Errors
-/// `InvalidArgument` for bytes that are not of the type, and for another type.
+/// `InvalidArgument` for bytes that are invalid for the type, and for an unknown type.
 pub(crate) fn key_value_of(code: u32, bytes: &[u8]) -> Result<KeyValue<'_>> {
     Ok(match key_type_of(code)? {
         KeyType::Bytes => KeyValue::Bytes(bytes),
@@ -212,10 +214,10 @@ pub(crate) fn key_value_of(code: u32, bytes: &[u8]) -> Result<KeyValue<'_>> {
 
 impl FbKey {
     /// # Safety
-    /// As [`slice`].
+    /// The rules of [`slice`] apply.
     ///
     /// # Errors
-    /// `InvalidArgument` for a key that is not of the type it names.
+    /// `InvalidArgument` for a key that is invalid for its type.
     pub(crate) unsafe fn key<'a>(self) -> Result<DocumentKey<'a>> {
         // SAFETY: the caller vouches for it.
         let (key, partition_key) = unsafe { (self.key.bytes()?, self.partition_key.bytes()?) };
@@ -227,26 +229,26 @@ impl FbKey {
     }
 }
 
-/// What a read waits for, and its bound.
+/// The wait of a read, and its staleness bound.
 pub(crate) struct How {
     pub(crate) read: Read,
     pub(crate) waits: bool,
     pub(crate) age_max: Option<Duration>,
-    /// Whether only what lies in memory is read.
+    /// Whether the read uses only memory.
     pub(crate) in_memory: bool,
 }
 
-/// A read that waits for nothing, not even for a disk.
+/// Code of a read that waits for nothing, not even for a disk.
 const NO_DISK: u32 = 3;
 
-/// How a read is made; null is local.
+/// Returns the wait and the bound of a read; null is local.
 ///
 /// # Safety
-/// As [`slice`], or null.
+/// The rules of [`slice`] apply; the pointer may be null.
 ///
 /// # Errors
-/// `InvalidArgument` for a wait that is none, for a token whose bytes are none, and for a bound of
-/// age where nothing is waited for, not even a disk.
+/// `InvalidArgument` for an unknown wait, for an invalid token, and for a staleness bound on a read
+/// that waits for nothing, not even for a disk.
 pub(crate) unsafe fn how(read: *const FbRead) -> Result<How> {
     if read.is_null() {
         return Ok(How { read: Read::local(), waits: false, age_max: None, in_memory: false });
@@ -272,12 +274,12 @@ pub(crate) unsafe fn how(read: *const FbRead) -> Result<How> {
     Ok(How { read, waits: matches!(given.wait, 1 | 2), age_max, in_memory })
 }
 
-/// Milliseconds as the caller gives them; 0 is the default.
+/// Returns milliseconds as the caller gives them; 0 is the default.
 pub(crate) fn millis_or(given: u64, unless: Duration) -> Duration {
     if given > 0 { Duration::from_millis(given) } else { unless }
 }
 
-/// A time to live in microseconds; below 0 is none.
+/// Returns a time to live in microseconds; below 0 is none.
 pub(crate) fn ttl_of(ttl_us: i64) -> Option<Duration> {
     u64::try_from(ttl_us).ok().map(Duration::from_micros)
 }
@@ -302,7 +304,7 @@ mod tests {
 
     #[test]
     fn pointers_that_cannot_be_are_refused() {
-        // SAFETY: none of these is read.
+        // SAFETY: none of these pointers is read.
         unsafe {
             assert!(slice::<u64>(std::ptr::null(), 1).is_err());
             assert!(slice::<u64>(std::ptr::without_provenance(9), 1).is_err());

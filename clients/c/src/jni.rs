@@ -1,19 +1,20 @@
-//! The entry points of Java: the C ABI with raw addresses in place of pointers.
+//! The entry points of Java: the C ABI with raw addresses instead of pointers.
 //!
-//! They are called in two ways: by JNI, as the native methods of `io.forebay.JniCalls`, and as
-//! plain functions by the foreign functions of `io.forebay.ForeignCalls`, with null for environment
-//! and class, which only the last two here look at. Java's second artifact asks for the C functions
-//! themselves, which it passes memory segments to.
+//! Java calls the entry points in two ways: by JNI, as the native methods of `io.forebay.JniCalls`,
+//! and as plain functions by the foreign functions of `io.forebay.ForeignCalls`, with null for
+//! environment and class, which only the last two functions here use. Java's second artifact looks
+//! up the C functions themselves, and passes memory segments to them.
 //!
-//! Java lays the structs of `forebay.h` out in off-heap buffers and passes their addresses; nothing
-//! here looks at them. Ids and sizes are the bits of Java's `long`. Three calls touch Java's heap:
-//! the address of a direct buffer, a copy out of ours into a `byte[]`, and the version of the ABI.
+//! Java builds the structs of `forebay.h` in off-heap buffers and passes their addresses; no code
+//! here reads the structs. Ids and sizes are the bits of Java's `long`. Three calls need a table of
+//! Java or its heap: the address of a direct buffer, a copy of native bytes into a `byte[]`, and
+//! the version of the ABI.
 
 use jni_sys::{JNIEnv, jbyteArray, jclass, jint, jlong, jobject};
 
 use crate::abi::FbText;
 
-/// Which entry points and structs there are; raised with each change of either.
+/// Version of the entry points and structs; raised with each change of either.
 const ABI_VERSION: jint = 12;
 
 fn at<T>(address: jlong) -> *mut T {
@@ -24,20 +25,21 @@ fn text(address: jlong, length: jlong) -> FbText {
     FbText { data: at(address), length: length as u64 }
 }
 
-/// Declares `Java_io_forebay_JniCalls_NAME` for each call; every one takes `jlong`s and answers a
+/// Declares `Java_io_forebay_JniCalls_NAME` for each call; each takes `jlong`s and returns a
 /// status.
 macro_rules! calls {
     ($($java:ident($($argument:ident),*) => $call:expr;)*) => {
         $(
-            /// The C ABI's function of this name, over addresses.
+            /// Calls the C ABI's function of this name, over addresses.
             ///
             /// # Safety
-            /// Every address and length is as `forebay.h` asks of the pointer in its place.
+            /// Every address and length satisfies the rules of `forebay.h` for the pointer that it
+            /// replaces.
             #[unsafe(no_mangle)]
             pub unsafe extern "system" fn $java(
                 _: *mut JNIEnv, _: jclass, $($argument: jlong),*
             ) -> jint {
-                // SAFETY: the caller keeps the header's rules.
+                // SAFETY: the caller follows the header's rules.
                 unsafe { $call }
             }
         )*
@@ -190,14 +192,14 @@ calls! {
             scan as u64, age_max_ms as u64, max as u64, at(documents), at(count), at(error));
 }
 
-/// Which ABI this library has; Java refuses another.
+/// Returns the version of this library's ABI; Java refuses another version.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_forebay_JniCalls_version(_: *mut JNIEnv, _: jclass) -> jint {
     ABI_VERSION
 }
 
-/// The address of a function of the C ABI that writes to the caller's memory, for foreign functions
-/// that hold on to this memory while it runs; 0 for a number that is none.
+/// Returns the address of a function of the C ABI that writes to the caller's memory, for foreign
+/// functions that keep this memory alive during the call; 0 for an unknown number.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_forebay_JniCalls_function(
     _: *mut JNIEnv,
@@ -215,26 +217,27 @@ pub extern "system" fn Java_io_forebay_JniCalls_function(
     function.expose_provenance() as jlong
 }
 
-/// Where a direct buffer starts; 0 for a buffer on the heap.
+/// Returns the start of a direct buffer; 0 for a buffer on the heap.
 ///
 /// # Safety
-/// `env` is the current thread's, and `buffer` a buffer.
+/// `env` is the environment of the current thread, and `buffer` a buffer.
 #[unsafe(no_mangle)]
 pub unsafe extern "system" fn Java_io_forebay_JniCalls_addressOf(
     env: *mut JNIEnv,
     _: jclass,
     buffer: jobject,
 ) -> jlong {
-    // SAFETY: the Java virtual machine passes its own table; functions of JNI 1.4 are in all of
-    // them.
+    // SAFETY: the Java virtual machine passes its own table; the functions of JNI 1.4 are in all
+    // tables.
     let start = unsafe { ((**env).v1_4.GetDirectBufferAddress)(env, buffer) };
     start.expose_provenance() as jlong
 }
 
-/// A copy of native bytes; null, with an `OutOfMemoryError` raised, where the heap has no room.
+/// Returns a copy of native bytes; null, with an `OutOfMemoryError` raised, if the heap is full.
 ///
 /// # Safety
-/// `env` is the current thread's, and there are `length` readable bytes at the address.
+/// `env` is the environment of the current thread, and there are `length` readable bytes at the
+/// address.
 #[unsafe(no_mangle)]
 pub unsafe extern "system" fn Java_io_forebay_JniCalls_bytesAt(
     env: *mut JNIEnv,
@@ -242,8 +245,8 @@ pub unsafe extern "system" fn Java_io_forebay_JniCalls_bytesAt(
     address: jlong,
     length: jint,
 ) -> jbyteArray {
-    // SAFETY: the Java virtual machine passes its own table; the array is checked before it is
-    // used, and is exactly as long as what is copied.
+    // SAFETY: the Java virtual machine passes its own table; the array is checked before use, and
+    // is exactly as long as the copied bytes.
     unsafe {
         let copy = ((**env).v1_4.NewByteArray)(env, length);
         if !copy.is_null() && length > 0 {

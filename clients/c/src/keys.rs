@@ -1,12 +1,12 @@
-//! Many keys as the caller packs them: one behind another, with the partition keys beside them
-//! where the store declares one.
+//! Many keys as the caller packs them: concatenated, with the partition keys in a second array if
+//! the store declares a partition key.
 
 use forebay::{DocumentKey, Error, KeyList, KeyType, PackedKeys, Result};
 
 use crate::abi::FbKeys;
 use crate::input::{key_type_of, one, slice};
 
-/// A part of every key.
+/// The primary keys or the partition keys of a call.
 enum Part<'a> {
     Packed(PackedKeys<'a>),
     Numbers(&'a [[u8; 8]]),
@@ -61,16 +61,16 @@ impl KeyList for GivenKeys<'_> {
     }
 }
 
-/// The keys that the caller points at.
+/// Returns the keys that the caller points to.
 ///
 /// # Safety
-/// As [`slice`], for every pointer of the struct.
+/// The rules of [`slice`] apply to every pointer of the struct.
 ///
 /// # Errors
-/// `InvalidArgument` for ends that fall or lie beyond the bytes, and keys that are not of their
-/// type.
+/// `InvalidArgument` for ends that decrease or are beyond the bytes, and for keys that are invalid
+/// for their type.
 pub(crate) unsafe fn keys<'a>(keys: *const FbKeys) -> Result<GivenKeys<'a>> {
-    // SAFETY: the caller vouches for every pointer; ends are read only where there are some.
+    // SAFETY: the caller vouches for every pointer; ends are read only for keys that have ends.
     unsafe {
         let given = one(keys)?;
         let count = usize::try_from(given.count)

@@ -1,5 +1,5 @@
-//! Writes that nobody waits for: sent at once, or through a stream, and told of when it is known
-//! what became of them.
+//! Writes whose caller does not wait: sent at once, or through a stream; the outcome goes to a sink
+//! once it is known.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +21,7 @@ use crate::process::{spawn, wait};
 use crate::registry::{self, Object};
 use crate::write::{batch_of, result_code};
 
-/// How many changes of a client may be in flight without anybody waiting.
+/// The limit of a client's changes that are in flight without a waiting caller.
 pub(crate) struct Flight(Arc<Semaphore>);
 
 impl Default for Flight {
@@ -32,7 +32,7 @@ impl Default for Flight {
 
 impl Flight {
     /// # Errors
-    /// `LimitExceeded` when too many changes are in flight.
+    /// `LimitExceeded` if too many changes are in flight.
     fn room(&self, changes: u64) -> Result<OwnedSemaphorePermit> {
         let asked = u32::try_from(changes.max(1)).unwrap_or(u32::MAX);
         Arc::clone(&self.0).try_acquire_many_owned(asked).map_err(|_| {
@@ -44,10 +44,10 @@ impl Flight {
     }
 }
 
-/// Sends changes of one store and tells later what became of each.
+/// Sends changes of one store, and passes the outcome of each to the sink later.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_store_send(
     store: u64,
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn fb_store_send(
     entry(error, || {
         let open = registry::open(store)?;
         let opened = open.store()?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let (batch, sink) = unsafe {
             (batch_of(opened.store()?, changes, change_count, deadline_ms)?, Sink::of(sink)?)
         };
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn fb_store_send(
 pub(crate) struct OpenStream {
     stream: Mutex<WriteStream>,
     client_closed: Arc<AtomicBool>,
-    /// Room for what the caller has not heard of yet, settled or not.
+    /// Permits of changes whose outcome the caller has not received yet, settled or not.
     unheard: Arc<Semaphore>,
     deadline: Duration,
 }
@@ -105,7 +105,7 @@ impl OpenStream {
 /// Opens a stream of writes to a store.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_stream_open(
     store: u64,
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn fb_stream_open(
         let opened = open.store()?;
         let (mut asked, mut deadline) = (StreamOptions::default(), opened.deadline());
         if !options.is_null() {
-            // SAFETY: the caller keeps the header's rules.
+            // SAFETY: the caller follows the header's rules.
             let given = unsafe { one(options)? };
             let or = |given: u64, unless: usize| match usize::try_from(given) {
                 Ok(0) => unless,
@@ -142,10 +142,10 @@ pub unsafe extern "C" fn fb_stream_open(
     })
 }
 
-/// Takes a change in, once there is room, and tells later what became of it.
+/// Queues a change once there is space, and passes its outcome to the sink later.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_stream_send(
     stream: u64,
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn fb_stream_send(
     entry(error, || {
         let (open, store) = (registry::open(stream)?, registry::open(store)?);
         let opened = open.stream()?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let (write, sink) =
             unsafe { (one(change)?.write(store.store()?.store()?)?, Sink::of(sink)?) };
         let mut streaming = opened.stream()?.lock();
@@ -183,7 +183,7 @@ async fn acknowledged(acknowledgement: Acknowledgement) -> Vec<u8> {
 /// Waits until every change that was sent is settled.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_stream_flush(
     stream: u64,
@@ -192,17 +192,17 @@ pub unsafe extern "C" fn fb_stream_flush(
 ) -> i32 {
     entry(error, || {
         let open = registry::open(stream)?;
-        // What is in flight ends also when the client was closed meanwhile.
+        // Changes in flight end even if the client is closed during the flush.
         let mut streaming = open.stream()?.stream.lock();
         let StreamSummary { token, settled, not_met, failed, .. } = wait(streaming.flush())??;
         let token = owned(Token::encode(&token).to_vec().into());
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe { put(summary, FbStreamSummary { settled, not_met, failed, token }) };
         Ok(())
     })
 }
 
-/// What became of changes that are settled.
+/// Packs the outcome of settled changes.
 fn settled(outcome: &BatchOutcome) -> Vec<u8> {
     let mut packer = Packer::default();
     packer.error(None);
@@ -218,7 +218,7 @@ fn settled(outcome: &BatchOutcome) -> Vec<u8> {
     packer.into_bytes()
 }
 
-/// Why nobody knows what became of changes, or why they could not be.
+/// Packs the error of changes that are unsettled or were refused.
 fn unsettled(fault: Fault) -> Vec<u8> {
     let mut packer = Packer::default();
     packer.error(Some(fault));

@@ -1,12 +1,13 @@
 //! The C ABI of Forebay's native core, `include/forebay.h`, and the JNI entry points over it.
 //!
-//! It binds the Rust client and nothing else. Everything that a caller holds is an id that says
-//! which object and which generation it is, so that a second close and a use after close are a
-//! typed `Closed`. Every entry point catches unwinding, answers a status, and fills the caller's
-//! error. What points into the caller's memory is read during the call alone.
+//! The library binds the Rust client and nothing else. A caller refers to each object by an id of
+//! an object and its generation, so that a second close and a use after close are a typed `Closed`.
+//! Every entry point catches unwinding, returns a status, and fills the caller's error. The
+//! caller's memory is read only during the call.
 //!
-//! `fault` turns failures into statuses, `registry` holds what is open, `abi` has the structs of
-//! the header, `input` reads what the caller points at, `output` makes what the caller frees.
+//! `fault` turns failures into statuses, `registry` has the open objects, `abi` has the structs of
+//! the header, `input` reads the caller's memory, and `output` creates the bytes that the caller
+//! frees.
 
 #![allow(clippy::too_many_arguments, reason = "a C function has no other way to take options")]
 

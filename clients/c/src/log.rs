@@ -1,5 +1,5 @@
-//! Records of the native core's `tracing`, on their way to the caller's logger. Until a caller asks
-//! for them no subscriber exists, and a record that is not wanted costs one relaxed load.
+//! Passes `tracing` records of the native core to the caller's logger. Until a caller requests
+//! records, no subscriber exists; an unwanted record costs one relaxed load.
 
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,21 +26,22 @@ const LEVELS: [LevelFilter; 6] = [
     LevelFilter::DEBUG,
     LevelFilter::TRACE,
 ];
-/// Targets of our own; of what we stand on only what is `INFO` or graver is told.
+/// Target of this project's records; records of other libraries are passed on at `INFO` and above
+/// only.
 const OURS: &str = "forebay";
 
 static WANTED: AtomicU32 = AtomicU32::new(0);
 static SINK: ArcSwapOption<Sink> = ArcSwapOption::const_empty();
 static INSTALLED: OnceLock<bool> = OnceLock::new();
 
-/// Says where log records go, from this level up; level 0 ends it.
+/// Sets the sink of log records from this level up; level 0 stops the records.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_log_to(level: u32, sink: *const FbSink, error: *mut FbError) -> i32 {
     entry(error, || {
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let sink = if level == 0 { None } else { Some(unsafe { Sink::of(sink)? }) };
         Ok(log_to(level, sink)?)
     })
@@ -66,7 +67,7 @@ fn wanted() -> LevelFilter {
     LEVELS.get(WANTED.load(Ordering::Relaxed) as usize).copied().unwrap_or(LevelFilter::OFF)
 }
 
-/// Tells each record to the sink; spans are passed over.
+/// A subscriber that passes each record to the sink, and ignores spans.
 struct Records;
 
 impl Subscriber for Records {
@@ -102,7 +103,7 @@ impl Subscriber for Records {
     fn exit(&self, _: &Id) {}
 }
 
-/// A record's message, and its fields behind it as `name=value`.
+/// A record's message, followed by its fields as `name=value`.
 #[derive(Default)]
 struct Words {
     message: String,
@@ -132,7 +133,7 @@ impl Visit for Words {
     }
 }
 
-/// A record as the header lays it out: level u32 | target TEXT | message TEXT.
+/// Packs a record as the header describes: level u32 | target TEXT | message TEXT.
 fn packed(level: Level, target: &str, message: &str) -> Vec<u8> {
     let code = LEVELS.iter().position(|known| *known == level).unwrap_or(0);
     let mut packer = Packer::default();
@@ -142,7 +143,7 @@ fn packed(level: Level, target: &str, message: &str) -> Vec<u8> {
     packer.into_bytes()
 }
 
-/// The record that stands for those that an inbox had no room for.
+/// Returns the record that states the number of dropped records of an inbox.
 pub(crate) fn dropped(count: u64) -> Vec<u8> {
     let message = format!("{count} records were dropped, for nobody took them; raise the level");
     packed(Level::WARN, OURS, &message)

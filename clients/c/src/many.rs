@@ -38,14 +38,14 @@ impl OpenPlan {
     }
 }
 
-/// A scan and the reader whose documents it visits.
+/// A scan and the reader that it scans.
 pub(crate) struct OpenScan {
     reader: u64,
     scan: Scan,
 }
 
 impl OpenReader {
-    /// Waits for what a read of these keys asks for.
+    /// Waits as a read of these keys requests.
     fn wait_for(&self, how: &How, keys: &GivenKeys<'_>) -> Result<()> {
         if how.waits {
             self.wait(self.reader.wait(&how.read, &self.reader.partitions_of(keys)?))??;
@@ -54,7 +54,7 @@ impl OpenReader {
     }
 
     /// # Safety
-    /// Pointers are as the header says.
+    /// Pointers satisfy the header's rules.
     unsafe fn packed(
         &self,
         handle: &FieldHandle,
@@ -73,7 +73,7 @@ impl OpenReader {
 /// Reads a string or bytes field of many documents.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_get_many(
     reader: u64,
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn fb_reader_get_many(
         let open = registry::open(reader)?;
         let found = open.reader()?;
         let handle = found.fields.get(reader, field)?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let values = unsafe { found.packed(handle, given, read)? };
         let mut ends = Vec::with_capacity(8 * values.ends.len());
         values.ends.iter().for_each(|end| ends.extend_from_slice(&end.to_le_bytes()));
@@ -105,11 +105,11 @@ pub unsafe extern "C" fn fb_reader_get_many(
     })
 }
 
-/// As `fb_reader_get_many`, into the caller's memory; copies nothing when the values are longer
-/// than `capacity`, and tells their length.
+/// Reads as `fb_reader_get_many` does, into the caller's memory; copies nothing if the values are
+/// longer than `capacity`, and returns their length.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_get_many_into(
     reader: u64,
@@ -128,11 +128,11 @@ pub unsafe extern "C" fn fb_reader_get_many_into(
         let open = registry::open(reader)?;
         let found = open.reader()?;
         let handle = found.fields.get(reader, field)?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let packed = unsafe { found.packed(handle, given, read)? };
         let (keys, bytes) = (packed.ends.len() as u64, packed.bytes.len() as u64);
         // SAFETY: as above; each slice is checked before the first is written, and none of them is
-        // alive when the next one is made to be written.
+        // alive when the next one is created for writing.
         unsafe {
             slice_mut(ends, keys)?;
             slice_mut(statuses, keys)?;
@@ -151,10 +151,10 @@ pub unsafe extern "C" fn fb_reader_get_many_into(
     })
 }
 
-/// Reads many whole documents: per key its status u8, and the document where it was found.
+/// Reads many whole documents: per key its status u8, and the document if it was found.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_get_documents(
     reader: u64,
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn fb_reader_get_documents(
     entry(error, || {
         let open = registry::open(reader)?;
         let found = open.reader()?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let (given, how) = unsafe { (keys(given)?, how(read)?) };
         found.wait_for(&how, &given)?;
         let mut packer = Packer::default();
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn fb_reader_get_documents(
 /// Plans a gather into a matrix of one type of cells, `FB_CELL_*`.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_plan_open(
     reader: u64,
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn fb_plan_open(
     entry(error, || {
         let open = registry::open(reader)?;
         let reader = &open.reader()?.reader;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let given = unsafe { slice(fields, field_count)? };
         let field = |field: &FbGatherField| {
             // SAFETY: as above.
@@ -232,10 +232,10 @@ pub unsafe extern "C" fn fb_plan_open(
     })
 }
 
-/// The columns of a plan, packed: each field's name, first column and number of columns.
+/// Returns the columns of a plan, packed: each field's name, first column and number of columns.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_plan_columns(
     plan: u64,
@@ -252,13 +252,13 @@ pub unsafe extern "C" fn fb_plan_columns(
             packer.u32(field.first as u32);
             packer.u32(field.count as u32);
         }
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe { put(columns, packer.finish()) };
         Ok(())
     })
 }
 
-/// Where a gather writes, as the caller points at it.
+/// The output of a gather, as the caller passes it.
 struct Matrix<E> {
     values: *mut E,
     capacity: u64,
@@ -267,7 +267,7 @@ struct Matrix<E> {
 }
 
 /// # Safety
-/// As the header says of a gather's pointers.
+/// The header's rules for a gather's pointers apply.
 unsafe fn gather<E: Element>(
     found: &OpenReader,
     plan: &GatherPlan<E>,
@@ -275,7 +275,7 @@ unsafe fn gather<E: Element>(
     read: *const FbRead,
     matrix: &Matrix<E>,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the header's rules.
+    // SAFETY: the caller follows the header's rules.
     let (given, how) = unsafe { (keys(given)?, how(read)?) };
     found.wait_for(&how, &given)?;
     let rows = forebay::KeyList::count(&given);
@@ -286,19 +286,19 @@ unsafe fn gather<E: Element>(
     }
     let mut statuses = (!matrix.statuses.is_null()).then(|| vec![KeyStatus::Absent; rows]);
     let mut presences = (!matrix.cells.is_null()).then(|| vec![Presence::Absent; cells]);
-    // SAFETY: as above; no other slice of the caller's memory is alive in this call's remainder
-    // until this one is done with.
+    // SAFETY: as above; until this slice's last use, this call has no other slice of the caller's
+    // memory.
     let values = unsafe { slice_mut(matrix.values, cells as u64)? };
     let mut out =
         GatherOut { values, statuses: statuses.as_deref_mut(), cells: presences.as_deref_mut() };
     found.read_here(&how, |view| view.gather(plan, &given, &mut out))?;
     if let Some(statuses) = statuses {
-        // SAFETY: as above; the header asks for room for a byte per key.
+        // SAFETY: as above; the header requires space for a byte per key.
         let places = unsafe { slice_mut(matrix.statuses, rows as u64)? };
         places.iter_mut().zip(statuses).for_each(|(place, status)| *place = status as u8);
     }
     if let Some(presences) = presences {
-        // SAFETY: as above; the header asks for room for a byte per cell.
+        // SAFETY: as above; the header requires space for a byte per cell.
         let places = unsafe { slice_mut(matrix.cells, cells as u64)? };
         let codes = presences.into_iter().map(presence_code);
         places.iter_mut().zip(codes).for_each(|(place, code)| *place = code);
@@ -313,7 +313,7 @@ fn another_type() -> Error {
 /// Fills a matrix of floats: a row per key, the plan's columns.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_gather_f32(
     reader: u64,
@@ -330,7 +330,7 @@ pub unsafe extern "C" fn fb_reader_gather_f32(
         let (open, planned) = (registry::open(reader)?, registry::open(plan)?);
         let OpenPlan::F32(planned) = planned.plan()? else { return Err(another_type().into()) };
         let matrix = Matrix { values, capacity, statuses, cells };
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe { gather(open.reader()?, planned, given, read, &matrix)? };
         Ok(())
     })
@@ -339,7 +339,7 @@ pub unsafe extern "C" fn fb_reader_gather_f32(
 /// Fills a matrix of doubles: a row per key, the plan's columns.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_gather_f64(
     reader: u64,
@@ -356,7 +356,7 @@ pub unsafe extern "C" fn fb_reader_gather_f64(
         let (open, planned) = (registry::open(reader)?, registry::open(plan)?);
         let OpenPlan::F64(planned) = planned.plan()? else { return Err(another_type().into()) };
         let matrix = Matrix { values, capacity, statuses, cells };
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe { gather(open.reader()?, planned, given, read, &matrix)? };
         Ok(())
     })
@@ -365,7 +365,7 @@ pub unsafe extern "C" fn fb_reader_gather_f64(
 /// Fills a matrix of 64-bit integers: a row per key, the plan's columns.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_gather_i64(
     reader: u64,
@@ -382,33 +382,33 @@ pub unsafe extern "C" fn fb_reader_gather_i64(
         let (open, planned) = (registry::open(reader)?, registry::open(plan)?);
         let OpenPlan::I64(planned) = planned.plan()? else { return Err(another_type().into()) };
         let matrix = Matrix { values, capacity, statuses, cells };
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe { gather(open.reader()?, planned, given, read, &matrix)? };
         Ok(())
     })
 }
 
-/// Starts a scan of every document that the reader holds.
+/// Starts a scan of every document of the reader.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_scan_open(reader: u64, scan: *mut u64, error: *mut FbError) -> i32 {
     entry(error, || {
         let open = registry::open(reader)?;
         let started = OpenScan { reader, scan: open.reader()?.reader.scan() };
         let id = registry::insert(Object::Scan(started.into()))?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe { put(scan, id) };
         Ok(())
     })
 }
 
-/// Visits more documents of a scan: per document its key, its partition key where the store
-/// declares one, and the document, packed. A count of 0 is the end.
+/// Visits more documents of a scan: per document its key, its partition key if the store declares
+/// one, and the document, packed. A count of 0 is the end.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_scan_next(
     scan: u64,
@@ -434,7 +434,7 @@ pub unsafe extern "C" fn fb_scan_next(
                 }
                 packer.document(&document.row)
             })?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe {
             put(count, visited as u64);
             put(documents, packer.finish());

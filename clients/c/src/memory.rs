@@ -1,5 +1,5 @@
-//! Readers in memory, for the tests of programs that read: opened with their rows, and then moved
-//! and forced by the test. They are read and written as others are.
+//! In-memory readers, for tests of programs that read: a test opens a reader with rows, moves its
+//! clock and simulates states. Reads and writes work as for other readers.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use crate::read::OpenReader;
 use crate::registry::{self, Object};
 use crate::write::batch_of;
 
-/// Opens a reader in memory with these rows, and the store that it reads.
+/// Opens an in-memory reader with these rows, and the store that it reads.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_memory_open(
     spec: *const FbStoreSpec,
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn fb_memory_open(
     error: *mut FbError,
 ) -> i32 {
     entry(error, || {
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let memory = Reader::in_memory(&unsafe { one(spec)?.spec()? }, [])?;
         // SAFETY: as above.
         let rows = unsafe { batch_of(memory.as_store(), rows, row_count, 0)? };
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn fb_memory_open(
         let store_id = registry::insert(Object::Store(written))?;
         let open = registry::insert(Object::Reader(OpenReader::in_memory(memory)));
         let reader_id = open.inspect_err(|_| {
-            // Open a moment ago, so that it can be closed.
+            // The store was opened just before, so closing it cannot fail.
             let _ = registry::close(store_id);
         })?;
         // SAFETY: as above.
@@ -50,10 +50,10 @@ pub unsafe extern "C" fn fb_memory_open(
     })
 }
 
-/// The time that the reader's clock shows, in microseconds since the Unix epoch.
+/// Returns the time of the reader's clock, in microseconds since the Unix epoch.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_memory_clock(
     reader: u64,
@@ -63,16 +63,16 @@ pub unsafe extern "C" fn fb_memory_clock(
     entry(error, || {
         let open = registry::open(reader)?;
         let now = open.reader()?.memory()?.now();
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe { put(now_us, now.as_micros()) };
         Ok(())
     })
 }
 
-/// Makes the reader's clock show this time.
+/// Sets the reader's clock.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_memory_set_clock(reader: u64, now_us: i64, error: *mut FbError) -> i32 {
     entry(error, || {
@@ -81,10 +81,10 @@ pub unsafe extern "C" fn fb_memory_set_clock(reader: u64, now_us: i64, error: *m
     })
 }
 
-/// Puts the reader into a state.
+/// Simulates a state of the reader.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_memory_force(
     reader: u64,
@@ -111,10 +111,10 @@ fn forced(state: u32, age_ms: u64) -> Result<Forced> {
     })
 }
 
-/// Gives the reader's store its next version.
+/// Alters the reader's store, which gives the store its next version.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_memory_alter(
     reader: u64,
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn fb_memory_alter(
 ) -> i32 {
     entry(error, || {
         let open = registry::open(reader)?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let alterations = unsafe {
             let given = slice(alterations, alteration_count)?;
             given.iter().map(|one| one.alteration()).collect::<Result<Vec<_>>>()?
@@ -172,7 +172,7 @@ mod tests {
         let (mut reader, mut store, mut now) = (0, 0, 0);
         let none = std::ptr::null_mut();
         let spec = spec("memory");
-        // SAFETY: all pointers are of values that live throughout.
+        // SAFETY: all pointers are to values that live throughout.
         unsafe {
             let rows = std::ptr::null();
             assert_eq!(fb_memory_open(&spec, rows, 0, &mut reader, &mut store, none), 0);

@@ -1,4 +1,4 @@
-//! What the library hands out: bytes that the caller frees, and the packed forms of documents,
+//! Output of the library: bytes that the caller frees, and the packed forms of documents,
 //! definitions and status that `forebay.h` describes.
 
 use forebay::{
@@ -10,10 +10,10 @@ use forebay_core::row::encode_value;
 use crate::abi::{FbBytes, FbError, FbPacked, FbText};
 use crate::fault::Fault;
 
-/// Stands for "none" where a time, a version or a duration may be missing.
+/// "None" for a time, a version or a duration that may be missing.
 pub(crate) const NONE: i64 = i64::MIN;
 
-/// Hands bytes to the caller.
+/// Passes ownership of bytes to the caller.
 pub(crate) fn owned(bytes: Box<[u8]>) -> FbBytes {
     let length = bytes.len() as u64;
     if length == 0 {
@@ -22,20 +22,20 @@ pub(crate) fn owned(bytes: Box<[u8]>) -> FbBytes {
     FbBytes { data: Box::into_raw(bytes).cast(), length }
 }
 
-/// Takes bytes back.
+/// Takes back ownership of bytes and frees them.
 ///
 /// # Safety
-/// They are from [`owned`] and freed once, or empty.
+/// The bytes are from [`owned`] and freed once, or empty.
 pub(crate) unsafe fn free(bytes: FbBytes) {
     if bytes.data.is_null() {
         return;
     }
     let slice = std::ptr::slice_from_raw_parts_mut(bytes.data, bytes.length as usize);
-    // SAFETY: `owned` made pointer and length from one boxed slice.
+    // SAFETY: `owned` created pointer and length from one boxed slice.
     drop(unsafe { Box::from_raw(slice) });
 }
 
-/// Frees bytes that the library has made, and empties them.
+/// Frees bytes of the library, and empties the struct.
 ///
 /// # Safety
 /// `bytes` is null, or was filled by an entry point, or is zero throughout.
@@ -47,10 +47,10 @@ pub unsafe extern "C" fn fb_bytes_free(bytes: *mut FbBytes) {
     }
 }
 
-/// Frees the four parts of packed values, and empties them.
+/// Frees the four parts of packed values, and empties the struct.
 ///
 /// # Safety
-/// As [`fb_bytes_free`].
+/// The rules of [`fb_bytes_free`] apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_packed_free(packed: *mut FbPacked) {
     if packed.is_null() {
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn fb_packed_free(packed: *mut FbPacked) {
     }
 }
 
-/// A type's code in the header: `FB_TYPE_*`.
+/// Returns a type's code in the header: `FB_TYPE_*`.
 pub(crate) fn type_code(field_type: FieldType) -> u32 {
     match field_type {
         FieldType::Scalar(scalar) => scalar_code(scalar),
@@ -95,7 +95,7 @@ fn scalar_code(scalar: ScalarType) -> u32 {
     }
 }
 
-/// A presence's code in the header: `FB_ABSENT`, `FB_NULL`, `FB_VALUE`.
+/// Returns a presence's code in the header: `FB_ABSENT`, `FB_NULL`, `FB_VALUE`.
 pub(crate) fn presence_code(presence: Presence) -> u8 {
     match presence {
         Presence::Absent => 0,
@@ -104,7 +104,7 @@ pub(crate) fn presence_code(presence: Presence) -> u8 {
     }
 }
 
-/// A key type's code in the header: `FB_KEY_*`.
+/// Returns a key type's code in the header: `FB_KEY_*`.
 pub(crate) fn key_type_code(key_type: KeyType) -> u32 {
     match key_type {
         KeyType::String => 1,
@@ -113,7 +113,7 @@ pub(crate) fn key_type_code(key_type: KeyType) -> u32 {
     }
 }
 
-/// An index's code in the header: `FB_INDEX_*`.
+/// Returns an index's code in the header: `FB_INDEX_*`.
 fn index_code(index: Option<ColumnIndex>) -> u8 {
     match index {
         None => 0,
@@ -122,7 +122,7 @@ fn index_code(index: Option<ColumnIndex>) -> u8 {
     }
 }
 
-/// Bytes in the making: little-endian, one part behind another.
+/// A builder of packed bytes: little-endian, one part after another.
 #[derive(Default)]
 pub(crate) struct Packer {
     bytes: Vec<u8>,
@@ -145,13 +145,13 @@ impl Packer {
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// A length u32 and the bytes.
+    /// Appends a length u32 and the bytes.
     pub(crate) fn text(&mut self, text: &[u8]) {
         self.u32(text.len() as u32);
         self.bytes.extend_from_slice(text);
     }
 
-    /// A type u32, 0 for none, and the value's bytes behind their length.
+    /// Appends a type u32, 0 for none, then the length of the value's bytes and the bytes.
     pub(crate) fn value(&mut self, value: Option<&Value>) {
         let code = value.and_then(Value::field_type).map_or(0, type_code);
         self.u32(code);
@@ -167,8 +167,8 @@ impl Packer {
         key.with_bytes(|bytes| self.text(bytes));
     }
 
-    /// A document: expiry i64, version i64, number of fields u32; per field its name, its expiry
-    /// i64, and its value, which is none for null.
+    /// Appends a document: expiry i64, version i64, number of fields u32; per field its name, its
+    /// expiry i64, and its value, which is none for null.
     pub(crate) fn document(&mut self, row: &RowRef<'_>) -> Result<()> {
         let (document, definition) = (row.document()?, &row.schema().definition);
         self.i64(document.expires_at.map_or(NONE, |at| at.as_micros()));
@@ -187,7 +187,7 @@ impl Packer {
         Ok(())
     }
 
-    /// A definition: see `fb_store_definition` in the header.
+    /// Appends a definition: see `fb_store_definition` in the header.
     pub(crate) fn definition(&mut self, definition: &Definition) {
         self.u64(definition.store.0);
         self.text(definition.name.as_bytes());
@@ -221,8 +221,8 @@ impl Packer {
         }
     }
 
-    /// An error, as far as it applies: code u32, 0 for none | applies u32 | partition u32 | key
-    /// digest u64 | limit u64 | actual u64 | pending u64 | message, store and field TEXT.
+    /// Appends an error: code u32, 0 for none | applies u32 | partition u32 | key digest u64 |
+    /// limit u64 | actual u64 | pending u64 | message, store and field TEXT.
     pub(crate) fn error(&mut self, fault: Option<Fault>) {
         let told = fault.map_or(FbError::NONE, Fault::told);
         self.u32(told.code as u32);
@@ -232,7 +232,7 @@ impl Packer {
             self.u64(number);
         }
         for text in [told.message, told.store, told.field] {
-            // SAFETY: `told` has made the three texts by `owned`; each is freed here, once.
+            // SAFETY: `told` has created the three texts by `owned`; each is freed here, once.
             unsafe {
                 self.text(FbText { data: text.data, length: text.length }.bytes().unwrap_or(&[]));
                 free(text);
@@ -249,7 +249,7 @@ impl Packer {
     }
 }
 
-/// What a read of one value answers: its presence, and what `with` makes of the value.
+/// Returns the presence of a read value, and passes the value to `with`.
 pub(crate) fn presence_of<T>(read: FieldRead<T>, with: impl FnOnce(T)) -> u32 {
     let presence = presence_code(read.presence());
     if let FieldRead::Value(value) = read {

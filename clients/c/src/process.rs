@@ -1,5 +1,5 @@
-//! The runtime that clients and readers of this process live on: two threads, started by the first
-//! call that needs them. Local reads need none of them.
+//! The runtime of all clients and readers of this process: two threads, started by the first call
+//! that needs them. Local reads need no thread.
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -26,30 +26,30 @@ fn runtime() -> Result<&'static Runtime> {
     Ok(RUNTIME.get_or_init(|| made))
 }
 
-/// A library never prints: what a panic says travels in the error that it becomes. The hook is this
-/// library's own, for it brings its own standard library.
+/// Silences panics: the library never prints, and the message of a panic goes into the error of the
+/// call. The hook affects only this library, which has its own copy of the standard library.
 #[cfg(not(test))]
 fn silence() {
     std::panic::set_hook(Box::new(|_| {}));
 }
 
-/// The tests share a standard library with their harness, which wants to see panics.
+/// Does nothing: the tests share a standard library with their harness, which must print panics.
 #[cfg(test)]
 fn silence() {}
 
-/// Waits on the caller's thread for a future that ends by a deadline of its own.
+/// Waits on the caller's thread for a future that has its own deadline.
 ///
 /// # Errors
-/// `LimitExceeded` when the runtime's threads cannot be started.
+/// `LimitExceeded` if the runtime's threads cannot be started.
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
     Ok(runtime()?.block_on(future))
 }
 
-/// As [`wait`], but for what needs no threads: a reader in memory, and its store. Its timer runs on
-/// the caller's thread.
+/// Works like [`wait`], for a future that needs no threads: of an in-memory reader, or its store.
+/// The timer runs on the caller's thread.
 ///
 /// # Errors
-/// `LimitExceeded` when the host has no room for a timer.
+/// `LimitExceeded` if the host cannot create a timer.
 pub(crate) fn wait_here<T>(future: impl Future<Output = T>) -> Result<T> {
     let made = Builder::new_current_thread().enable_time().build();
     let made = made.map_err(|error| {
@@ -59,10 +59,10 @@ pub(crate) fn wait_here<T>(future: impl Future<Output = T>) -> Result<T> {
     Ok(made.block_on(future))
 }
 
-/// Starts a future that nobody waits for.
+/// Starts a future whose end no caller awaits.
 ///
 /// # Errors
-/// As [`wait`].
+/// Errors of [`wait`].
 pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Result<()> {
     let _inside = runtime()?.enter();
     tokio::spawn(future);

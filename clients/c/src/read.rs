@@ -1,4 +1,4 @@
-//! Readers: open, wait, read one document, tell how they are.
+//! Readers: open, wait, read one document, report the status.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use crate::registry::{self, Object};
 pub(crate) struct OpenReader {
     pub(crate) reader: Reader,
     pub(crate) fields: FieldTable,
-    /// Whether closing means to write a last checkpoint of each partition.
+    /// Whether a close writes a last checkpoint of each partition.
     keeps_checkpoints: bool,
-    /// What its owner does to a reader in memory.
+    /// Test controls of an in-memory reader.
     memory: Option<InMemoryReader>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct OpenReader {
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
 impl OpenReader {
-    /// A reader that follows a log.
+    /// Creates the object of a reader that follows a log.
     fn following(reader: Reader, keeps_checkpoints: bool) -> Self {
         Self { reader, fields: FieldTable::new(), keeps_checkpoints, memory: None }
     }
@@ -54,13 +54,15 @@ impl OpenReader {
         })
     }
 
-    /// Waits for something of this reader, where it may wait.
+    /// Waits for an event of this reader: an in-memory reader on the caller's thread, another
+    /// reader on the runtime.
     pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
         if self.reader.is_in_memory() { wait_here(future) } else { wait(future) }
     }
 
     /// # Errors
-    /// `DeadlineExceeded` when the last checkpoints are not written in time; it is closed then too.
+    /// `DeadlineExceeded` if the last checkpoints are not written in time; the reader is closed
+    /// even so.
     pub(crate) fn close(&self) -> Result<()> {
         if self.keeps_checkpoints {
             return wait(self.reader.shut_down(CLOSE_WAIT))?;
@@ -69,7 +71,7 @@ impl OpenReader {
         Ok(())
     }
 
-    /// Reads one document as `how` says.
+    /// Reads one document, after the wait of `how`.
     fn read<T>(
         &self,
         how: &How,
@@ -83,7 +85,7 @@ impl OpenReader {
         self.read_here(how, with)
     }
 
-    /// Reads what is applied here, once what `how` waits for is.
+    /// Reads what is applied in this process, after the wait of `how`.
     pub(crate) fn read_here<T>(
         &self,
         how: &How,
@@ -96,10 +98,10 @@ impl OpenReader {
     }
 }
 
-/// Reads one field of one document, as every function for it is asked to.
+/// Reads one field of one document; all functions for one field use this one.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 unsafe fn read_field<T>(
     reader: u64,
     field: u64,
@@ -110,7 +112,7 @@ unsafe fn read_field<T>(
     let open = registry::open(reader)?;
     let found = open.reader()?;
     let handle = found.fields.get(reader, field)?;
-    // SAFETY: the caller keeps the header's rules.
+    // SAFETY: the caller follows the header's rules.
     let (key, how) = unsafe { (one(key)?.key()?, how(read)?) };
     found.read(&how, key, |view| with(view, handle, key))
 }
@@ -118,7 +120,7 @@ unsafe fn read_field<T>(
 /// Opens a reader over a client's connection. Returns before anything is read.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_open(
     client: u64,
@@ -128,7 +130,7 @@ pub unsafe extern "C" fn fb_reader_open(
 ) -> i32 {
     entry(error, || {
         let open = registry::open(client)?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let options = unsafe { one(options)?.options()? };
         let keeps_checkpoints = options.checkpoint.is_some();
         let opened = wait(open.client()?.client.reader(options))??;
@@ -142,7 +144,7 @@ pub unsafe extern "C" fn fb_reader_open(
 
 impl FbReaderOptions {
     /// # Safety
-    /// As [`slice`], for every pointer inside.
+    /// The rules of [`slice`] apply to every pointer inside.
     unsafe fn options(&self) -> Result<ReaderOptions> {
         // SAFETY: the caller vouches for it.
         let (store, partitions, dir, snapshots) = unsafe {
@@ -175,10 +177,10 @@ impl FbReaderOptions {
     }
 }
 
-/// Waits until every partition that the reader follows serves inside its bound.
+/// Waits until every partition that the reader follows serves within its bound.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_await_ready(
     reader: u64,
@@ -192,10 +194,10 @@ pub unsafe extern "C" fn fb_reader_await_ready(
     })
 }
 
-/// Waits until everything that a token speaks of is applied.
+/// Waits until everything that a token covers is applied.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_await_token(
     reader: u64,
@@ -206,16 +208,16 @@ pub unsafe extern "C" fn fb_reader_await_token(
     entry(error, || {
         let open = registry::open(reader)?;
         let open = open.reader()?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let token = Token::decode(unsafe { token.bytes()? })?;
         Ok(open.wait(open.reader.wait_token(&token, Duration::from_millis(timeout_ms)))??)
     })
 }
 
-/// Resolves a field; type 0 asks for its own. The field belongs to the reader.
+/// Resolves a field; type 0 is the field's own type. The field belongs to the reader.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_field(
     reader: u64,
@@ -228,7 +230,7 @@ pub unsafe extern "C" fn fb_reader_field(
     entry(error, || {
         let open = registry::open(reader)?;
         let found = open.reader()?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let name = unsafe { name.text()? };
         let handle = match asked {
             0 => found.reader.handle_of_own_type(name)?,
@@ -245,10 +247,10 @@ pub unsafe extern "C" fn fb_reader_field(
     })
 }
 
-/// The partition that a key belongs to.
+/// Returns the partition that a key belongs to.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_partition(
     reader: u64,
@@ -258,7 +260,7 @@ pub unsafe extern "C" fn fb_reader_partition(
 ) -> i32 {
     entry(error, || {
         let open = registry::open(reader)?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let key = unsafe { one(key)?.key()? };
         let found = open.reader()?.reader.partition_of(key)?;
         // SAFETY: as above.
@@ -270,7 +272,7 @@ pub unsafe extern "C" fn fb_reader_partition(
 /// Reads a number, bool or timestamp as a type, which must be the field's.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_get_scalar(
     reader: u64,
@@ -282,7 +284,7 @@ pub unsafe extern "C" fn fb_reader_get_scalar(
     error: *mut FbError,
 ) -> i32 {
     entry(error, || {
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let answer = unsafe {
             read_field(reader, field, key, read, |view, handle, key| {
                 scalar_of(view, handle, key, wanted)
@@ -333,10 +335,11 @@ fn mapped<T>(read: FieldRead<T>, number: impl FnOnce(T) -> (i64, f64)) -> FbScal
     FbScalar { presence, reserved: 0, integer, real }
 }
 
-/// Copies a string or bytes into a buffer, if it has room, and tells the value's length.
+/// Copies a string or bytes into a buffer, if the buffer is large enough, and returns the value's
+/// length.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_get_bytes(
     reader: u64,
@@ -350,7 +353,7 @@ pub unsafe extern "C" fn fb_reader_get_bytes(
     error: *mut FbError,
 ) -> i32 {
     entry(error, || {
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let copied = unsafe {
             let buffer = slice_mut(buffer, capacity)?;
             read_field(reader, field, key, read, |view, handle, key| match handle.asked() {
@@ -372,10 +375,10 @@ pub unsafe extern "C" fn fb_reader_get_bytes(
     })
 }
 
-/// Reads a value of any type, as the row codec lays it out.
+/// Reads a value of any type, in the encoding of the row codec.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_get_value(
     reader: u64,
@@ -387,7 +390,7 @@ pub unsafe extern "C" fn fb_reader_get_value(
     error: *mut FbError,
 ) -> i32 {
     entry(error, || {
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let answer = unsafe {
             read_field(reader, field, key, read, |view, handle, key| view.get_value(handle, key))?
         };
@@ -402,10 +405,10 @@ pub unsafe extern "C" fn fb_reader_get_value(
     })
 }
 
-/// Whether a field of a document is absent, null or a value.
+/// Returns whether a field of a document is absent, null or a value.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_presence(
     reader: u64,
@@ -416,7 +419,7 @@ pub unsafe extern "C" fn fb_reader_presence(
     error: *mut FbError,
 ) -> i32 {
     entry(error, || {
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let answer = unsafe {
             read_field(reader, field, key, read, |view, handle, key| view.presence(handle, key))?
         };
@@ -426,10 +429,10 @@ pub unsafe extern "C" fn fb_reader_presence(
     })
 }
 
-/// The whole document, packed; no bytes where there is none.
+/// Returns the whole document, packed; no bytes if there is no document.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_get_document(
     reader: u64,
@@ -440,7 +443,7 @@ pub unsafe extern "C" fn fb_reader_get_document(
 ) -> i32 {
     entry(error, || {
         let open = registry::open(reader)?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let (key, how) = unsafe { (one(key)?.key()?, how(read)?) };
         let packed = open.reader()?.read(&how, key, |view| {
             let Some(row) = view.get(key)? else { return Ok(FbBytes::EMPTY) };
@@ -454,10 +457,10 @@ pub unsafe extern "C" fn fb_reader_get_document(
     })
 }
 
-/// The definition at the newest version that the reader has seen, packed.
+/// Returns the definition at the newest version that the reader has seen, packed.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_definition(
     reader: u64,
@@ -468,16 +471,16 @@ pub unsafe extern "C" fn fb_reader_definition(
         let open = registry::open(reader)?;
         let mut packer = Packer::default();
         packer.definition(&open.reader()?.reader.schema().definition);
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe { put(definition, packer.finish()) };
         Ok(())
     })
 }
 
-/// The newest schema version that any of the reader's partitions has seen; 0 before the first.
+/// Returns the newest schema version that any partition of the reader has seen; 0 before the first.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_schema_version(
     reader: u64,
@@ -487,16 +490,17 @@ pub unsafe extern "C" fn fb_reader_schema_version(
     entry(error, || {
         let open = registry::open(reader)?;
         let newest = open.reader()?.reader.schema_version();
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe { put(version, newest.0) };
         Ok(())
     })
 }
 
-/// Tells of each schema version that the reader comes to from now on: its definition, packed.
+/// Sends each schema version that the reader reaches from now on to the sink: its definition,
+/// packed.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_on_schema_change(
     reader: u64,
@@ -505,7 +509,7 @@ pub unsafe extern "C" fn fb_reader_on_schema_change(
 ) -> i32 {
     entry(error, || {
         let open = registry::open(reader)?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let sink = unsafe { Sink::of(sink)? };
         open.reader()?.reader.on_schema_change(Arc::new(move |schema| {
             let mut packer = Packer::default();
@@ -516,10 +520,10 @@ pub unsafe extern "C" fn fb_reader_on_schema_change(
     })
 }
 
-/// How the reader and each of its partitions are, and what it has counted, packed.
+/// Returns the status of the reader and of each partition, and the reader's counts, packed.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_metrics(
     reader: u64,
@@ -530,7 +534,7 @@ pub unsafe extern "C" fn fb_reader_metrics(
         let open = registry::open(reader)?;
         let mut packer = Packer::default();
         packer.metrics(&open.reader()?.reader.metrics());
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe { put(metrics, packer.finish()) };
         Ok(())
     })

@@ -1,9 +1,10 @@
-//! What is open, by id. An id is a slot and the slot's generation: `generation << 16 | slot`. A
-//! slot is used again under its next generation, so an old id finds nothing, whatever lives there
-//! now.
+//! Open objects, by id. An id is a slot and the slot's generation: `generation << 16 | slot`. A
+//! slot is reused under its next generation, so an old id finds nothing, even if the slot is in use
+//! again.
 //!
-//! Looking up takes no lock and writes nothing that another thread reads; opening and closing take
-//! one. Whoever looks up holds the object until it is done, so a close frees after the last one.
+//! A lookup takes no lock and writes nothing that another thread reads; opening and closing take a
+//! lock. A lookup holds the object until the caller is done, so the last user of a closed object
+//! frees it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -20,11 +21,11 @@ use crate::read::OpenReader;
 
 /// Slots of one chunk.
 const CHUNK_SLOTS: usize = 1024;
-/// Most chunks: 65,536 things may be open in a process.
+/// Most chunks: 65,536 objects may be open in a process.
 const CHUNKS_MAX: usize = 64;
 const SLOT_BITS: u32 = 16;
 
-/// One thing that a caller has opened.
+/// An object that a caller has opened.
 pub(crate) enum Object {
     Client(OpenClient),
     Store(OpenStore),
@@ -66,9 +67,9 @@ static CHUNKS: [OnceLock<Box<[Slot]>>; CHUNKS_MAX] = [const { OnceLock::new() };
 static FREE: Mutex<FreeSlots> =
     Mutex::new(FreeSlots { generations: Vec::new(), free: VecDeque::new() });
 
-/// Which slots may be used next.
+/// The slots that may be used next.
 struct FreeSlots {
-    /// The generation that each slot was used under last.
+    /// Latest generation of each slot.
     generations: Vec<u32>,
     free: VecDeque<usize>,
 }
@@ -127,10 +128,10 @@ fn slot_of(id: u64) -> Option<&'static Slot> {
     slot((id & ((1 << SLOT_BITS) - 1)) as usize)
 }
 
-/// Opens an object under an id of its own.
+/// Opens an object under a new id.
 ///
 /// # Errors
-/// `LimitExceeded` when 65,536 things are open.
+/// `LimitExceeded` if 65,536 objects are open.
 pub(crate) fn insert(object: Object) -> Result<u64> {
     let mut slots = FREE.lock();
     let number = match slots.free.pop_front() {
@@ -156,20 +157,20 @@ pub(crate) fn insert(object: Object) -> Result<u64> {
     Ok(id)
 }
 
-/// The object under an id.
+/// Returns the object of an id.
 ///
 /// # Errors
-/// `Closed` when there is none.
+/// `Closed` if there is none.
 pub(crate) fn open(id: u64) -> Result<Open> {
     let held = slot_of(id).ok_or_else(closed)?.load();
     let found = held.as_ref().is_some_and(|held| held.id == id);
     if found { Ok(Open(held)) } else { Err(closed()) }
 }
 
-/// Ends an id. What works with the object goes on; the last of it frees the object.
+/// Ends an id. Current users of the object continue; the last of them frees the object.
 ///
 /// # Errors
-/// `Closed` when that was done before; what else a reader says of its last checkpoints.
+/// `Closed` if the id was closed before; a reader's errors of its last checkpoints.
 pub(crate) fn close(id: u64) -> Result<()> {
     let mut slots = FREE.lock();
     let slot = slot_of(id).ok_or_else(closed)?;
@@ -191,10 +192,10 @@ pub(crate) fn close(id: u64) -> Result<()> {
     Ok(())
 }
 
-/// Closes whatever has this id. Calls in flight end as they would; later ones answer `Closed`.
+/// Closes the object of this id. Calls in flight end normally; later calls return `Closed`.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_close(id: u64, error: *mut crate::abi::FbError) -> i32 {
     crate::fault::entry(error, || Ok(close(id)?))

@@ -1,5 +1,5 @@
-//! Selects of a stream's retained events: what a caller asks for, and the answer, packed as
-//! `fb_store_select` of the header says.
+//! Selects of a stream's retained events: the criteria from the caller, and the result, packed as
+//! `fb_store_select` of the header describes.
 
 use std::ops::Bound;
 
@@ -12,7 +12,7 @@ use crate::output::{Packer, type_code};
 use crate::process::{wait, wait_here};
 use crate::registry;
 
-/// What a select asks for; `FB_SELECT_*` in the header.
+/// Criteria and options of a select; `FB_SELECT_*` in the header.
 const KEY: u32 = 1;
 const EQUAL: u32 = 2;
 const BETWEEN: u32 = 4;
@@ -22,10 +22,10 @@ const ORDER_BY: u32 = 32;
 const DESCENDING: u32 = 64;
 const ALL: u32 = KEY | EQUAL | BETWEEN | FROM | TO | ORDER_BY | DESCENDING;
 
-/// Selects events of a stream and waits for them.
+/// Selects events of a stream and waits for the result.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_store_select(
     store: u64,
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn fb_store_select(
     entry(error, || {
         let open = registry::open(store)?;
         let store = open.store()?.store()?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let asked = unsafe { reading(narrowed(store.select(), select)?, read)? };
         let found =
             if store.is_in_memory() { wait_here(asked.send())? } else { wait(asked.send())? };
@@ -49,10 +49,10 @@ pub unsafe extern "C" fn fb_store_select(
     })
 }
 
-/// The select, narrowed to what the caller points at; null leaves it as it is.
+/// Returns the select, narrowed by the caller's struct; null changes nothing.
 ///
 /// # Safety
-/// As [`one`], for every pointer inside, or null.
+/// The rules of [`one`] apply to every pointer inside; `given` may be null.
 unsafe fn narrowed(select: Select, given: *const FbSelect) -> Result<Select> {
     if given.is_null() {
         return Ok(select);
@@ -61,13 +61,13 @@ unsafe fn narrowed(select: Select, given: *const FbSelect) -> Result<Select> {
     unsafe { one(given)?.narrow(select) }
 }
 
-/// The select, with what it waits for.
+/// Returns the select, with its wait.
 ///
 /// # Safety
-/// As [`how`].
+/// The rules of [`how`] apply.
 ///
 /// # Errors
-/// As [`how`]; `InvalidArgument` for a read that waits for no disk.
+/// Errors of [`how`]; `InvalidArgument` for a read that waits for no disk.
 unsafe fn reading(select: Select, read: *const FbRead) -> Result<Select> {
     // SAFETY: the caller vouches for it.
     let how = unsafe { how(read)? };
@@ -83,10 +83,10 @@ unsafe fn reading(select: Select, read: *const FbRead) -> Result<Select> {
 
 impl FbSelect {
     /// # Safety
-    /// As [`slice`], for every pointer inside.
+    /// The rules of [`slice`] apply to every pointer inside.
     ///
     /// # Errors
-    /// `InvalidArgument` for what no select asks for, and for keys, values and texts that are none.
+    /// `InvalidArgument` for an unknown option, and for invalid keys, values and texts.
     unsafe fn narrow(&self, mut select: Select) -> Result<Select> {
         if self.asks & !ALL != 0 {
             let message = "no select asks for this; see FB_SELECT in forebay.h";
@@ -119,10 +119,10 @@ impl FbSelect {
         Ok(select.columns(columns.collect::<Result<Vec<_>>>()?).limit(self.limit))
     }
 
-    /// The select, narrowed to what a column says.
+    /// Returns the select, narrowed by its criterion on a column.
     ///
     /// # Safety
-    /// As [`slice`], for every pointer inside.
+    /// The rules of [`slice`] apply to every pointer inside.
     unsafe fn find(&self, mut select: Select) -> Result<Select> {
         if !self.has(EQUAL) && !self.has(BETWEEN) {
             return Ok(select);
@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    /// A select that is not sent: its store is in memory.
+    /// Creates a select that is not sent: its store is in memory.
     fn select() -> Select {
         let spec = StoreSpec::documents("users", KeyType::String, 1);
         Reader::in_memory(&spec, []).unwrap().as_store().select()
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn what_no_select_asks_for_is_refused() {
         let refused = |asks| {
-            // SAFETY: what it points at is static.
+            // SAFETY: the pointers are to static data.
             let error = unsafe { given(asks).narrow(select()) }.err().unwrap();
             assert_eq!(error.code(), ErrorCode::InvalidArgument);
             error.context().field.clone()
@@ -236,7 +236,7 @@ mod tests {
     fn a_select_waits_as_a_read_does_but_for_a_disk() {
         let read =
             |wait| FbRead { wait, reserved: 0, timeout_ms: 1, age_max_ms: 0, token: NO_TEXT };
-        // SAFETY: what they point at lives throughout.
+        // SAFETY: the referents live throughout.
         unsafe {
             assert!(reading(select(), &read(2)).is_ok());
             let error = reading(select(), &read(3)).err().unwrap();

@@ -1,4 +1,4 @@
-//! How a reader is, packed as `fb_reader_metrics` of the header says.
+//! The status of a reader, packed as `fb_reader_metrics` of the header describes.
 
 use std::time::Duration;
 
@@ -64,7 +64,8 @@ impl Packer {
         }
     }
 
-    /// Two zeros where nothing is fetched: an image has at least its header.
+    /// Appends the progress of a download; two zeros mean none, as an image has at least its
+    /// header.
     fn fetching(&mut self, fetching: Option<Fetching>) {
         let parts = fetching.map(|fetching| (fetching.bytes, fetching.bytes_in_all));
         let (bytes, bytes_in_all) = parts.unwrap_or_default();

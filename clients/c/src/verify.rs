@@ -1,5 +1,5 @@
-//! Whether what a reader answers from is what its node has, packed as `fb_reader_verify` of the
-//! header says.
+//! Comparison of a reader's copy with its node, packed as `fb_reader_verify` of the header
+//! describes.
 
 use std::time::Duration;
 
@@ -35,10 +35,10 @@ impl Packer {
     }
 }
 
-/// Compares a partition's copy, which the reader answers from, with the shard of its node.
+/// Compares the reader's copy of a partition with the shard of its node.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_reader_verify(
     reader: u64,
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn fb_reader_verify(
         let found = open.wait(open.reader.verify(PartitionId(partition), wait_max))??;
         let mut packer = Packer::default();
         packer.verified(&found, &open.reader.schema().definition)?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe { put(verified, packer.finish()) };
         Ok(())
     })

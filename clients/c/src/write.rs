@@ -1,4 +1,4 @@
-//! Writes: one change or many in one call, and the settling of those whose outcome is not known.
+//! Writes: one change or many in one call, and retries of writes whose outcome is unknown.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::output::owned;
 use crate::process::{wait, wait_here};
 use crate::registry;
 
-/// Sends changes of one store and waits until what became of each is known.
+/// Sends changes of one store and waits until the outcome of each is known.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_store_write(
     store: u64,
@@ -30,7 +30,7 @@ pub unsafe extern "C" fn fb_store_write(
     entry(error, || {
         let open = registry::open(store)?;
         let store = open.store()?.store()?;
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         let batch = unsafe { batch_of(store, changes, change_count, deadline_ms)? };
         let settled =
             if store.is_in_memory() { wait_here(batch.send())? } else { wait(batch.send())? };
@@ -40,10 +40,10 @@ pub unsafe extern "C" fn fb_store_write(
     })
 }
 
-/// The changes that the caller points at, ready to be sent.
+/// Builds the batch of the caller's changes.
 ///
 /// # Safety
-/// As [`slice`], for every pointer inside.
+/// The rules of [`slice`] apply to every pointer inside.
 pub(crate) unsafe fn batch_of(
     store: &Store,
     changes: *const FbChange,
@@ -62,10 +62,10 @@ pub(crate) unsafe fn batch_of(
     Ok(batch)
 }
 
-/// Sends a write again whose outcome is not known; its id is used up.
+/// Retries a write whose outcome is unknown; its id is used up.
 ///
 /// # Safety
-/// Pointers are as the header says.
+/// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_pending_retry(
     pending: u64,
@@ -83,21 +83,22 @@ pub unsafe extern "C" fn fb_pending_retry(
         if deadline_ms > 0 {
             write = write.with_deadline(Duration::from_millis(deadline_ms));
         }
-        // SAFETY: the caller keeps the header's rules.
+        // SAFETY: the caller follows the header's rules.
         unsafe { tell(wait(write.retry())??, outcome_count, outcomes, token)? };
         Ok(())
     })
 }
 
 /// # Safety
-/// `outcomes` is null, or has room for `count`; `token` is null or may be written.
+/// `outcomes` is null, or has space for `count`; `token` is null or may be written.
 unsafe fn tell(
     settled: BatchOutcome,
     count: u64,
     outcomes: *mut FbOutcome,
     token: *mut FbBytes,
 ) -> Result<()> {
-    // SAFETY: the caller vouches for it; what was in `outcomes` is overwritten, never read.
+    // SAFETY: the caller vouches for the pointers; the contents of `outcomes` are overwritten,
+    // never read.
     unsafe {
         if !outcomes.is_null() {
             let places = slice_mut(outcomes.cast::<std::mem::MaybeUninit<FbOutcome>>(), count)?;
@@ -117,7 +118,7 @@ fn outcome(result: &Result<WriteResult>) -> FbOutcome {
     FbOutcome { result: code, has_version, version: version.map_or(0, |version| version.0), error }
 }
 
-/// A result's code in the header, `FB_REFUSED` and its siblings, and the version that it names.
+/// Returns a result's code in the header, `FB_REFUSED` and the others, and its version.
 pub(crate) fn result_code(result: &Result<WriteResult>) -> (u32, Option<DocumentVersion>) {
     match result {
         Ok(WriteResult::Appended) => (1, None),
@@ -129,7 +130,7 @@ pub(crate) fn result_code(result: &Result<WriteResult>) -> (u32, Option<Document
 
 impl FbChange {
     /// # Safety
-    /// As [`slice`], for every pointer inside.
+    /// The rules of [`slice`] apply to every pointer inside.
     pub(crate) unsafe fn write(&self, store: &Store) -> Result<Write> {
         // SAFETY: the caller vouches for it.
         let (key, ops, if_newer) =
@@ -162,7 +163,7 @@ impl FbChange {
 
 impl FbOp {
     /// # Safety
-    /// As [`slice`], for every pointer inside.
+    /// The rules of [`slice`] apply to every pointer inside.
     unsafe fn add_to(&self, write: Write) -> Result<Write> {
         // SAFETY: the caller vouches for it.
         let (field, value) = unsafe { (self.field.text()?, self.value.value()) };

@@ -1,5 +1,5 @@
 //! The C ABI as C programs see it: the header compiles without a warning, its structs have the
-//! layouts of `src/abi.rs`, and a program that uses it runs against a real `forebayd`.
+//! layouts of `src/abi.rs`, and a program that uses the header runs against a real `forebayd`.
 
 #[path = "../src/abi.rs"]
 #[allow(missing_docs, dead_code)]
@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use abi::*;
 use forebay_testkit::tree;
 
-/// The folder of the library that this package has just built.
+/// Returns the folder of the library that this package has just built.
 fn library_folder() -> PathBuf {
     tree::built("libforebay_ffi.so").unwrap().parent().unwrap().to_owned()
 }
@@ -37,14 +37,15 @@ fn compile(folder: &Path) -> PathBuf {
     program
 }
 
-/// The compiled program; it takes the library of its own path, not an older one that cargo names.
+/// Returns the compiled program; it loads the library of its own path, not an older one that cargo
+/// names.
 fn smoke(program: PathBuf) -> Command {
     let mut command = Command::new(program);
     command.env_remove("LD_LIBRARY_PATH");
     command
 }
 
-/// A real node, killed when it goes.
+/// A real node, killed on drop.
 struct Node(Child);
 
 impl Drop for Node {
@@ -54,7 +55,7 @@ impl Drop for Node {
     }
 }
 
-/// A node that keeps snapshots at this URL.
+/// Starts a node that stores snapshots at this URL.
 fn start_node(folder: &Path, snapshots: &str) -> (Node, String) {
     let mut forebayd = Command::new(tree::built("forebayd").unwrap());
     forebayd.args(["dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(folder.join("data"));
@@ -71,7 +72,7 @@ fn start_node(folder: &Path, snapshots: &str) -> (Node, String) {
     (node, address)
 }
 
-/// The shared copies of the readers below a folder, which a test leaves to nobody.
+/// The shared copies of the readers in a folder, removed on drop.
 struct Copies<'a>(&'a Path);
 
 impl Drop for Copies<'_> {
@@ -79,7 +80,7 @@ impl Drop for Copies<'_> {
         let files = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
         for file in files.filter(|file| file.file_name().as_bytes().starts_with(b"forebay-")) {
             let mut header = [0; 1_024];
-            // Each file names the header that leads to it, here.
+            // Each file contains the path of the header in this folder.
             let read = fs::File::open(file.path()).and_then(|it| it.read_at(&mut header, 1_024));
             let name = header.split(|byte| *byte == 0).next().unwrap_or_default();
             if read.is_ok() && Path::new(OsStr::from_bytes(name)).starts_with(self.0) {
@@ -162,7 +163,7 @@ fn the_header_and_the_library_agree_on_every_layout() {
     assert_eq!(printed.lines().collect::<Vec<_>>(), expected);
 }
 
-/// Every function of the header is in the library, and every one of the library's in the header.
+/// Proves that the library exports every function of the header, and no others.
 #[test]
 fn the_header_declares_exactly_what_the_library_exports() {
     let header = include_str!("../include/forebay.h");
@@ -178,7 +179,7 @@ fn the_header_declares_exactly_what_the_library_exports() {
     assert_eq!(declared, exported);
 }
 
-/// The names `fb_*` that follow a mark and open a list of arguments.
+/// Returns the names `fb_*` that follow a mark and open a list of arguments.
 fn functions(text: &str, mark: &str) -> Vec<String> {
     let name = |line: &str| {
         let name = line.split_once(mark)?.1.split_once('(')?.0;

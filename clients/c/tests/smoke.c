@@ -1,8 +1,8 @@
 /*
- * The whole path in C: create a store, upsert, follow, read typed, gather, close twice. Its
- * arguments are the address of a node, a folder for checkpoints, without which none are kept and
- * nothing is spilled, and the URL of the node's snapshots, without which no reader begins with one;
- * with none it prints the layouts of forebay.h.
+ * The whole path in C: create a store, upsert, follow, read typed, gather, close twice. The
+ * arguments are the address of a node, a folder for checkpoints, without which the program tests
+ * neither checkpoints nor spilling, and the URL of the node's snapshots, without which no reader
+ * starts from a snapshot. With no arguments the program prints the layouts of forebay.h.
  */
 #include <stdatomic.h>
 #include <stddef.h>
@@ -145,7 +145,7 @@ static void get_many(uint64_t reader)
                                    &length, NULL) == FB_INVALID_ARGUMENT, "ends have a place");
 }
 
-/* How often a callback was told; its thread is the library's. */
+/* Number of calls of the callback; its thread is the library's. */
 static atomic_int told;
 
 static void count(void *context, fb_text event)
@@ -190,7 +190,10 @@ static fb_bytes stream(uint64_t store)
     return summary.token;
 }
 
-/* The same documents under the same budget, with room on disk for what has none in memory. */
+/*
+ * The same documents under the same budget, with disk space for the documents that exceed the
+ * memory.
+ */
 static void spill(uint64_t client, fb_text name, fb_text last, const char *folder)
 {
     fb_reader_options options;
@@ -237,7 +240,7 @@ static void spill(uint64_t client, fb_text name, fb_text last, const char *folde
     check(fb_close(reader, &failure), "close the reader with room on disk");
 }
 
-/* Documents of a KiB each, of which the reader's budget holds some. */
+/* Documents of a KiB each; the reader's budget holds some of them. */
 static void over_budget(uint64_t client, const char *folder)
 {
     static uint8_t kibibyte[1024];
@@ -294,7 +297,7 @@ static void over_budget(uint64_t client, const char *folder)
     check(fb_close(store, &failure), "close the large store");
 }
 
-/* The options that a packed definition tells. */
+/* Returns the options in a packed definition. */
 static fb_store_options options_of(fb_bytes definition)
 {
     fb_store_options options;
@@ -313,7 +316,7 @@ static fb_store_options options_of(fb_bytes definition)
     return options;
 }
 
-/* Options that are read, and set again but for one, stay as they were given. */
+/* Options that are read and set again, all but one, are unchanged. */
 static void set_options(uint64_t client)
 {
     fb_store_options given = {60000000, 500, 1, 7000001, 0}, found;
@@ -344,7 +347,10 @@ static void set_options(uint64_t client)
     check(fb_close(store, &failure), "close the store with options");
 }
 
-/* A stream has the index of its one column, and the bytes that it retains, as they were given. */
+/*
+ * A stream returns the index of its one column, and its limit of retained bytes, as they were
+ * given.
+ */
 static void indexed_stream(uint64_t client)
 {
     fb_field_spec city = {text("city"), FB_TYPE_STRING, 1, {0, 0, {NULL, 0}}, -1, NULL, 0,
@@ -376,7 +382,7 @@ static void indexed_stream(uint64_t client)
     check(fb_close(store, &failure), "close the stream");
 }
 
-/* What is left of packed bytes, and the numbers and texts that they begin with. */
+/* Take a number or a text from the front of packed bytes. */
 static uint32_t take_u32(const uint8_t **at)
 {
     uint32_t number;
@@ -406,7 +412,7 @@ static int is_text(fb_text found, const char *words)
     return found.length == strlen(words) && memcmp(found.data, words, found.length) == 0;
 }
 
-/* The one event of a select of one column is this: its key, its time, and the column's value. */
+/* Asserts that the one event of a select of one column has this key, this time and this value. */
 static void expect_event(fb_bytes selected, const char *user, int64_t time, int64_t price)
 {
     const uint8_t *at = selected.data;
@@ -428,7 +434,7 @@ static void expect_event(fb_bytes selected, const char *user, int64_t time, int6
     expect(take_i64(&at) == price && at == selected.data + selected.length, "and nothing else");
 }
 
-/* A stream with three events; the token of their insert is the caller's. */
+/* Creates a stream with three events; returns the token of their insert. */
 static uint64_t bought(uint64_t client, fb_bytes *token)
 {
     static const int64_t times[3] = {1000, 2000, 3000}, prices[3] = {30, 10, 20};
@@ -465,7 +471,7 @@ static uint64_t bought(uint64_t client, fb_bytes *token)
     return store;
 }
 
-/* Selects one event, which is this. */
+/* Selects one event, and asserts its contents. */
 static void select_one(uint64_t store, const fb_select *select, const fb_read *read,
                        const char *user, int64_t time, int64_t price)
 {
@@ -476,7 +482,7 @@ static void select_one(uint64_t store, const fb_select *select, const fb_read *r
     fb_bytes_free(&selected);
 }
 
-/* Events are found by their key, by columns and by when they happened. */
+/* Finds events by their key, by columns and by event time. */
 static void select_events(uint64_t client)
 {
     static const int64_t least = 15, behind = 25;
@@ -514,7 +520,9 @@ static void select_events(uint64_t client)
     check(fb_close(store, &failure), "close the stream to select of");
 }
 
-/* Whether the one copy of a reader has begun with a snapshot, and with fewer of the records. */
+/*
+ * Returns whether the reader's one copy has started from a snapshot, and has applied fewer records.
+ */
 static int has_begun(uint64_t reader, uint64_t records)
 {
     fb_bytes metrics;
@@ -527,7 +535,7 @@ static int has_begun(uint64_t reader, uint64_t records)
     return bootstraps > 0 && applied < records;
 }
 
-/* Readers of a store that has snapshots, opened anew until one begins with one. */
+/* Reopens readers of a store that has snapshots until a reader starts from a snapshot. */
 static void begin_with_snapshot(uint64_t client, const char *url)
 {
     fb_store_options window = {-1, 0, 0, 0, 0};

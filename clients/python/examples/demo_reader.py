@@ -1,6 +1,7 @@
-"""The demo's Python reader: holds embedded readers of the demo's stores, measures how fresh they
-are while the load runs, then reads, ranks and dumps what it holds. Speaks the messages of
-`tools/demo/README.md`.
+"""The demo's Python reader: follows the demo's stores, and measures, reads, ranks and dumps them.
+
+The reader measures the freshness of its embedded readers while the load runs, then reads, ranks and
+dumps the documents. The messages are those of `tools/demo/README.md`.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ READY_SECONDS = 30.0
 TOKEN_SECONDS = 60.0
 
 PROBE_KEYS = 16
-"""Keys of one language's probes; together they lie in all partitions."""
+"""Keys of one language's probes; together they cover all partitions."""
 PROBE_REST_SECONDS = 0.002
-"""Rest between two probes, so that they are a trickle beside the load."""
+"""Pause between two probes, so that they add little to the load."""
 VISIBLE_NS = 30_000_000_000
 """Time after which a write that is still not visible is a failure."""
 SAY_NS = 500_000_000
 
 GETS_PER_BLOCK = 256
-"""One clock reading per block: a reading costs as much as a get."""
+"""Gets between two clock readings: a reading costs as much as a get."""
 BLOCKS = 1_000
 BLOCKS_BEFORE = 100
 GATHERS = 300
 GATHERS_BEFORE = 30
 SEED = 41
-"""Any number: which keys are read is the same in each run."""
+"""Arbitrary seed: each run reads the same keys."""
 
 CANDIDATES = 500
 TOP = 10
@@ -63,23 +64,23 @@ MICROSECOND = timedelta(microseconds=1)
 
 Figures = dict[str, Any]
 Rows = dict[int, forebay.Document]
-"""What an iteration has seen, by key."""
+"""The documents of an iteration, by key."""
 
 
 @dataclass
 class Times:
-    """Durations in nanoseconds; a load is bounded, and a probe of it is eight bytes here."""
+    """Durations in nanoseconds; a load is bounded, and a probe takes eight bytes here."""
 
     taken: array[int] = field(default_factory=lambda: array("q"))
 
     def nanos(self, quantile: float) -> int:
-        """Return the time that this share of them stays within; 0 without any."""
+        """Return a quantile in nanoseconds; 0 if there are no durations."""
         if not self.taken:
             return 0
         return int(np.quantile(np.array(self.taken), quantile, method="inverted_cdf"))
 
     def micros(self, quantile: float) -> float:
-        """Return the same in microseconds."""
+        """Return a quantile in microseconds."""
         return self.nanos(quantile) / 1000.0
 
 
@@ -93,10 +94,10 @@ class Readers:
 
 
 class Probe:
-    """Writes probes and looks for them: how long after its acknowledgement is a write here."""
+    """Writes probes, and measures the time from the acknowledgement until each is visible."""
 
     def __init__(self, store: forebay.Store, reader: forebay.Reader, number: int) -> None:
-        """Take the keys of this number, which no other language has."""
+        """Use the keys of this number, which no other language has."""
         self._store = store
         self._reader = reader
         self._value = reader.field("value", "int64")
@@ -105,7 +106,7 @@ class Probe:
         self._times = Times()
 
     def run(self, heard: TextIO) -> None:
-        """Probe until there is something to hear; say the figures from time to time."""
+        """Probe until a message arrives; print the figures from time to time."""
         said = time.monotonic_ns()
         while not select.select([heard], [], [], PROBE_REST_SECONDS)[0]:
             self._probe()
@@ -126,7 +127,7 @@ class Probe:
         self._times.taken.append(time.monotonic_ns() - acknowledged)
 
     def figures(self) -> Figures:
-        """Return how fresh the reader was so far."""
+        """Return the freshness of the reader so far."""
         return {
             "samples": len(self._times.taken),
             "p50_us": self._times.micros(0.5),
@@ -165,7 +166,7 @@ def say(kind: str, details: Figures) -> None:
 
 
 def hear_finish() -> Figures:
-    """Hear the demo's only message; the end of the input means that the demo is gone."""
+    """Wait for the demo's only message; the end of the input means that the demo is gone."""
     line = sys.stdin.readline()
     if not line:
         raise EOFError("the demo has gone away")
@@ -174,13 +175,13 @@ def hear_finish() -> Figures:
 
 
 def wait_tokens(readers: Readers, tokens: dict[str, str]) -> None:
-    """Wait until everything that the load has written is applied here."""
+    """Wait until this process has applied everything that the load has written."""
     for reader in (readers.movies, readers.users):
         reader.wait_token(bytes.fromhex(tokens[reader.store]), TOKEN_SECONDS)
 
 
 def read_all(readers: Readers, finish: Figures) -> Figures:
-    """Dump, rank and measure; returns the figures."""
+    """Dump, rank and measure; return the figures."""
     stores = (readers.movies, readers.users)
     documents = {reader.store: held(reader) for reader in stores}
     with Path(finish["dump"]).open("w", encoding="utf-8") as out:
@@ -197,15 +198,15 @@ def read_all(readers: Readers, finish: Figures) -> Figures:
 
 
 def held(reader: forebay.Reader) -> int:
-    """Return how many documents the reader says that it holds."""
+    """Return the number of documents that the reader reports."""
     return sum(partition.documents for partition in reader.status().partitions)
 
 
 def dump(reader: forebay.Reader, keys: str, out: TextIO) -> Rows:
-    """Write every document, by key and by iteration; returns what the iteration has seen."""
+    """Write every document, by key and by iteration; return the documents of the iteration."""
     asked = map(int, Path(keys).read_text(encoding="utf-8").splitlines())
     write(reader.store, "key", ((key, reader.get_document(key)) for key in asked), out)
-    # Pairs, not yet a dict: a document that is seen twice must be told twice.
+    # Pairs, not yet a dict: a document that is seen twice must be reported twice.
     seen = list(reader.iterate())
     write(reader.store, "iteration", seen, out)
     return dict(seen)
@@ -214,7 +215,7 @@ def dump(reader: forebay.Reader, keys: str, out: TextIO) -> Rows:
 def write(
     store: str, by: str, answers: Iterable[tuple[int, forebay.Document | None]], out: TextIO
 ) -> None:
-    """Write a line per answer; a timestamp is its microseconds."""
+    """Write a line per result; a timestamp becomes its microseconds."""
     for key, document in answers:
         answer = {"store": store, "by": by, "key": key, "document": document}
         out.write(json.dumps(answer, default=micros_of) + "\n")
@@ -228,12 +229,12 @@ def micros_of(value: object) -> int:
 
 
 def most_rated(rows: Rows, count: int) -> list[int]:
-    """Return the keys with the most ratings; of equals the smaller key comes first."""
+    """Return the keys with the most ratings; of equal counts the smaller key is first."""
     return sorted(rows, key=lambda key: (-rows[key].get("rating_count", 0), key))[:count]
 
 
 def plan_of(movies: forebay.Reader) -> forebay.GatherPlan:
-    """Plan the gather. Counts and times are below 2^53, so nothing is lost in a float64."""
+    """Plan the gather. Counts and times are below 2^53, so a float64 holds them exactly."""
     fields = [(name, 0) if name == "year" else name for name in GATHERED]
     return movies.plan(fields, "float64", lossy=True)
 
@@ -241,8 +242,8 @@ def plan_of(movies: forebay.Reader) -> forebay.GatherPlan:
 def rank(readers: Readers, user: int, candidates: npt.NDArray[np.int64]) -> list[tuple[int, float]]:
     """Rank the candidates for a user, best first; of equal scores the smaller key is first.
 
-    A score is a movie's mean rating, pulled to 3.5 where ratings are few, times one plus the mean
-    share of the user's ratings that fell to the movie's genres.
+    A score is a movie's mean rating, pulled to 3.5 if ratings are few, times one plus the mean
+    share of the user's ratings in the movie's genres.
     """
     matrix = readers.movies.gather(plan_of(readers.movies), candidates)
     counts, sums = (matrix[:, GATHERED.index(name)] for name in ("rating_count", "rating_sum"))
@@ -262,7 +263,7 @@ def share(counts: forebay.Document, genres: list[str]) -> float:
 
 
 def measure_gets(movies: forebay.Reader, keys: list[int]) -> Figures:
-    """Measure gets of one field of random movies that exist."""
+    """Measure gets of one field of random existing movies."""
     count = movies.field("rating_count", "int64")
     chosen, times, get = random.Random(SEED), Times(), movies.get
     for block in range(BLOCKS_BEFORE + BLOCKS):
@@ -278,7 +279,7 @@ def measure_gets(movies: forebay.Reader, keys: list[int]) -> Figures:
 
 
 def measure_gathers(movies: forebay.Reader, candidates: npt.NDArray[np.int64]) -> Figures:
-    """Measure gathers of the candidates into one matrix, with a plan that is made once."""
+    """Measure gathers of the candidates into one matrix, with a plan that is created once."""
     plan, times = plan_of(movies), Times()
     matrix = np.empty((len(candidates), plan.width), np.float64)
     for turn in range(GATHERS_BEFORE + GATHERS):

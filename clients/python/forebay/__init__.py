@@ -1,8 +1,8 @@
-"""Forebay's Python client: write once through a durable log, read in the process that needs it.
+"""Forebay's Python client: write once through a durable log, read from this process's memory.
 
 A `Client` (or, on asyncio, an `AsyncClient`) writes to stores and administers them. A `Reader`
 holds a live copy of a store in this process and answers from its own memory. All errors are
-`Error`; each code has its class. What the library has to say goes to the logger `forebay`.
+`Error`; each code has its class. Log records go to the logger `forebay`.
 """
 
 import importlib
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from forebay._memory import InMemoryReader
     from forebay._types import Document, Fields, FieldValue, Key, Keys, Value, Vector
 
-# A fork copies no threads: what the parent has open answers `Closed` in the child.
+# A fork copies no threads: objects that the parent has opened raise `Closed` in the child.
 os.register_at_fork(after_in_child=_native.after_fork_in_child)
 
 __all__ = [
@@ -169,8 +169,8 @@ __all__ = [
     "upsert",
 ]
 
-# What asyncio, NumPy or data classes are needed for is imported when it is first asked for: with
-# all of it `import forebay` would take five times as long.
+# Names that need asyncio, NumPy or data classes are imported on their first use: with all of them
+# `import forebay` would take five times as long.
 _LATER = {
     "_aio": "AsyncClient",
     "_aio_reader": "AsyncReader",
@@ -196,5 +196,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Name what is there, imported or not."""
+    """Return all names, imported or not."""
     return sorted({*globals(), *__all__})

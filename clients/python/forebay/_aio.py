@@ -1,4 +1,4 @@
-"""The client for asyncio: the same calls, awaited instead of waited for."""
+"""The client for asyncio: the same calls as `Client`, awaited."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class AsyncClient(AsyncClientVerbs):
     ...     users = await client.store("users")
     ...     await users.upsert("u1", {"visits": forebay.increment(1)})
 
-    Its methods, and those of its stores and streams, are those of `Client`, awaited. Cancelling a
-    call gives it up: the outcome of a write is then unknown.
+    The methods of the client, its stores and its streams are those of `Client`, awaited. Cancelling
+    a call gives it up: the outcome of a write is then unknown.
     """
 
     def __init__(
         self, endpoint: str, *, deadline: float | None = None, attempt: float | None = None
     ) -> None:
-        """Say where to connect and how long a call has; see `Client`. Connects when entered."""
+        """Set the address and the deadlines; see `Client`. The client connects when entered."""
         self._endpoint = endpoint
         self._deadline = deadline
         self._attempt = attempt
@@ -52,7 +52,7 @@ class AsyncClient(AsyncClientVerbs):
         return self
 
     async def __aenter__(self: Self) -> Self:
-        """Connect and return the client itself."""
+        """Connect and return the client."""
         return await self.connect()
 
     async def __aexit__(
@@ -65,7 +65,7 @@ class AsyncClient(AsyncClientVerbs):
         self.close()
 
     def close(self) -> None:
-        """Close the connection; a second time changes nothing. Calls in flight raise `Closed`."""
+        """Close the connection; a second call changes nothing. Calls in flight raise `Closed`."""
         if self._connected is not None and self._calls is not None:
             self._connected.close()
             self._calls.close()

@@ -1,4 +1,4 @@
-"""Reads that wait, awaited: the forms for asyncio of what `Reader` waits for."""
+"""Reads for asyncio: the awaitable forms of the reads of `Reader` that wait."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Default = TypeVar("Default")
 class AsyncReader:
     """The reads of a `Reader` that wait, for one asyncio event loop, which they never block.
 
-    From `AsyncClient.reader`, or around a reader that is open: `AsyncReader(reader)`, on the loop.
-    What waits for nothing (`get` without `after` and `latest`, `status`, `field`, ...) is local:
-    call it on `reader`.
+    Comes from `AsyncClient.reader`, or wraps an open reader: `AsyncReader(reader)`, on the loop.
+    Reads that wait for nothing (`get` without `after` and `latest`, `status`, `field`, ...) are
+    local: call them on `reader`.
 
     >>> async with await client.reader("users") as users:            # doctest: +SKIP
     ...     await users.await_ready(30)
@@ -36,12 +36,12 @@ class AsyncReader:
     """
 
     def __init__(self, reader: Reader) -> None:
-        """Read this reader on the running event loop."""
+        """Wrap this reader, for the running event loop."""
         self.reader = reader
         self._calls = Calls()
 
     async def __aenter__(self: Self) -> Self:
-        """Return the reader itself."""
+        """Return the reader."""
         return self
 
     async def __aexit__(
@@ -62,12 +62,12 @@ class AsyncReader:
             self._calls.close()
 
     async def await_ready(self, timeout: float) -> None:
-        """Wait until it is ready; see `Reader.await_ready`."""
+        """Wait until the reader is ready; see `Reader.await_ready`."""
         left = timeout - await self._attach(timeout)
         await self._calls.run(self.reader.await_ready_call(left))
 
     async def wait_token(self, token: bytes, timeout: float) -> None:
-        """Wait until everything that the token speaks of is here."""
+        """Wait until everything that the token covers is applied in this process."""
         left = timeout - await self._attach(timeout)
         await self._calls.run(self.reader.wait_token_call(token, left))
 
@@ -77,7 +77,7 @@ class AsyncReader:
         return await self._calls.run(self.reader.verify_call(partition, left))
 
     async def _attach(self, timeout: float | None) -> float:
-        """Open the reader again where a fork made that due; return how much of the time it took."""
+        """Reopen the reader if a fork requires it; return the time that this took."""
         opening = self.reader.attach_call(timeout)
         if opening is None:
             return 0.0
@@ -132,7 +132,7 @@ class AsyncReader:
         max_age: float | None = None,
         timeout: float | None = None,
     ) -> object:
-        """Return a field of a document, behind what the read waits for; see `Reader.get`."""
+        """Return a field of a document, after the read's wait; see `Reader.get`."""
         await self._wait([key], after, latest, timeout)
         return self.reader.get(key, field, default, max_age=max_age)
 
@@ -160,7 +160,7 @@ class AsyncReader:
         max_age: float | None = None,
         timeout: float | None = None,
     ) -> Document | None:
-        """Return a whole document, behind what the read waits for."""
+        """Return a whole document, after the read's wait."""
         await self._wait([key], after, latest, timeout)
         return self.reader.get_document(key, max_age=max_age)
 
@@ -176,7 +176,7 @@ class AsyncReader:
         max_age: float | None = None,
         timeout: float | None = None,
     ) -> list[FieldValue]:
-        """Return one field of many documents, behind what the read waits for."""
+        """Return one field of many documents, after the read's wait."""
         await self._wait(keys, after, latest, timeout)
         return self.reader.get_many(keys, field, default, statuses=statuses, max_age=max_age)
 
@@ -204,7 +204,7 @@ class AsyncReader:
         max_age: float | None = None,
         timeout: float | None = None,
     ) -> list[Document | None]:
-        """Return many documents, behind what the read waits for."""
+        """Return many documents, after the read's wait."""
         await self._wait(keys, after, latest, timeout)
         return self.reader.get_documents(keys, statuses=statuses, max_age=max_age)
 
@@ -221,7 +221,7 @@ class AsyncReader:
         max_age: float | None = None,
         timeout: float | None = None,
     ) -> npt.NDArray[Any]:
-        """Fill a matrix, behind what the read waits for; see `Reader.gather`."""
+        """Fill a matrix, after the read's wait; see `Reader.gather`."""
         await self._wait(keys, after, latest, timeout)
         return self.reader.gather(
             plan, keys, out=out, mask=mask, statuses=statuses, max_age=max_age

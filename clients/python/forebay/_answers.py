@@ -1,4 +1,7 @@
-"""What calls answer, as data classes; the native side makes them. Imported with the first one."""
+"""Results of calls, as data classes, which the native side creates.
+
+The first result imports this file.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +23,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PackedValues:
-    """Strings or bytes of many documents, one behind another, in the order of the keys.
+    """Strings or bytes of many documents, concatenated in the order of the keys.
 
-    Its arrays are read-only views of the answer; no value is an object until it is asked for.
+    The arrays are read-only views of the result; a value becomes an object only on access.
     """
 
     values: bytes
     """All values; a string's are UTF-8."""
     ends: npt.NDArray[np.uint64]
-    """Where each key's value ends in `values`; it begins where the one before ends."""
+    """The end of each key's value in `values`; a value starts at the end of the previous one."""
     statuses: npt.NDArray[np.uint8]
     """A `KeyStatus` per key."""
     presences: npt.NDArray[np.uint8]
-    """A `Presence` per key: whether its field is absent, null or a value."""
+    """A `Presence` per key: whether the key's field is absent, null or a value."""
 
     def __len__(self) -> int:
         """Return the number of keys."""
@@ -43,7 +46,7 @@ class PackedValues:
         return (self[place] for place in range(len(self)))
 
     def __getitem__(self, place: int) -> memoryview | None:
-        """Return a key's value in place, or None when it is absent or null."""
+        """Return a key's value as a view, or None if absent or null."""
         place = range(len(self))[place]
         if self.presences[place] != Presence.VALUE:
             return None
@@ -53,25 +56,26 @@ class PackedValues:
 
 @dataclass(frozen=True)
 class WriteOutcome:
-    """What became of one write that is in the log."""
+    """The outcome of one write that is in the log."""
 
     token: bytes
-    """Says where the log holds it; a read `after` this token sees it."""
+    """Position of the write in the log; a read `after` this token sees the write."""
     result: Literal["appended", "applied", "not_met"]
-    """`appended`: it had no condition. `applied`: its condition held. `not_met`: it did not, and
-    nothing happened."""
+    """`appended`: the write had no condition. `applied`: the condition held. `not_met`: the
+    condition did not hold, and nothing happened.
+    """
     version: int | None
-    """The document's version when the condition was not met, in a store that keeps versions."""
+    """The document's version if the condition was not met, in a store that keeps versions."""
 
 
 @dataclass(frozen=True)
 class BatchOutcome:
-    """What became of a batch."""
+    """The outcome of a batch."""
 
     token: bytes
-    """Says where the log holds every change that it holds."""
+    """Positions in the log of every change that is in the log."""
     results: list[WriteOutcome | Error]
-    """What became of each change, in their order. An error here is final."""
+    """The outcome of each change, in order. An error here is final."""
 
     def complete(self) -> BatchOutcome:
         """Return the outcome if every change is in the log; else raise the first error."""
@@ -83,26 +87,26 @@ class BatchOutcome:
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a definition."""
+    """A field of a definition."""
 
     id: int
-    """Its lasting id, never used again."""
+    """Permanent id, never reused."""
     name: str
     type: str
     """`bool`, `int32`, `int64`, `float32`, `float64`, `string`, `bytes`, `timestamp`,
     `list<TYPE>`, `f32[N]`, `f16[N]` or `i8[N]`."""
     aliases: tuple[str, ...]
-    """Earlier names, which go on working until the field is dropped."""
+    """Earlier names, which stay valid until the field is dropped."""
     default: Value | None
-    """What a gather writes for absent or null, where the call gives no default."""
+    """Value that a gather writes for absent or null, if the call gives no default."""
     ttl: float | None
-    """Time to live of each write that carries none, in seconds."""
+    """Time to live of each write without its own, in seconds."""
     required: bool
-    """Whether a stream refuses events without a value of it."""
+    """Whether a stream refuses events without a value."""
     allowed: tuple[Value, ...]
-    """The values that a stream lets in; empty for all."""
+    """The values that a stream accepts; empty for all."""
     index: Literal["exact", "range"] | None
-    """How a stream's events are found by it: those of one value, or between two as well."""
+    """Index of a stream's column: by one value, or also between two values."""
 
 
 @dataclass(frozen=True)
@@ -113,29 +117,30 @@ class Definition:
     name: str
     version: int
     key: str
-    """Type of its primary key: `string`, `bytes` or `int64`."""
+    """Type of the primary key: `string`, `bytes` or `int64`."""
     partition_key: str | None
-    """The field that partitions it, if not the primary key."""
+    """The field that partitions the store, if not the primary key."""
     partitions: int
     fields: tuple[Field, ...]
     key_value: bool
     stream: bool
-    """Whether it holds events, not documents."""
+    """Whether the store holds events, not documents."""
     event_time: str | None
-    """A stream's column that says when an event happened."""
+    """A stream's column with the event time."""
     ttl: float | None
-    """Time to live of documents whose put carries none, in seconds."""
+    """Time to live of documents whose put has none, in seconds."""
     versioned: bool
     heartbeat: float
     """Silence after which a partition's replicator appends a heartbeat, in seconds."""
     log_window: float | None
-    """How much of its logs is kept behind the newest snapshot, in seconds; None keeps all. Of a
-    stream how long its events are retained."""
+    """Span of the store's logs that is retained after the newest snapshot, in seconds; None retains
+    all. For a stream, the time for which its events are retained.
+    """
     log_bytes: int | None
-    """How many bytes of events each partition of a stream retains, about; None keeps all."""
+    """Approximate bytes of events that each partition of a stream retains; None retains all."""
 
     def field(self, name: str) -> Field | None:
-        """Return the field with this name or, after those, this alias."""
+        """Return the field with this name or, if no field has it, with this alias."""
         named = (field for field in self.fields if field.name == name)
         called = (field for field in self.fields if name in field.aliases)
         return next(named, None) or next(called, None)
@@ -146,10 +151,10 @@ class SelectedColumn:
     """A column of a select, as the newest definition has it."""
 
     id: int
-    """Its lasting id, never used again."""
+    """Permanent id, never reused."""
     name: str
     type: str
-    """As that of a `Field`."""
+    """Type, spelled as in a `Field`."""
 
 
 @dataclass(frozen=True)
@@ -158,87 +163,88 @@ class SelectedEvent:
 
     key: Key
     time: datetime
-    """When it happened, in UTC."""
+    """Event time, in UTC."""
     append_time: datetime
-    """When the log took it, in UTC."""
+    """Time at which the log appended the event, in UTC."""
     partition: int
     offset: int
-    """Offset of its entry in the partition."""
+    """Offset of the event's entry in the partition."""
     place: int
-    """Its place in the entry, from 0."""
+    """Index of the event in its entry, from 0."""
     columns: Document
-    """Its selected columns by name: one that it does not have is missing, a null one None."""
+    """The selected columns by name: an absent column is missing, a null column is None."""
 
 
 @dataclass(frozen=True)
 class Selected:
-    """The events that a select has found."""
+    """The result of a select."""
 
     columns: tuple[SelectedColumn, ...]
-    """The columns that were asked for."""
+    """The selected columns."""
     events: list[SelectedEvent]
-    """The events, in the order that was asked for."""
+    """The events, in the requested order."""
     token: bytes
-    """The positions that were read; a select `after` it finds no older state."""
+    """The positions that were read; a select `after` this token reads no older state."""
 
 
 @dataclass(frozen=True)
 class StreamSummary:
-    """What became of the writes of a stream so far."""
+    """Counts and token of a stream's writes so far."""
 
     token: bytes
-    """Says where the log holds every write that it holds."""
+    """Positions in the log of every write that is in the log."""
     settled: int
-    """Writes of which it is known what became of them."""
+    """Writes whose outcome is known."""
     not_met: int
-    """Settled ones whose condition did not hold."""
+    """Settled writes whose condition did not hold."""
     failed: int
-    """Settled ones that were refused, or whose outcome nobody will know."""
+    """Settled writes that were refused, or whose outcome stays unknown."""
     first_error: Error | None
     """The first error since the last flush."""
 
 
 @dataclass(frozen=True)
 class CheckpointCounts:
-    """What has happened to a reader's checkpoints since it was opened."""
+    """Counts of a reader's checkpoints since it was opened."""
 
     written: int
     failed: int
     """Not written: the disk refused, or the partition is too large."""
     restored: int
-    """Gone on from: 0 or 1 for each partition."""
+    """Used to continue after a restart: 0 or 1 for each partition."""
     damaged: int
-    """Ignored at open because they are damaged, or given up because they were found so later."""
+    """Ignored at open because they are damaged, or given up later because damage was found."""
     ignored: int
     """Ignored at open for another reason."""
     blocks_mended: int
-    """Blocks of those gone on from that were damaged and mended: what is read is right, and the
-    disk is worth a look."""
+    """Damaged blocks of restored checkpoints that were repaired: reads are right, and the disk
+    deserves a check.
+    """
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What has happened to records since the reader was opened."""
+    """Counts of records since the reader was opened."""
 
     applied: int
     read_bytes: int
     skipped: int
     """Records skipped, as all replicas skip them."""
     repeats: int
-    """Changes skipped because their client sent them before."""
+    """Changes skipped because their client had sent them before."""
     too_large: int
     log_errors: int
     rebuilds: int
     bootstraps: int
-    """Copies that were begun with a snapshot."""
+    """Copies that were started from a snapshot."""
     bootstraps_failed: int
-    """Snapshots that could not be had, or not be used."""
+    """Snapshots that were unavailable or unusable."""
     checkpoints: CheckpointCounts
 
 
 @dataclass(frozen=True)
 class Fetching:
-    """How much of a snapshot's image is there."""
+    """Progress of a snapshot download."""
 
     bytes: int
     bytes_in_all: int
@@ -246,7 +252,7 @@ class Fetching:
 
 @dataclass(frozen=True)
 class PartitionStatus:
-    """One partition of a reader at one moment."""
+    """The status of one partition of a reader."""
 
     partition: int
     phase: Literal["bootstrapping", "serving", "poisoned"]
@@ -254,32 +260,33 @@ class PartitionStatus:
     log_id: int | None
     position: str | None
     offset_applied: int
-    """First offset not yet applied."""
+    """First offset that is not applied yet."""
     end: int
-    """The log's end, as last heard."""
+    """The log's end, as last reported."""
     lag_records: int
     age: float | None
-    """How old the served data may be, in seconds, clock error included; None while unknown."""
+    """Possible age of the served data, in seconds, clock error included; None while unknown."""
     clock_error: float | None
     schema_version: int
     documents: int
     bytes: int
     percent: int
     fetching: Fetching | None
-    """How far the snapshot is that the copy is to begin with, while it is fetched or waits for its
-    turn."""
+    """Progress of the snapshot that the copy starts from, while it is fetched or waits for its
+    turn.
+    """
     rebuilding: Error | None
-    """Why another copy is built beside the one that is served, if so."""
+    """Reason why another copy is built in addition to the served copy, if so."""
     halted: Error | None
-    """Why it applies nothing until this process is upgraded or restarted."""
+    """Reason why nothing is applied until this process is upgraded or restarted."""
     trouble: Error | None
-    """Why it applies nothing at the moment."""
+    """Reason why nothing is applied at the moment."""
     counts: Counts
 
 
 @dataclass(frozen=True)
 class ReaderStatus:
-    """A reader at one moment."""
+    """The status of a reader at one moment."""
 
     store: str
     is_ready: bool
@@ -290,14 +297,14 @@ class ReaderStatus:
     remaining: float | None
     """Seconds until all partitions have caught up; None before there is a rate."""
     age: float | None
-    """The highest age of its partitions, in seconds; None while one is unknown."""
+    """The highest age of the partitions, in seconds; None while one is unknown."""
     schema_version: int
     partitions: tuple[PartitionStatus, ...]
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What came of comparing a reader's copy of a partition with its node's, at one position."""
+    """The result of comparing a reader's copy of a partition with its node's, at one position."""
 
     partition: int
     documents_here: int
@@ -305,15 +312,15 @@ class Verified:
     documents_there: int
     """Live documents of the node's shard."""
     differences: tuple[tuple[Key, Literal["only_here", "only_there", "contents"]], ...]
-    """The documents that are not the same, the first ones: each key, and how it differs."""
+    """The documents that differ, the first ones: each key, and the kind of the difference."""
     more: int
-    """How many more were found."""
+    """Number of further differences."""
     ranges_left: int
-    """Ranges of 4,096 that differ, in which too many documents are to be compared one by one."""
+    """Ranges of 4,096 that differ in too many documents to compare them one by one."""
 
     @property
     def is_same(self) -> bool:
-        """Whether both hold the same documents."""
+        """Whether both have the same documents."""
         return not self.differences and self.ranges_left == 0
 
 
@@ -326,12 +333,12 @@ class ReaderMetrics:
     memory_bytes: int
     """Estimated bytes of memory of all documents."""
     memory_used: int
-    """What the partitions that this reader keeps take: documents, their index and free space."""
+    """Bytes of the partitions that this reader maintains: documents, their index and free space."""
     memory_budget: int | None
-    """What they may take; None without a bound."""
+    """The bound of `memory_used`; None without a bound."""
     spilled_bytes: int
-    """What documents take on disk that have no room in memory."""
+    """Bytes on disk of the documents that exceed the memory budget."""
     spill_limit: int
-    """What they may take there; 0 where nothing is spilled."""
+    """The bound of `spilled_bytes`; 0 if nothing is spilled."""
     records: Counts
     status: ReaderStatus

@@ -1,7 +1,7 @@
-"""How the client for asyncio makes a call: the event loop awaits the answer.
+"""Calls of the client for asyncio: the event loop awaits the result.
 
-A native thread never touches the event loop: it leaves the answer in a list and wakes the loop
-through a socket, and the loop takes all answers that have come.
+A native thread never touches the event loop: it appends the result to a list and wakes the loop
+through a socket, and the loop takes all available results.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ class Calls:
     """The calls that one event loop awaits."""
 
     def __init__(self) -> None:
-        """Listen for answers on the running loop, until closed."""
+        """Listen for results on the running loop, until closed."""
         self._loop = asyncio.get_running_loop()
         self._completions = _native.Completions()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -26,7 +26,7 @@ class Calls:
         self._loop.add_reader(self._completions.fileno(), self._take)
 
     async def run(self, call: "_native.Call[T]") -> T:
-        """Make a call and return its answer; cancelling it gives the call up."""
+        """Make a call and return its result; a cancellation gives the call up."""
         if not self._is_open:
             raise Closed("Closed: the client was closed; open another one")
         self._tickets += 1
@@ -37,7 +37,7 @@ class Calls:
         try:
             return await answer
         finally:
-            # Nobody listens any more: answered, cancelled, or closed.
+            # The call is answered, cancelled or closed, so no code awaits it any more.
             self._waiting.pop(ticket, None)
             started.cancel()
 
@@ -52,7 +52,7 @@ class Calls:
                 future.set_exception(error)
 
     def close(self) -> None:
-        """End the calls in flight with `Closed`; a second time changes nothing."""
+        """End the calls in flight with `Closed`; a second call changes nothing."""
         if not self._is_open:
             return
         self._is_open = False

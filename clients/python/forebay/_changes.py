@@ -1,4 +1,4 @@
-"""Changes and operations: what a write does to a document and to its fields."""
+"""Changes and operations: the effect of a write on a document and on its fields."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def put(
     if_version: int | None = None,
     if_newer: str | None = None,
 ) -> Change:
-    """Replace the whole document by these fields; others become absent, unknown ones too.
+    """Replace the whole document by these fields; all other fields become absent.
 
     `ttl` is the document's time to live and `field_ttl` that of single fields, in seconds. With a
-    condition the change happens only if there is no document (`if_absent`), if it has exactly this
-    version (`if_version`), or if this field grows (`if_newer`).
+    condition the change happens only if there is no document (`if_absent`), if the document has
+    exactly this version (`if_version`), or if this field grows (`if_newer`).
     """
     return Change(
         "put",
@@ -49,10 +49,10 @@ def upsert(
     if_version: int | None = None,
     if_newer: str | None = None,
 ) -> Change:
-    """Change these fields and keep the others; make the document if there is none.
+    """Change these fields and keep the others; create the document if it does not exist.
 
-    The default verb: an older program that upserts keeps fields that it does not know. Time to live
-    and conditions are those of `put`.
+    Upsert is the default verb: an older program that upserts keeps fields that it does not know.
+    Time to live and conditions are those of `put`.
     """
     return Change(
         "upsert",
@@ -67,21 +67,21 @@ def upsert(
 
 
 def delete(key: Key, *, if_version: int | None = None) -> Change:
-    """Delete the document, if it has this version where one is given."""
+    """Delete the document; if a version is given, only if the document has it."""
     return Change("delete", key, if_version=if_version)
 
 
 def insert(key: Key, columns: Fields) -> Change:
     """Add an event to a stream; columns that are not named take their defaults.
 
-    Events are never changed, and any number of them have one key. A change that is sent again adds
-    its event once.
+    Events never change. Any number of events may have the same key. A change that is sent again
+    adds its event once.
     """
     return Change("insert", key, dict(columns))
 
 
 def increment(by: float) -> Operation:
-    """Add to a number; absent and null count as 0, and integers stop at their bounds."""
+    """Add to a number; absent and null count as 0, and integers saturate at their bounds."""
     return Operation.increment(by)
 
 
@@ -96,12 +96,12 @@ def maximum(value: Value) -> Operation:
 
 
 def list_append(items: Iterable[Value], bound: int) -> Operation:
-    """Append components to a list; the last `bound` of them stay."""
+    """Append components to a list; the last `bound` components stay."""
     return Operation.list_append(items, bound)
 
 
 def set_add(items: Iterable[Value], bound: int) -> Operation:
-    """Add the components that a list does not hold yet; the last `bound` of them stay."""
+    """Add the components that a list does not contain yet; the last `bound` components stay."""
     return Operation.set_add(items, bound)
 
 

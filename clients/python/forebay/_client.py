@@ -1,4 +1,4 @@
-"""The client that waits: writes to stores and administers them, from any number of threads."""
+"""The blocking client: writes to stores and administers them, from any number of threads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CALLS = Calls()
 
 
 class Client(ClientVerbs):
-    """Writes to stores and administers them; one per process is enough, for all its threads.
+    """Writes to stores and administers them; one client per process is enough for all its threads.
 
     A client numbers its writes, so that a write that is sent twice happens once. Use it as a
     context manager, or close it. Ctrl-C ends every wait; the outcome of a write is then unknown.
@@ -33,13 +33,13 @@ class Client(ClientVerbs):
     ) -> None:
         """Connect to a node, such as `forebayd dev`, at `host:port`.
 
-        A call has `deadline` seconds, its retries included (10 unless set), and one attempt of it
-        `attempt` seconds (4 unless set). Raises `Unavailable` when nobody answers there.
+        A call has `deadline` seconds, retries included (10 unless set), and one attempt `attempt`
+        seconds (4 unless set). Raises `Unavailable` if no node answers there.
         """
         self._native = _native.connect(endpoint, deadline, attempt).wait()
 
     def __enter__(self: Self) -> Self:
-        """Return the client itself."""
+        """Return the client."""
         return self
 
     def __exit__(
@@ -52,7 +52,7 @@ class Client(ClientVerbs):
         self.close()
 
     def close(self) -> None:
-        """Close the connection; a second time changes nothing. Later calls raise `Closed`."""
+        """Close the connection; a second call changes nothing. Later calls raise `Closed`."""
         self._native.close()
 
     def _open(self) -> tuple[_native.Client, Calls]:

@@ -1,4 +1,4 @@
-"""Definitions of stores that are to be created."""
+"""Specifications of new stores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def store_spec(
     heartbeat: float,
     log_window: float | None,
 ) -> _native.StoreSpec:
-    """Make the native form of a store that is to be created."""
+    """Return the native specification of a new store."""
     return _native.StoreSpec(
         name,
         key=key,
@@ -49,7 +49,7 @@ def stream_spec(
     log_window: float | None,
     log_bytes: int | None,
 ) -> _native.StoreSpec:
-    """Make the native form of a stream that is to be created."""
+    """Return the native specification of a new stream."""
     return _native.StoreSpec(
         name,
         key=key,

@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 
 class Error(Exception):
-    """What went wrong, where, and in its text what to do next. Never shows a value.
+    """A failure: the event, its context, and what to do next. Never contains a value.
 
     `code` is the name of the code, which is also the name of the class.
     """
 
     code: ClassVar[str] = ""
     is_retryable: ClassVar[bool] = False
-    """Whether the same call may succeed when it is simply made again."""
+    """Whether a plain retry of the same call may succeed."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Error(Exception):
         actual: int | None = None,
         pending: PendingWrite | None = None,
     ) -> None:
-        """Make the exception of a failure; what does not apply is None."""
+        """Create the exception of a failure; attributes that do not apply are None."""
         super().__init__(message)
         self.store = store
         self.partition = partition
@@ -39,7 +39,7 @@ class Error(Exception):
         self.limit = limit
         self.actual = actual
         self.pending = pending
-        """The write itself, where it is not settled: `Store.retry` settles the same one."""
+        """The write itself, if it is unsettled: `Store.retry` settles the same write."""
 
 
 class InvalidArgument(Error):
@@ -87,7 +87,7 @@ class LimitExceeded(Error):
 
 
 class Stale(Error):
-    """The data is older than the bound that was asked for."""
+    """The data is older than the requested bound."""
 
     code = "Stale"
     is_retryable = True
@@ -118,7 +118,7 @@ class UpgradeNeeded(Error):
 
 
 class Closed(Error):
-    """It was closed, or was opened before this process was forked and cannot be used here."""
+    """The object was closed, or was opened before this process was forked."""
 
     code = "Closed"
 
@@ -142,7 +142,7 @@ class Internal(Error):
 
 
 def pending_of(error: Error) -> PendingWrite:
-    """Return the write of an error, or raise the error that none is left."""
+    """Return the write of an error, or raise the error if it has none."""
     if error.pending is None:
         raise error
     return error.pending

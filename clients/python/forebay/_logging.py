@@ -1,8 +1,9 @@
-"""Records of the native side, on the logger `forebay`.
+"""Passes records of the native side to the logger `forebay`.
 
-The native side leaves records in a list; one thread of ours takes them out and hands them to
-`logging`. Nothing native ever waits for that, or for the interpreter. What the logger would not
-take is not even recorded: its level is looked at when something is opened and once a second.
+The native side appends records to a list; one thread of this package takes them and passes them to
+`logging`. No native code ever waits for `logging` or for the interpreter. Records that the logger
+would refuse are not created: the native side learns the logger's level when an object is opened and
+once a second.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import threading
 from forebay import _native
 
 LOGGER = logging.getLogger("forebay")
-# Without it `logging` prints warnings that no application asked for.
+# If there is no handler, `logging` prints warnings that no application wants.
 LOGGER.addHandler(logging.NullHandler())
 
 TRACE = logging.DEBUG - 5
@@ -24,12 +25,12 @@ TRACE = logging.DEBUG - 5
 
 _LOOK_SECONDS = 1.0
 _JOIN_SECONDS = 5.0
-# By their numbers on the native side, from 1.
+# Levels by their numbers on the native side, from 1.
 _LEVELS = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG, TRACE)
 
 
 class _Pump:
-    """The thread that takes records out; one per process."""
+    """The thread that takes records; one per process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,7 +38,7 @@ class _Pump:
         self._is_over = False
 
     def start(self) -> None:
-        """Look at the logger's level, and see to it that the thread runs."""
+        """Pass the logger's level to the native side, and start the thread unless it runs."""
         with self._lock:
             if self._is_over:
                 return
@@ -47,7 +48,7 @@ class _Pump:
                 self._thread.start()
 
     def stop(self) -> None:
-        """Hand over what is there, and end: nothing of ours runs in an ending interpreter."""
+        """Pass on the last records, and end: no thread of this package may run during shutdown."""
         with self._lock:
             self._is_over = True
             thread = self._thread
@@ -57,7 +58,7 @@ class _Pump:
 
 
 def set_level() -> None:
-    """Have the native side record what the logger takes."""
+    """Set the native side's level to the logger's."""
     enabled = (number for number, level in enumerate(_LEVELS, 1) if LOGGER.isEnabledFor(level))
     _native.set_log_level(max(enabled, default=0))
 
@@ -86,7 +87,7 @@ def _hand_over(
     try:
         LOGGER.handle(made)
     except Exception:
-        # A filter of the application's failed; later records have nothing to do with it.
+        # A filter of the application's failed; later records are unaffected.
         failed = (*sys.exc_info(), threading.current_thread())
         threading.excepthook(threading.ExceptHookArgs(failed))
 
@@ -95,7 +96,7 @@ _pump = _Pump()
 
 
 def start() -> None:
-    """Hand records over from now on; the native side calls it when something is opened."""
+    """Start passing records; the native side calls this when an object is opened."""
     _pump.start()
 
 
@@ -104,7 +105,7 @@ def _stop() -> None:
 
 
 def _after_fork_in_child() -> None:
-    # The thread stayed behind, perhaps with the lock.
+    # The thread exists only in the parent, perhaps with the lock.
     global _pump
     _pump = _Pump()
 

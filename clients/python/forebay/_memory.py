@@ -1,4 +1,4 @@
-"""Readers in memory, for the tests of programs that read."""
+"""In-memory readers, for tests of programs that read."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ _MICROSECOND = timedelta(microseconds=1)
 class InMemoryReader(Reader):
     """A reader of a store in this process's memory, from `Reader.in_memory`.
 
-    It is what the program under test takes, and has what the test does to it. Everything below the
-    writes is the product: the index, merges, conditions, times to live and alterations. A write is
-    there when it returns. The clock begins at the host's time, then stands still until it is moved.
+    The program under test takes it as a reader; its own methods are the test's controls. Everything
+    below the writes is production code: the index, merges, conditions, times to live and
+    alterations. A write is visible when its call returns. The clock starts at the host's time, then
+    stands still until the test moves it.
 
     >>> import forebay
     >>> users = forebay.Reader.in_memory({"visits": "int64"}, {"ada": {"visits": 2}})
@@ -61,11 +62,11 @@ class InMemoryReader(Reader):
         return opened
 
     def as_store(self) -> Store:
-        """Return the store that it reads, for programs that write; it has no streams of writes."""
+        """Return the store behind this reader, for programs that write; it has no write streams."""
         return self._store
 
     def write(self, change: _native.Change) -> WriteOutcome:
-        """Make a change; see `Store.write`."""
+        """Apply a change; see `Store.write`."""
         return self._store.write(change)
 
     def upsert(
@@ -95,35 +96,36 @@ class InMemoryReader(Reader):
         return self._store.delete(key)
 
     def batch(self, batch: Iterable[_native.Change]) -> BatchOutcome:
-        """Make many changes together; see `Store.batch`."""
+        """Apply many changes together; see `Store.batch`."""
         return self._store.batch(batch)
 
     def alter(self, alterations: Sequence[_native.Alteration]) -> Definition:
-        """Give the store its next version; all alterations happen, or none."""
+        """Alter the store, which gives it its next version; all alterations happen, or none."""
         return self._memory.alter(list(alterations))
 
     @property
     def clock(self) -> datetime:
-        """The time that its clock shows, to the microsecond, in UTC."""
+        """The time of the reader's clock, to the microsecond, in UTC."""
         return _EPOCH + self._memory.clock() * _MICROSECOND
 
     def set_clock(self, now: datetime) -> None:
-        """Make its clock show a time, with a time zone. What has expired by then is absent.
+        """Set the reader's clock to a time with a time zone. Expired documents become absent.
 
-        Raises `InvalidArgument` for a time before the one that it shows.
+        Raises `InvalidArgument` for a time before the clock's current time.
         """
         self._memory.set_clock((now - _EPOCH) // _MICROSECOND)
 
     def advance(self, seconds: float) -> None:
-        """Move its clock forward."""
+        """Move the reader's clock forward."""
         self.set_clock(self.clock + timedelta(seconds=seconds))
 
     def force(self, state: State, *, age: float | None = None) -> None:
-        """Put it into a state, until the next one is forced.
+        """Simulate a state, until the next call.
 
-        `not_ready`: it has not caught up, and its reads and waits raise `Unavailable`. `stale`:
-        what it serves is `age` seconds old, and reads with a `max_age` below that raise `Stale`.
-        `closed`: every call raises `Closed`, for good. `nothing`: ready, as fresh as its clock.
+        - `not_ready`: the reader has not caught up, and its reads and waits raise `Unavailable`.
+        - `stale`: the data is `age` seconds old, and reads with a lower `max_age` raise `Stale`.
+        - `closed`: every call raises `Closed`, permanently.
+        - `nothing`: the reader is ready, and as fresh as its clock.
         """
         self._memory.force(state, age)
 
@@ -142,7 +144,7 @@ def open_in_memory(
     heartbeat: float,
     log_window: float | None,
 ) -> InMemoryReader:
-    """Open a reader in memory: `Reader.in_memory` with all that it asks for."""
+    """Open an in-memory reader: `Reader.in_memory` with all its parameters."""
     spec = store_spec(
         name,
         key=key,

@@ -1,4 +1,4 @@
-"""What goes into calls and comes out of them, as far as no call can do without it."""
+"""Types of arguments and results that every call may need."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Absent(enum.Enum):
     ABSENT = "ABSENT"
 
     def __repr__(self) -> str:
-        """Return its name."""
+        """Return the name."""
         return "forebay.ABSENT"
 
     __str__ = __repr__
@@ -23,11 +23,11 @@ class Absent(enum.Enum):
 
 
 ABSENT: Final = Absent.ABSENT
-"""What a read answers for a field that is not there; in a write it makes the field absent."""
+"""Result of a read for an absent field; in a write it makes the field absent."""
 
 
 class PartitionedKey(NamedTuple):
-    """A key of a store that is partitioned by a field: that field's value, then the primary key."""
+    """A key of a store that is partitioned by a field: the field's value, then the primary key."""
 
     partition_key: str | bytes | int
     key: str | bytes | int
@@ -42,7 +42,7 @@ class Presence(enum.IntEnum):
 
 
 class KeyStatus(enum.IntEnum):
-    """What became of a key of a batch, in the statuses."""
+    """Status of a key of a batch, in the statuses."""
 
     ABSENT = 0
     FOUND = 1

@@ -1,4 +1,4 @@
-"""The native module: what the package is made of. Use the names of `forebay` instead."""
+"""The native module that implements the package. Use the names of `forebay` instead."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ class Completions:
 
 @final
 class PendingWrite:
-    """A write that was sent and is not settled, from `Error.pending`."""
+    """A write that was sent and is unsettled, from `Error.pending`."""
 
     def retry(self) -> Call[BatchOutcome]: ...
 
@@ -94,7 +94,7 @@ class StoreSpec:
 
 @final
 class Alteration:
-    """One alteration of a store's definition."""
+    """An alteration of a store's definition."""
 
     @staticmethod
     def add_field(
@@ -110,16 +110,16 @@ class Alteration:
         """Add a field under a new id."""
     @staticmethod
     def drop_field(name: str) -> Alteration:
-        """Retire a field's id: its values are absent, also when a new field takes the name."""
+        """Drop a field's id: its values are absent, also if a new field takes the name."""
     @staticmethod
     def drop_fields_by_prefix(prefix: str) -> Alteration:
-        """Drop all fields whose current name starts so."""
+        """Drop all fields whose current name has this prefix."""
     @staticmethod
     def rename_field(name: str, to: str) -> Alteration:
-        """Give a field another name; the old one stays an alias."""
+        """Rename a field; the old name stays an alias."""
     @staticmethod
     def widen_field(name: str, to: str) -> Alteration:
-        """Give a field a wider type: int32 to int64 or float64, float32 to float64."""
+        """Widen a field's type: int32 to int64 or float64, float32 to float64."""
     @staticmethod
     def set_rules(
         name: str,
@@ -128,9 +128,9 @@ class Alteration:
         allowed: Sequence[Value] = (),
         index: Literal["exact", "range"] | None = None,
     ) -> Alteration:
-        """Replace what a stream does with a column, by that of `FieldSpec`.
+        """Replace the rules of a stream's column by those of `FieldSpec`.
 
-        What it refuses holds for events from now on; an index has all that are retained.
+        Refusals apply to future events; an index covers all retained events.
         """
     @staticmethod
     def drop_all() -> Alteration:
@@ -146,12 +146,12 @@ class Alteration:
     ) -> Alteration:
         """Replace all options, by those of `create_store` and `create_stream`; times in seconds.
 
-        One that is left out is unset: to change one, take the others from the definition.
+        An omitted option is unset: to change one, take the others from the definition.
         """
 
 @final
 class Operation:
-    """What happens to one field, where it is not simply set."""
+    """An operation on one field, other than setting it."""
 
     @staticmethod
     def increment(by: float) -> Operation: ...
@@ -168,7 +168,7 @@ class Operation:
 
 @final
 class Change:
-    """One change of one document, checked against the store's definition when it is sent."""
+    """A change of one document, checked against the store's definition when it is sent."""
 
     def __new__(
         cls,
@@ -290,9 +290,10 @@ class Acknowledgement:
 
 @final
 class FieldHandle:
-    """A field as a reader holds it: resolved once by name, then bound to its id and type.
+    """A field of a reader: resolved once by name, then bound to its id and type.
 
-    It survives renames and, while values fit, a wider type; after a drop it answers absent.
+    A handle survives renames and, while values fit, a wider type; after a drop, reads return
+    absent.
     """
 
     @property
@@ -302,11 +303,11 @@ class FieldHandle:
 
 @final
 class GatherPlan:
-    """Fields resolved to the columns of a matrix; any thread may use it, any number of times."""
+    """Fields resolved to the columns of a matrix; any thread may use a plan, repeatedly."""
 
     @property
     def width(self) -> int:
-        """Columns of a row."""
+        """Number of columns of a row."""
     @property
     def dtype(self) -> str:
         """Name of the matrix's NumPy type."""
@@ -362,7 +363,7 @@ class Reader:
     ) -> Reader: ...
     @property
     def store(self) -> str:
-        """Name of its store."""
+        """Name of the reader's store."""
     @overload
     def get(
         self,

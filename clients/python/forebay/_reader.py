@@ -23,41 +23,44 @@ Self = TypeVar("Self", bound="Reader")
 class Reader(_native.Reader):
     """A live copy of a store in this process: reads are local and take no lock.
 
-    `source` is `host:port`, or use `Client.reader`. Opening returns at once; wait with
-    `await_ready`. `partitions` follows just these; `serve_partial` answers before a partition has
-    caught up, where absent may mean "not yet". Safe to share between threads.
+    `source` is `host:port`; `Client.reader` opens a reader over a client's connection. Opening
+    returns at once; wait with `await_ready`. `partitions` limits the followed partitions;
+    `serve_partial` answers before a partition has caught up, when absent may mean "not yet". Safe
+    to share between threads.
 
-    With a `checkpoint_dir` it writes checkpoints there, every `checkpoint_every` seconds (10 unless
-    set) and when it is closed, and is opened again from them instead of from the log's start. The
-    readers of a host that name the same directory share one copy of each partition: one of them
-    keeps it, and when that one ends, however it ends, another goes on while all read on.
+    With a `checkpoint_dir` the reader writes checkpoints there, every `checkpoint_every` seconds
+    (10 unless set) and when it is closed, and the next open starts from them instead of from the
+    log's start. Readers of one host with the same directory share one copy of each partition: one
+    reader maintains the copy, and when it ends, for whatever reason, another one takes over while
+    all others continue to read.
 
-    `memory_budget` is how many bytes its documents and their index may take: unless set, half of
-    the control group's limit or of the host's memory, whichever is less, and less than half where
-    that would leave below 56 MiB and 8 for each partition. Where an entry needs more, the reader
-    spills, if it may; else it stops applying and `status` says so; it answers on, and turns stale
-    by its bounds. Readers that share a copy count it once, by the budget of the one that keeps it.
+    `memory_budget` is the most bytes of the documents and their index. The default is half of the
+    control group's limit or of the host's memory, whichever is less, and less than half if half
+    would leave less than 56 MiB and 8 MiB for each partition. If an entry needs more memory, the
+    reader spills documents, if it may. Otherwise the reader stops applying entries, and `status`
+    says so; it still answers reads, which turn stale by their bounds. Readers that share a copy
+    count it once, in the budget of the reader that maintains it.
 
-    `spill_bytes_max` is how many bytes of disk, in `checkpoint_dir`, documents may take that have
-    no room in memory; 0 spills nothing, and more than 0 needs the directory (`InvalidArgument`).
-    Those go there that were written longest ago, and a read of one waits for the disk; the index
-    stays in memory.
+    `spill_bytes_max` is the most bytes of disk, in `checkpoint_dir`, for documents that exceed the
+    memory budget; 0 spills nothing, and more than 0 needs the directory (`InvalidArgument`). The
+    reader spills the least recently written documents, and a read of a spilled document waits for
+    the disk; the index stays in memory.
 
-    `snapshots` is the URL of the folder of snapshots that it begins with where it has no checkpoint
-    (`file:///folder`, `s3://bucket/folder`, `az://container/folder`, `gs://bucket/folder`), which
-    spares it reading the whole log, and takes the place of what was trimmed of it. Images are
+    `snapshots` is the URL of the folder of snapshots from which a reader without a checkpoint
+    starts (`file:///folder`, `s3://bucket/folder`, `az://container/folder`, `gs://bucket/folder`).
+    A snapshot avoids reading the whole log, and replaces the trimmed part of the log. Images are
     fetched into `checkpoint_dir`. Credentials come from the environment, by the names that the
-    stores' own tools use. Raises `InvalidArgument` for a URL that names no such folder.
+    object stores' own tools use. Raises `InvalidArgument` for a URL that names no such folder.
 
-    After a fork a reader with a directory reads on in the child: its first use there opens it
-    again, over a connection of the child's own to the same node, in the time of that call (its
-    `timeout`, else `open_timeout`). A scan that the parent began raises `Closed` there, and
-    callbacks are registered anew. A reader without a directory raises `Closed` in a child.
+    After a fork a reader with a directory is usable in the child: its first use there reopens it,
+    over a connection of the child's own to the same node, within the time of that call (its
+    `timeout`, else `open_timeout`). A scan that the parent started raises `Closed` in the child,
+    and callbacks are registered again. A reader without a directory raises `Closed` in a child.
 
-    Every read takes `after` (a token: wait until that write is here), `latest` (wait until all that
-    was acknowledged before is here), both at most `timeout` seconds (10 unless set), and `max_age`
-    (raise `Stale` for data older than so many seconds). A field's name is looked up behind the
-    wait: one that was added before the write of the token is there.
+    Every read takes `after` (a token: wait until that write is applied), `latest` (wait until
+    everything acknowledged before is applied), both at most `timeout` seconds (10 unless set), and
+    `max_age` (raise `Stale` for data older than this many seconds). A read looks up a field's name
+    after its wait, so it finds a field that was added before the token's write.
 
     >>> with forebay.Reader("127.0.0.1:7070", "users") as users:     # doctest: +SKIP
     ...     users.await_ready(30)
@@ -81,8 +84,8 @@ class Reader(_native.Reader):
     ) -> InMemoryReader:
         """Open a reader of a store in this process's memory, for tests of programs that read.
 
-        It is ready at once, with these rows in it: fields by key, or changes. No file, thread, port
-        or server stands behind it. The rest is that of `Client.create_store`.
+        The reader is ready at once and contains these rows: fields by key, or changes. No file,
+        thread, port or server is involved. The other parameters are those of `Client.create_store`.
         """
         from forebay._memory import open_in_memory
 
@@ -101,7 +104,7 @@ class Reader(_native.Reader):
         )
 
     def __enter__(self: Self) -> Self:
-        """Return the reader itself."""
+        """Return the reader."""
         return self
 
     def __exit__(
@@ -125,7 +128,7 @@ class Reader(_native.Reader):
     ) -> PackedValues:
         """Return a string or bytes field of many documents as buffers, with no object per value.
 
-        A key whose partition does not answer is told by its status.
+        The status of a key says if its partition does not answer.
         """
         import numpy as np
 
@@ -150,9 +153,9 @@ class Reader(_native.Reader):
     ) -> _native.GatherPlan:
         """Plan a gather of these fields into a matrix of this type.
 
-        A field is a name, or a name with a default in place of null and absent (else the schema's,
-        or 0). A vector takes a column per component. A type that does not hold every value of a
-        field exactly is refused, unless `lossy`.
+        A field is a name, or a name with a default for null and absent (else the schema's, or 0). A
+        vector takes a column per component. A type that does not hold every value of a field
+        exactly is refused, unless `lossy`.
         """
         return self.plan_gather(list(fields), dtype, lossy)
 
@@ -174,10 +177,10 @@ class Reader(_native.Reader):
         `out` takes the values: C-contiguous, writable, of the plan's type, with the plan's width
         and a row per key or more; its first rows are returned. `mask`, of the same shape, takes a
         `Presence` per cell, and `statuses` a `KeyStatus` per key, both as uint8. An array that does
-        not fit is refused before anything is written. Leave the arrays alone during the call.
+        not fit is refused before anything is written. Do not use the arrays during the call.
 
-        Without `statuses` a key whose partition does not answer raises, for its defaults would pass
-        for values.
+        If `statuses` is not given, a key whose partition does not answer raises an error, because
+        its defaults would look like values.
         """
         rows = len(keys)
         if out is None:
@@ -202,9 +205,9 @@ class Reader(_native.Reader):
     ) -> Iterator[tuple[Any, Document]]:
         """Yield the key and the document of every live document, in no order.
 
-        One that lives throughout is seen exactly once, as it is at that moment; one that comes or
-        goes meanwhile may be seen or not. Keys of a store that is partitioned by a field are
-        `PartitionedKey`s.
+        A document that lives throughout the iteration is seen exactly once, as it is at that
+        moment; a document that is created or deleted during the iteration may be seen or not. Keys
+        of a store that is partitioned by a field are `PartitionedKey`s.
         """
         scan = self.scan()
         while found := self.scan_next(scan, batch, max_age):

@@ -1,6 +1,6 @@
-"""What the client that waits can do, store by store and write by write.
+"""The verbs of the blocking client, store by store and write by write.
 
-Made of `_async_verbs.py` by `sync_verbs.py`: change that one.
+`sync_verbs.py` generates this file from `_async_verbs.py`: change that file.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class ClientVerbs:
     """Administration of stores."""
 
     def _open(self) -> tuple[_native.Client, Calls]:
-        """Return the native client and what makes its calls. Raises `Closed`."""
+        """Return the native client and the runner of its calls. Raises `Closed`."""
         raise NotImplementedError
 
     def store(self, name: str) -> Store:
-        """Open a store. Raises `NotFound` when there is none of this name."""
+        """Open a store. Raises `NotFound` if there is no store of this name."""
         native, calls = self._open()
         return Store(calls.run(native.store(name)), calls)
 
@@ -53,16 +53,18 @@ class ClientVerbs:
     ) -> Store:
         """Create a store and open it.
 
-        `fields` are types by name, or `FieldSpec`s where a field has a default or a time to live.
-        The number of `partitions` is fixed. Times are in seconds. `ttl` is that of documents whose
-        put carries none; `heartbeat` the silence after which one is appended.
+        `fields` are types by name, or `FieldSpec`s for fields with a default or a time to live.
+        `partitions` is the number of partitions. Times are in seconds. `ttl` is the time to live of
+        documents whose put has none; `heartbeat` is the silence after which a heartbeat is
+        appended.
 
-        `log_window` is how much of the store's logs is kept behind its newest snapshot; what is
-        older is trimmed. Unless set all is kept, and so it is where nobody makes snapshots.
+        `log_window` is how much of the store's logs is retained after its newest snapshot; older
+        entries are trimmed. If it is not set, or no service creates snapshots, all entries are
+        retained.
 
-        Raises `InvalidArgument` or `LimitExceeded` for a store that cannot be (a `log_window`
-        below 0, or above 100 years), `Conflict` when the name is taken, `UnknownOutcome` when it
-        may have happened: the same call settles it.
+        Raises `InvalidArgument` or `LimitExceeded` for an invalid store (a `log_window` below 0, or
+        above 100 years), `Conflict` if the name is taken, `UnknownOutcome` if the store may have
+        been created: the same call settles the creation.
         """
         native, calls = self._open()
         spec = store_spec(
@@ -93,15 +95,15 @@ class ClientVerbs:
     ) -> Store:
         """Create a stream of events and open it.
 
-        `columns` are types by name, or `FieldSpec`s: with `default` that value is stored where an
-        event has none, with `required` such an event is refused, and so is one whose value is none
-        of those `allowed`. `event_time` names the timestamp column that says when an event
-        happened; without one that is when it was inserted. An event's key says which of the
-        `partitions` it goes to.
+        `columns` are types by name, or `FieldSpec`s. `default` is stored for an event without a
+        value; a `required` column refuses such an event; `allowed` refuses all other values.
+        `event_time` names the timestamp column with the event time; without such a column an event
+        happens when the log appends it. An event's key selects one of the `partitions`.
 
-        Events are retained for `log_window` seconds, and by each partition up to about `log_bytes`
-        bytes; unless set all are. Retained ones are found by a column with the `index` `"exact"`
-        (those of one value) or `"range"` (between two as well). The rest is as for `create_store`.
+        Events are retained for `log_window` seconds, and each partition retains up to about
+        `log_bytes` bytes; all events are retained unless these are set. A column with the `index`
+        `"exact"` finds retained events by one value, a column with `"range"` also between two
+        values. The other parameters are those of `create_store`.
         """
         native, calls = self._open()
         spec = stream_spec(
@@ -123,17 +125,18 @@ class ClientVerbs:
         *,
         from_version: int | None = None,
     ) -> Definition:
-        """Give a store its next version; all alterations happen, or none.
+        """Alter a store, which gives the store its next version. All alterations happen, or none.
 
-        With `from_version` another writer's alteration in between is a `Conflict`. Raises
-        `InvalidArgument` with the reason why old data would become unreadable, `UnknownOutcome`
-        when it may have happened: the same call settles it, and alters nothing twice.
+        If `from_version` is given and another client has altered the store since, the call is a
+        `Conflict`. Raises `InvalidArgument`, with the reason, if old data would become unreadable,
+        and `UnknownOutcome` if the alteration may have happened: the same call settles it, and
+        alters nothing twice.
         """
         native, calls = self._open()
         return calls.run(native.alter_store(name, list(alterations), from_version))
 
     def delete_store(self, name: str) -> None:
-        """Delete a store and all its data; its name is free again."""
+        """Delete a store and all its data; the name is free afterwards."""
         native, calls = self._open()
         calls.run(native.delete_store(name))
 
@@ -143,16 +146,16 @@ class ClientVerbs:
         return calls.run(native.describe_store(name, version))
 
     def list_stores(self) -> list[Definition]:
-        """Return the newest definitions of all stores, by name."""
+        """Return the newest definitions of all stores, sorted by name."""
         native, calls = self._open()
         return calls.run(native.list_stores())
 
 
 class Store:
-    """One store of a client. It is bound to the store, not to its name."""
+    """A store of a client. The object is bound to the store, not to its name."""
 
     def __init__(self, native: _native.Store, calls: Calls) -> None:
-        """Wrap a native store; the client makes these."""
+        """Wrap a native store; the client creates stores."""
         self._native = native
         self._calls = calls
 
@@ -162,14 +165,14 @@ class Store:
         return self._native.definition()
 
     def refresh(self) -> Definition:
-        """Ask for the newest definition."""
+        """Fetch the newest definition."""
         return self._calls.run(self._native.refresh())
 
     def write(self, change: _native.Change, *, deadline: float | None = None) -> WriteOutcome:
-        """Send a change, again where needed, until what became of it is known.
+        """Send a change, and retry until its outcome is known.
 
-        Raises `NotFound`, `InvalidArgument` or `LimitExceeded` for what cannot be, with nothing
-        written. At the deadline `UnknownOutcome`: `retry` settles the same write.
+        Raises `NotFound`, `InvalidArgument` or `LimitExceeded` for an invalid change, with nothing
+        written. Raises `UnknownOutcome` at the deadline: `retry` settles the same write.
         """
         return self._calls.run(self._native.write(change, deadline))
 
@@ -236,15 +239,16 @@ class Store:
     ) -> BatchOutcome:
         """Send many changes together; those of one partition are in order, and atomic up to 1,024.
 
-        A change that cannot be ends the batch before anything is sent. One that the writer refuses
-        is an error among the results: see `BatchOutcome.complete`.
+        An invalid change fails the batch before anything is sent. A change that the writer refuses
+        is an error in the results: see `BatchOutcome.complete`.
         """
         return self._calls.run(self._native.batch(batch, deadline))
 
     def retry(self, error: Error) -> BatchOutcome:
-        """Settle the write of an `UnknownOutcome`: send the same one again.
+        """Settle the write of an `UnknownOutcome` by sending the same write again.
 
-        What is in the log already happens no second time. Raises the error when it holds no write.
+        A change that is in the log already does not happen again. Raises the error if it has no
+        write.
         """
         return self._calls.run(pending_of(error).retry())
 
@@ -265,25 +269,25 @@ class Store:
         max_age: float | None = None,
         timeout: float | None = None,
     ) -> Selected:
-        """Return retained events of a stream, ordered by when they happened, unless by a column.
+        """Return retained events of a stream, ordered by event time unless by a column.
 
-        They are those of a `key`, of `equal=(column, value)` in a column that has an index, or of
-        `between=(column, least, behind)` in one with an index of ranges, where None is no bound;
-        without any of these all. `start` and `end` bound when they happened, as datetimes with a
-        time zone: that one or later, and before that one.
+        The select finds the events of a `key`, of `equal=(column, value)` in an indexed column, or
+        of `between=(column, least, behind)` in a column with a range index, where None is no bound;
+        if none of these is set, all events. `start` and `end` bound the event time, as datetimes
+        with a time zone: `start` is inclusive, `end` exclusive.
 
-        Of each event only `columns` are answered, unless set all. `order_by` is a scalar column;
-        events without a value of it come last. With `descending` the last ones come first. The
-        first of them are answered, at most `limit`: 1,000 unless set, and up to 10,000.
+        `columns` limits the columns of each event; all unless set. `order_by` is a scalar column;
+        events without a value in it come last. `descending` reverses the order. The result has the
+        first `limit` events: 1,000 unless set, and up to 10,000.
 
-        The read takes `after` (a token: wait until that write is there), `latest` (wait until all
-        that was acknowledged before is there), both at most `timeout` seconds (10 unless set), and
-        `max_age` (raise `Stale` for data older than so many seconds).
+        Every read takes `after` (a token: wait until that write is applied), `latest` (wait until
+        everything acknowledged before is applied), both at most `timeout` seconds (10 unless set),
+        and `max_age` (raise `Stale` for data older than this many seconds).
 
         Raises `InvalidArgument` for a store of documents, a key or value of another type, a column
-        without the index that it takes, and events that are to be found in two ways; `NotFound`
-        for a column that the stream does not have; `LimitExceeded` for more events or bytes than
-        are answered, or more than are looked at to find them; `Unsupported` in memory.
+        without the index that the select needs, and a select with two criteria; `NotFound` for a
+        column that the stream does not have; `LimitExceeded` if the result has too many events or
+        bytes, or the node would have to look at too many events; `Unsupported` in memory.
 
         >>> dear = orders.select(  # doctest: +SKIP
         ...     equal=("city", "Rome"), order_by="price", descending=True, limit=10
@@ -311,8 +315,8 @@ class Store:
     def ordered(self) -> OrderedReads:
         """Return reads of this store in the order of its keys, from the shards of the node.
 
-        Each costs a round trip, where a `Reader` answers from this process's memory; for that,
-        nothing is held here, and scans are ordered.
+        Each read costs a round trip, while a `Reader` answers from this process's memory. In
+        return, this process stores nothing, and scans are ordered.
         """
         return OrderedReads(self._native.ordered(), self._calls)
 
@@ -326,7 +330,7 @@ class Store:
         """Open a stream for many changes.
 
         At most `changes_max` changes (16,384 unless set) of `bytes_max` bytes (64 MiB unless set)
-        are not settled at a time; a further one waits. Each wait has `deadline` seconds, the
+        are unsettled at a time; a further change waits. Each wait has `deadline` seconds, the
         client's unless set.
         """
         native = self._native.write_stream(changes_max, bytes_max, deadline)
@@ -336,13 +340,13 @@ class Store:
 class OrderedReads:
     """Documents by key, and scans in the order of the keys: bytes and str by bytes, int by value.
 
-    Every read takes `after` (a token: wait until that write is there), `latest` (wait until all
-    that was acknowledged before is there), both at most `timeout` seconds (10 unless set), and
-    `max_age` (raise `Stale` for data older than so many seconds).
+    Every read takes `after` (a token: wait until that write is applied), `latest` (wait until
+    everything acknowledged before is applied), both at most `timeout` seconds (10 unless set), and
+    `max_age` (raise `Stale` for data older than this many seconds).
     """
 
     def __init__(self, native: _native.OrderedReads, calls: Calls) -> None:
-        """Wrap native reads; the store makes these."""
+        """Wrap native reads; the store creates them."""
         self._native = native
         self._calls = calls
 
@@ -367,9 +371,9 @@ class OrderedReads:
         max_age: float | None = None,
         timeout: float | None = None,
     ) -> list[Document | Error | None]:
-        """Return documents in the order of the keys; an error where one cannot be said.
+        """Return documents in the order of the keys; an error for a key that cannot be answered.
 
-        Those of one partition are of one position.
+        The documents of one partition are read at one position.
         """
         return self._calls.run(self._native.get_many(keys, after, latest, max_age, timeout))
 
@@ -394,12 +398,15 @@ class OrderedReads:
     ) -> OrderedScan:
         """Return a scan of all documents, or of a range or a prefix of their primary keys.
 
-        It begins at `start` (behind it with `after_start`) and ends before `end` (behind it with
-        `with_end`), or the other way with `backward`. Each partition is read at one position while
-        the store changes. A store with a declared partition key needs `partition_key` for a range.
-        With the `cursor` of another scan of the same documents it goes on behind that one's last
-        document: at its position, which nodes hold for a minute, else with `may_move` at a later
-        one, and without it `TokenLost` is raised.
+        The scan starts at `start` (after it with `after_start`) and ends before `end` (after it
+        with `with_end`), or the other way with `backward`. Each partition is read at one position
+        while the store changes. A store with a declared partition key needs `partition_key` for a
+        range.
+
+        With the `cursor` of another scan of the same documents, the scan continues after that
+        scan's last document, at its position, which nodes hold for a minute. If the position is no
+        longer held, the scan continues at a later position with `may_move`, and raises `TokenLost`
+        without it.
         """
         native = self._native.scan(
             partition_key=partition_key,
@@ -427,41 +434,41 @@ class OrderedScan:
     _TOGETHER = 512
 
     def __init__(self, native: _native.OrderedScan, calls: Calls) -> None:
-        """Wrap a native scan; the reads make these."""
+        """Wrap a native scan; the reads create scans."""
         self._native = native
         self._calls = calls
 
     def take(self, documents_max: int) -> list[tuple[Key, Document]]:
-        """Return the next keys and documents, at most so many; an empty list at the end."""
+        """Return the next keys and documents, at most `documents_max`; an empty list at the end."""
         return self._calls.run(self._native.next(documents_max))
 
     def __iter__(self) -> Iterator[tuple[Key, Document]]:
-        """Yield all that is left."""
+        """Yield all remaining keys and documents."""
         found = self.take(self._TOGETHER)
         while found:
             yield from found
             found = self.take(self._TOGETHER)
 
     def cursor(self) -> bytes:
-        """Return where a later scan goes on: behind what was taken, not what was yielded."""
+        """Return the cursor after the last document taken, which may be after the last yielded."""
         return self._native.cursor()
 
 
 class WriteStream:
-    """Many writes on their way at once; those of one partition reach the log in their order.
+    """Many writes in flight at once; those of one partition reach the log in their order.
 
     Order and count survive failures and restarts of the server. Use it as a context manager, whose
     end waits for all writes and raises the first error among them.
     """
 
     def __init__(self, native: _native.WriteStream, calls: Calls) -> None:
-        """Wrap a native stream; the store makes these."""
+        """Wrap a native stream; the store creates streams."""
         self._native = native
         self._calls = calls
         self._is_open = True
 
     def __enter__(self: Self) -> Self:
-        """Return the stream itself."""
+        """Return the stream."""
         return self
 
     def __exit__(
@@ -470,7 +477,7 @@ class WriteStream:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close the stream; what the block has raised goes before an error of a write."""
+        """Close the stream; an exception of the block takes precedence over an error of a write."""
         try:
             self.close()
         except Error:
@@ -478,11 +485,11 @@ class WriteStream:
                 raise
 
     def send(self, change: _native.Change) -> Acknowledgement:
-        """Take a change in, once there is room, and return before it is sent.
+        """Queue a change once there is space, and return before the change is sent.
 
-        The acknowledgement may be dropped: the stream counts the write all the same. Raises
-        `NotFound`, `InvalidArgument` or `LimitExceeded` for a change that cannot be, `Unavailable`
-        when there was no room before the deadline; this change was not taken in then.
+        The acknowledgement may be dropped, because the stream still counts the write. Raises
+        `NotFound`, `InvalidArgument` or `LimitExceeded` for an invalid change, and `Unavailable` if
+        there is no space before the deadline; then the stream has not taken the change.
         """
         native = self._native.try_send(change)
         if native is None:
@@ -490,10 +497,10 @@ class WriteStream:
         return Acknowledgement(native, self._calls)
 
     def outcomes(self, batch: Iterable[_native.Change]) -> Iterator[WriteOutcome | Error]:
-        """Send changes, and yield what became of each, in their order, as it is known.
+        """Send changes, and yield the outcome of each, in order, once it is known.
 
-        Sending goes on ahead of what is yielded, as far as the stream has room. Raises what `send`
-        raises; a write that failed later is yielded as its error.
+        The stream sends ahead of the yielded outcomes, as far as it has space. Raises the errors of
+        `send`; a write that fails later is yielded as its error.
         """
         waiting: deque[Acknowledgement] = deque()
         for change in batch:
@@ -508,20 +515,20 @@ class WriteStream:
     def flush(self) -> StreamSummary:
         """Wait until every write that was sent is settled.
 
-        Raises the first error of a write since the last flush, and `UnknownOutcome` when writes are
-        still on their way at the deadline: flush again, and the same writes settle.
+        Raises the first error of a write since the last flush, and `UnknownOutcome` if writes are
+        still in flight at the deadline: flush again, and the same writes settle.
         """
         return self._calls.run(self._native.flush())
 
     def summary(self) -> StreamSummary:
-        """Return what became of the writes so far."""
+        """Return the outcome of the writes so far."""
         return self._calls.run(self._native.summary())
 
     def close(self) -> None:
-        """Flush, then end the stream; a second time changes nothing.
+        """Flush, then end the stream; a second call changes nothing.
 
-        Raises what `flush` raises. What is on its way at the deadline is given up: flush first, if
-        you want to wait again.
+        Raises the errors of `flush`. Writes in flight at the deadline are given up: to be able to
+        wait again, flush first.
         """
         if not self._is_open:
             return
@@ -533,10 +540,10 @@ class WriteStream:
 
 
 class Acknowledgement:
-    """What becomes of one write of a stream."""
+    """The future outcome of one write of a stream."""
 
     def __init__(self, native: _native.Acknowledgement, calls: Calls) -> None:
-        """Wrap a native acknowledgement; the stream makes these."""
+        """Wrap a native acknowledgement; the stream creates them."""
         self._native = native
         self._calls = calls
 
@@ -548,13 +555,14 @@ class Acknowledgement:
     def outcome(self, timeout: float | None = None) -> WriteOutcome:
         """Wait for the outcome, at most `timeout` seconds, and return or raise it.
 
-        Raises `DeadlineExceeded` when it is not known by then: the stream goes on with the write.
+        Raises `DeadlineExceeded` if the outcome is not known by then: the stream continues with the
+        write.
         """
         known = self._native.known()
         return known if known is not None else self._calls.run(self._native.outcome(timeout))
 
     def settled(self) -> WriteOutcome | Error:
-        """Wait for the outcome, and return it, or the error that it is."""
+        """Wait for the outcome, and return it, or return its error."""
         try:
             return self.outcome()
         except Error as error:

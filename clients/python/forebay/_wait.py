@@ -1,4 +1,4 @@
-"""How the client that waits makes a call: it waits for the answer."""
+"""Calls of the blocking client: the calling thread waits for the result."""
 
 from typing import TypeVar
 
@@ -11,5 +11,5 @@ class Calls:
     """Makes calls from any number of threads."""
 
     def run(self, call: "_native.Call[T]") -> T:
-        """Make a call and return its answer; Ctrl-C ends the wait."""
+        """Make a call and return its result; Ctrl-C ends the wait."""
         return call.wait()

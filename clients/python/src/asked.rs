@@ -1,5 +1,4 @@
-//! How a read is asked for: what it waits for, how old its data may be, and what it answers for
-//! absent.
+//! Keywords of a read: its wait, the staleness bound of its data, and its default for absent.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -14,10 +13,10 @@ use crate::process::{self, Owned};
 use crate::python::class;
 use crate::schema::duration_of;
 
-/// Seconds that a read waits for a token or a barrier, unless it says so.
+/// Seconds that a read waits for a token or a barrier, unless set.
 const READ_TIMEOUT: f64 = 10.0;
 
-/// What a read answers for absent: what the caller gave, None included, or `ABSENT`.
+/// Result of a read for absent: the caller's default, which may be None, or `ABSENT`.
 pub(crate) struct Default<'py>(pub(crate) Option<Bound<'py, PyAny>>);
 
 impl<'py> FromPyObject<'_, 'py> for Default<'py> {
@@ -29,13 +28,13 @@ impl<'py> FromPyObject<'_, 'py> for Default<'py> {
 }
 
 impl<'py> Default<'py> {
-    /// The object to answer.
+    /// Returns the object for absent.
     pub(crate) fn object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.0.map_or_else(|| class(py, "forebay._model", "ABSENT"), Ok)
     }
 }
 
-/// Waits for something of a reader: one in memory needs none of this process's threads.
+/// Waits for an event of a reader; an in-memory reader needs none of this process's threads.
 pub(crate) fn wait_for<T: Send>(
     py: Python<'_>,
     reader: &Reader,
@@ -47,16 +46,16 @@ pub(crate) fn wait_for<T: Send>(
     }
 }
 
-/// How a read is made, beyond local.
+/// The wait and the staleness bound of a read.
 pub(crate) struct How {
     read: Read,
     waits: bool,
-    /// The age that the data may have.
+    /// The staleness bound.
     pub(crate) max_age: Option<Duration>,
 }
 
 impl How {
-    /// What the keywords of a read ask for.
+    /// Builds the wait and the bound from the keywords of a read.
     pub(crate) fn of(
         after: Option<&[u8]>,
         latest: bool,
@@ -77,7 +76,7 @@ impl How {
         Ok(Self { read, waits: after.is_some() || latest, max_age })
     }
 
-    /// The read itself, for a node that is asked.
+    /// Returns the read, for a request to a node.
     pub(crate) fn into_read(self) -> Read {
         match self.max_age {
             Some(bound) => self.read.max_age(bound),
@@ -85,7 +84,7 @@ impl How {
         }
     }
 
-    /// What an event loop awaits before it reads these keys.
+    /// Returns the call that an event loop awaits before it reads these keys.
     pub(crate) fn call(self, reader: &Owned<Reader>, partitions: Vec<PartitionId>) -> Call {
         let reader = reader.to_arc();
         Call::new(
@@ -93,7 +92,7 @@ impl How {
         )
     }
 
-    /// Waits for what the read asks for.
+    /// Waits as the read requests.
     pub(crate) fn wait(
         &self,
         py: Python<'_>,

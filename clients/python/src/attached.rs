@@ -1,10 +1,10 @@
-//! A reader, and how a forked child comes to one of its own.
+//! A reader, with the means to reopen it in a forked child.
 //!
-//! A reader with a checkpoint directory shares its copy with other processes. So a child that was
-//! forked reads on: its first use of the reader opens it again, with the same options, over a
-//! connection and threads of the child's own. It follows the shared copy then, and keeps it once
-//! nobody else does. Of the parent's reader nothing is used: a lock in it may be held by a thread
-//! that was not copied.
+//! A reader with a checkpoint directory shares its copy with other processes, so a forked child can
+//! continue to read: its first use of the reader opens another reader with the same options, over a
+//! connection and threads of the child's own. The child's reader follows the shared copy, and
+//! maintains the copy once no other process does. Nothing of the parent's reader is used, because a
+//! lock in it may be held by a thread that the fork did not copy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::opening::Wanted;
 use crate::process::{self, Held, Owned, ProcessOwned};
 use crate::schema::duration_of;
 
-/// How a reader is opened again.
+/// The parameters to reopen a reader.
 #[derive(Clone)]
 pub(crate) struct Again {
     endpoint: String,
@@ -27,7 +27,7 @@ pub(crate) struct Again {
 }
 
 impl Again {
-    /// How that goes for such a reader; `None` for one that shares no copy.
+    /// Returns the parameters of such a reader; `None` for a reader that shares no copy.
     pub(crate) fn of(endpoint: &str, wanted: &Wanted) -> Option<Self> {
         wanted.options.checkpoint.as_ref()?;
         Some(Self { endpoint: endpoint.to_owned(), wanted: wanted.clone() })
@@ -45,14 +45,14 @@ impl Again {
     }
 }
 
-/// A reader that was opened, and how to do that again.
+/// An open reader, with the parameters to reopen it.
 #[derive(Clone)]
 pub(crate) struct Opened {
     pub(crate) reader: Reader,
     pub(crate) again: Option<Again>,
 }
 
-/// The reader of whichever process uses it.
+/// The reader of the process that uses it.
 pub(crate) struct Attached {
     reader: ProcessOwned<Reader>,
     again: Option<Again>,
@@ -64,24 +64,24 @@ impl Attached {
         Self { reader: ProcessOwned::new("reader", reader), again }
     }
 
-    /// Whether it has a directory, where it leaves checkpoints when it closes.
+    /// Returns whether the reader has a directory, to which it writes checkpoints when it closes.
     pub(crate) fn keeps_checkpoints(&self) -> bool {
         self.again.is_some()
     }
 
-    /// The reader as it is here.
+    /// Returns the reader of this process.
     ///
     /// # Errors
-    /// `Closed`; also in a forked child that has not opened it again.
+    /// `Closed`, also in a forked child that has not reopened the reader.
     pub(crate) fn get(&self) -> forebay::Result<Owned<Reader>> {
         self.reader.get()
     }
 
-    /// The reader, opened again where that is due, and what is left then of the seconds that the
-    /// caller has; without any that has the time of an opening.
+    /// Returns the reader, reopened if necessary, and the remaining time of the caller's `timeout`;
+    /// a caller without a timeout has the time of an open.
     ///
     /// # Errors
-    /// `Closed`, and those of an opening.
+    /// `Closed`, and the errors of an open.
     pub(crate) fn reader(
         &self,
         py: Python<'_>,
@@ -107,15 +107,15 @@ impl Attached {
         Ok((self.reader.get()?, left))
     }
 
-    /// Whether a parent left it behind, and it can be opened again.
+    /// Returns whether the reader is inherited from a parent and can be reopened.
     pub(crate) fn is_due(&self) -> bool {
         self.again.is_some() && self.reader.is_inherited()
     }
 
-    /// Opens it again where that is due.
+    /// Reopens the reader if necessary.
     ///
     /// # Errors
-    /// `Unavailable`, and those of [`Reader::open`].
+    /// `Unavailable`, and the errors of [`Reader::open`].
     pub(crate) async fn open_again(&self, within: Option<Duration>) -> forebay::Result<()> {
         let Some(again) = self.again.as_ref().filter(|_| self.is_due()) else { return Ok(()) };
         let reader = again.open(within.unwrap_or(again.wanted.options.open_timeout)).await?;
@@ -123,7 +123,7 @@ impl Attached {
         Ok(())
     }
 
-    /// Takes this process's reader out, for good.
+    /// Takes this process's reader out, permanently.
     pub(crate) fn take(&self) -> Option<Arc<Held<Reader>>> {
         self.reader.take()
     }

@@ -1,4 +1,4 @@
-//! Arrays that a caller gives to be written to: checked whole before anything is written.
+//! Output arrays of the caller: checked completely before anything is written.
 
 use forebay::Error;
 use pyo3::buffer::{Element, PyBuffer, PyUntypedBuffer};
@@ -6,14 +6,14 @@ use pyo3::prelude::*;
 
 use crate::fault::Fault;
 
-/// A buffer as elements of `T`; `None` when they are of another type, of the other byte order
-/// (which PyO3 does not look at), or not aligned.
+/// Returns a buffer as elements of `T`; `None` if they have another type or the other byte order
+/// (which PyO3 does not check), or are not aligned.
 pub(crate) fn typed<T: Element>(buffer: PyUntypedBuffer) -> Option<PyBuffer<T>> {
     let swapped = matches!(buffer.format().to_bytes().first(), Some(b'>' | b'!'));
     if swapped { None } else { buffer.into_typed().ok() }
 }
 
-/// Refuses what cannot be written to from its start to its end.
+/// Refuses a buffer that is not writable from its start to its end.
 fn check_writable(buffer: &PyUntypedBuffer, what: &str) -> Result<(), Error> {
     let why = if buffer.readonly() {
         "is read-only; give one that can be written to"
@@ -25,19 +25,19 @@ fn check_writable(buffer: &PyUntypedBuffer, what: &str) -> Result<(), Error> {
     Err(Error::invalid_argument(format!("{what} {why}")))
 }
 
-/// A writable, C-contiguous array of `T` with room for what will be written.
+/// A writable, C-contiguous array of `T` that is large enough for the output.
 pub(crate) struct OutArray<T> {
     buffer: PyBuffer<T>,
-    /// Elements that are written, from the start.
+    /// Number of elements that are written, from the start.
     used: usize,
 }
 
 impl<T: Element> OutArray<T> {
     /// Checks an array of `rows` or more rows, and for a matrix of exactly `width` columns.
-    /// `what` and `dtype` name it in messages.
+    /// Messages name the array by `what` and `dtype`.
     ///
     /// # Errors
-    /// `InvalidArgument` that says what it must be.
+    /// `InvalidArgument`, which states the requirement.
     pub(crate) fn check(
         object: &Bound<'_, PyAny>,
         what: &str,
@@ -69,28 +69,28 @@ impl<T: Element> OutArray<T> {
         Ok(Self { buffer, used: rows * width.unwrap_or(1) })
     }
 
-    /// The elements to write.
+    /// Returns the elements to write.
     ///
     /// # Safety
-    /// While the slice lives nobody else reads or writes the array: no other slice of it exists,
-    /// and the caller's threads leave it alone, which the documentation of `out` asks of them as
-    /// NumPy does for its own.
+    /// While the slice lives, no other code reads or writes the array: no other slice of it exists,
+    /// and the caller's threads do not use it, which the documentation of `out` requires, as NumPy
+    /// does for its own.
     #[allow(unsafe_code)]
     pub(crate) unsafe fn as_mut_slice(&mut self) -> &mut [T] {
         let Some(mut elements) = self.buffer.as_slice_ptr() else { return &mut [] };
-        // SAFETY: the exporter keeps the memory where it is while we hold the buffer; `check` found
-        // it writable, contiguous, aligned and of T's format; any bytes are a T, for T is a number.
-        // That it is not aliased is the caller's promise.
+        // SAFETY: the exporter does not move the memory while the buffer is held; `check` found it
+        // writable, contiguous, aligned and of T's format; any bytes are a T, because T is a
+        // number. The caller promises that the memory is not aliased.
         let all = unsafe { elements.as_mut() };
         &mut all[..self.used]
     }
 }
 
 impl OutArray<u8> {
-    /// Checks a buffer that a value's bytes go to: `bytearray`, `memoryview`, an array of uint8.
+    /// Checks an output buffer for a value's bytes: `bytearray`, `memoryview`, an array of uint8.
     ///
     /// # Errors
-    /// `InvalidArgument` that says what it must be.
+    /// `InvalidArgument`, which states the requirement.
     pub(crate) fn check_bytes(object: &Bound<'_, PyAny>) -> Result<Self, Fault> {
         let wanted = "give a bytearray, a memoryview or an array of uint8";
         let refused = |why: &str| Error::invalid_argument(format!("buffer {why}; {wanted}"));
@@ -103,7 +103,7 @@ impl OutArray<u8> {
 
     /// Writes codes to the start of the array.
     pub(crate) fn fill(&mut self, codes: impl Iterator<Item = u8>) {
-        // SAFETY: the interpreter is held and we call nothing of it, and the slice ends here.
+        // SAFETY: this code holds the interpreter and calls nothing of it, and the slice ends here.
         #[allow(unsafe_code)]
         let cells = unsafe { self.as_mut_slice() };
         cells.iter_mut().zip(codes).for_each(|(cell, code)| *cell = code);

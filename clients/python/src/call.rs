@@ -1,8 +1,9 @@
-//! Calls over the network: made once, then waited for by a thread or awaited by an event loop.
+//! Calls over the network: started once, then a thread waits for the result or an event loop awaits
+//! it.
 //!
-//! Nothing on the runtime's threads ever touches the interpreter. A call that an event loop awaits
-//! ends in [`Completions`]: its answer is put into a list, and a byte on a socket wakes the loop,
-//! which takes the answers on its own thread.
+//! No code on the runtime's threads ever touches the interpreter. A call that an event loop awaits
+//! ends in [`Completions`]: the runtime appends the result to a list, and a byte on a socket wakes
+//! the loop, which takes the results on its own thread.
 
 use std::future::Future;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -32,10 +33,10 @@ use crate::select::selected_object;
 use crate::stream::NativeAcknowledgement;
 use crate::verified::FoundVerified;
 
-/// What a call answers.
+/// The result of a call.
 pub(crate) enum Answer {
     Nothing,
-    /// And where it is connected to.
+    /// A client and the address that it is connected to.
     Client(Client, String),
     Store(Store),
     Definition(Arc<Definition>),
@@ -79,7 +80,7 @@ impl Answer {
     }
 }
 
-/// `forebay.WriteOutcome`.
+/// Returns a `forebay.WriteOutcome`.
 pub(crate) fn write_object<'py>(
     py: Python<'py>,
     token: &Token,
@@ -123,11 +124,11 @@ fn summary_object<'py>(py: Python<'py>, summary: &StreamSummary) -> PyResult<Bou
 
 type Answering = Pin<Box<dyn Future<Output = Result<Answer, Fault>> + Send>>;
 
-/// One call that is not made yet.
+/// A call that is not started yet.
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct Call {
     answering: ProcessOwned<Mutex<Option<Answering>>>,
-    /// Whether it ends by itself, without this process's threads.
+    /// Whether the call ends without this process's threads.
     is_local: bool,
 }
 
@@ -140,7 +141,7 @@ impl Call {
         Self { answering, is_local: false }
     }
 
-    /// The same call, of a store in memory where that is so.
+    /// Returns the same call, marked as local if it is of a store in memory.
     pub(crate) fn local(mut self, is_local: bool) -> Self {
         self.is_local = is_local;
         self
@@ -154,7 +155,7 @@ impl Call {
 
 #[pymethods]
 impl Call {
-    /// Makes the call and waits for its answer; Ctrl-C ends the wait.
+    /// Starts the call and waits for its result; Ctrl-C ends the wait.
     fn wait<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Fault> {
         entry(|| {
             let answering = self.take()?;
@@ -166,7 +167,7 @@ impl Call {
         })
     }
 
-    /// Makes the call; its answer comes to `completions` under the ticket.
+    /// Starts the call; its result goes to `completions` under the ticket.
     fn start(&self, completions: &Completions, ticket: u64) -> Result<Started, Fault> {
         entry(|| {
             let answering = self.take()?;
@@ -185,16 +186,16 @@ pub(crate) struct Started {
 
 #[pymethods]
 impl Started {
-    /// Gives the call up; what became of it stays unknown.
+    /// Gives the call up; its outcome stays unknown.
     fn cancel(&self) {
         self.abort.abort();
     }
 }
 
-/// Ticket, answer, error; one of the two is None.
+/// Ticket, result, error; the result or the error is None.
 type Taken<'py> = (u64, Option<Bound<'py, PyAny>>, Option<PyErr>);
 
-/// The answers for one event loop.
+/// The results for one event loop.
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct Completions {
     inbox: Arc<Inbox>,
@@ -227,12 +228,12 @@ impl Completions {
         Ok(Self { inbox: Arc::new(Inbox { answers: Mutex::default(), waker }), woken })
     }
 
-    /// The file descriptor that is readable while answers wait.
+    /// Returns the file descriptor that is readable while results are available.
     fn fileno(&self) -> i32 {
         self.woken.as_raw_fd()
     }
 
-    /// The answers so far.
+    /// Takes the results so far.
     fn take<'py>(&self, py: Python<'py>) -> Result<Vec<Taken<'py>>, Fault> {
         entry(|| {
             let mut wakes = [0; 64];
@@ -252,7 +253,7 @@ impl Completions {
     }
 }
 
-/// A write that was sent and is not settled.
+/// A write that was sent and is unsettled.
 #[pyclass(frozen, name = "PendingWrite", module = "forebay._native")]
 pub(crate) struct Pending {
     write: ProcessOwned<Mutex<Option<PendingWrite>>>,
@@ -266,7 +267,7 @@ impl Pending {
 
 #[pymethods]
 impl Pending {
-    /// The call that sends the same write again under the same sequence; can be made once.
+    /// Returns the call that sends the same write again under the same sequence; can be used once.
     fn retry(&self) -> Result<Call, Fault> {
         entry(|| {
             let write = self.write.get()?.lock().take().ok_or_else(|| {

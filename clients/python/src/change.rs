@@ -1,4 +1,4 @@
-//! Changes as Python says them: a verb, a key, fields with values or operations, conditions.
+//! Changes as Python gives them: a verb, a key, fields with values or operations, conditions.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::python::class;
 use crate::schema::duration_of;
 use crate::value::{value_of, values_of};
 
-/// What happens to one field, where it is not simply set.
+/// An operation on one field, other than setting it.
 #[pyclass(frozen, name = "Operation", module = "forebay", from_py_object)]
 #[derive(Clone)]
 pub(crate) struct Operation {
@@ -65,7 +65,8 @@ impl Operation {
 }
 
 impl Operation {
-    /// What a value of the dict of fields asks for: an operation, ABSENT to remove, None for null.
+    /// Converts a value of the dict of fields: an operation, ABSENT to remove the field, None for
+    /// null.
     fn of(object: &Bound<'_, PyAny>, absent: &Bound<'_, PyAny>) -> Result<Kind, Fault> {
         if let Ok(operation) = object.cast::<Self>() {
             return Ok(operation.get().kind.clone());
@@ -88,7 +89,7 @@ enum Verb {
     Insert,
 }
 
-/// One change of one document; checked against the store's definition when it is sent.
+/// A change of one document, checked against the store's definition when it is sent.
 #[pyclass(frozen, name = "Change", module = "forebay")]
 pub(crate) struct Change {
     verb: Verb,
@@ -169,7 +170,7 @@ fn field_ttls_of(ttls: &Bound<'_, PyDict>) -> Result<Vec<(String, Duration)>, Fa
 }
 
 impl Change {
-    /// The write of this change to a store.
+    /// Returns the write of this change to a store.
     pub(crate) fn write(&self, store: &Store) -> Write {
         let key = self.key.key();
         let mut write = match self.verb {

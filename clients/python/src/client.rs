@@ -1,4 +1,4 @@
-//! Clients and stores: each method makes a [`Call`], which a thread waits for or a loop awaits.
+//! Clients and stores: each method returns a [`Call`], which a thread waits for or a loop awaits.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::schema::{NewAlteration, NewStore, definition_object, duration_of};
 use crate::select::{Between, By, Equal, time_of};
 use crate::stream::NativeStream;
 
-/// The call that connects a client.
+/// Returns the call that connects a client.
 #[pyfunction]
 #[pyo3(signature = (endpoint, deadline=None, attempt=None))]
 pub(crate) fn connect(
@@ -50,12 +50,12 @@ impl NativeClient {
         Self { client: ProcessOwned::new("client", client), endpoint }
     }
 
-    /// Where it is connected to.
+    /// Returns the address that the client is connected to.
     pub(crate) fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// The client, for as long as a call takes.
+    /// Returns the client, for the duration of a call.
     pub(crate) fn client(&self) -> Result<Client, Fault> {
         Ok(self.client.get()?.clone())
     }
@@ -113,7 +113,7 @@ impl NativeClient {
     }
 }
 
-/// One store of a client.
+/// A store of a client.
 #[pyclass(frozen, name = "Store", module = "forebay._native")]
 pub(crate) struct NativeStore {
     store: ProcessOwned<Store>,
@@ -167,7 +167,7 @@ impl NativeStore {
         })
     }
 
-    /// A select of retained events; nothing is asked for yet.
+    /// Creates a select of retained events, without sending anything.
     #[allow(clippy::too_many_arguments, reason = "Python's keywords")]
     #[pyo3(signature = (
         *, key=None, equal=None, between=None, start=None, end=None, columns=None, order_by=None,

@@ -1,5 +1,5 @@
-//! Failures on their way to Python: ours become the exception class of their code, Python's own
-//! stay what they are, and a panic becomes `Internal`.
+//! Failures on their way to Python: a Forebay error becomes the exception class of its code, a
+//! Python exception is passed on, and a panic becomes `Internal`.
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -12,11 +12,11 @@ use pyo3::types::PyDict;
 use crate::call::Pending;
 use crate::python::class;
 
-/// Why an entry point fails.
+/// The failure of an entry point.
 pub(crate) enum Fault {
-    /// A failure of ours, with the write that may still be settled.
+    /// A Forebay error, with the write that can still be settled.
     Forebay(Error, Option<Pending>),
-    /// What Python raised.
+    /// An exception that Python raised.
     Python(PyErr),
 }
 
@@ -56,7 +56,7 @@ impl From<Fault> for PyErr {
     }
 }
 
-/// The Python exception of an error, not raised.
+/// Creates the Python exception of an error, without raising it.
 pub(crate) fn exception<'py>(
     py: Python<'py>,
     error: &Error,
@@ -75,12 +75,12 @@ pub(crate) fn exception<'py>(
     class(py, "forebay._errors", error.code().name())?.call((text,), Some(&details))
 }
 
-/// Runs an entry point; a panic in it ends as `Internal`, never as an unwinding interpreter.
+/// Runs an entry point; a panic becomes `Internal`, and never unwinds into the interpreter.
 pub(crate) fn entry<T>(run: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(panicked(&*panic).into()))
 }
 
-/// The error that a panic is.
+/// Converts a panic to an error.
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

@@ -1,4 +1,4 @@
-//! What reads find, on its way to Python.
+//! Conversion of read results to Python.
 
 use std::time::Duration;
 
@@ -15,21 +15,22 @@ use crate::gather::{presence_code, status_code};
 use crate::key::GivenKeys;
 use crate::value::object_of;
 
-/// Objects made in one go, in some tenths of a millisecond.
+/// Most objects created without releasing the interpreter, which takes some tenths of a
+/// millisecond.
 const HELD_MAX: usize = 4_096;
 
-/// A value that was found: the plain ones become objects in place, without a copy in between.
+/// A read value: plain types become objects directly, without a copy in between.
 pub(crate) enum Got<'py> {
     Object(Bound<'py, PyAny>),
-    /// What Python's own code may run for; so not while a view holds what it has found.
+    /// A value whose conversion may run Python code, and so must not happen while a view is held.
     Value(Value),
 }
 
 impl<'py> Got<'py> {
-    /// The object that it is.
+    /// Converts the value to an object.
     ///
     /// # Errors
-    /// As [`object_of`].
+    /// Errors of [`object_of`].
     pub(crate) fn into_object(self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Fault> {
         match self {
             Self::Object(object) => Ok(object),
@@ -38,7 +39,7 @@ impl<'py> Got<'py> {
     }
 }
 
-/// One field of one document.
+/// Reads one field of one document.
 pub(crate) fn read_field<'py>(
     py: Python<'py>,
     view: &View<'_>,
@@ -74,7 +75,7 @@ fn read_value<'py>(
     }
 }
 
-/// A string or bytes field of one document, copied to where its caller wants it.
+/// Copies a string or bytes field of one document to the caller's buffer.
 pub(crate) fn copy_field(
     view: &View<'_>,
     handle: &FieldHandle,
@@ -91,7 +92,7 @@ pub(crate) fn copy_field(
     }
 }
 
-/// The array that takes a status per key, checked.
+/// Checks the array that takes a status per key.
 pub(crate) fn check_statuses(
     statuses: Option<&Bound<'_, PyAny>>,
     keys: &GivenKeys<'_>,
@@ -100,18 +101,17 @@ pub(crate) fn check_statuses(
     statuses.map(check).transpose()
 }
 
-/// What a read of many keys asks for.
+/// The parameters of a read of many keys.
 pub(crate) struct Many<'a> {
     pub(crate) keys: &'a GivenKeys<'a>,
     pub(crate) max_age: Option<Duration>,
-    /// Whether a status per key is asked for. Without it a key whose partition does not answer is
-    /// an error, for it would pass for an absent one.
+    /// Whether the caller takes a status per key. Otherwise a key whose partition does not answer
+    /// is an error, because it would look like an absent key.
     pub(crate) statuses: bool,
 }
 
 impl Many<'_> {
-    /// Visits the documents in the order of the keys, and answers the statuses if they are asked
-    /// for.
+    /// Visits the documents in the order of the keys, and returns the statuses if requested.
     fn read(
         &self,
         view: &View<'_>,
@@ -127,7 +127,7 @@ impl Many<'_> {
                 KeyAnswer::None(status) if self.statuses || status == KeyStatus::Absent => {
                     visit(None)
                 }
-                // The single read says why.
+                // The single read returns the reason.
                 KeyAnswer::None(_) => visit(view.get(self.keys.key(place))?.as_ref()),
             }
         })?;
@@ -135,10 +135,10 @@ impl Many<'_> {
     }
 }
 
-/// Reads one field of many documents: what `default` stands for absent, in the order of the keys.
+/// Reads one field of many documents, with `default` for absent, in the order of the keys.
 ///
-/// Objects are made where the values lie, which takes the interpreter; other threads get it between
-/// every [`HELD_MAX`] of them.
+/// Objects are created directly from the documents, which holds the interpreter; other threads get
+/// the interpreter after every [`HELD_MAX`] objects.
 pub(crate) fn read_values<'py>(
     py: Python<'py>,
     reader: &Reader,
@@ -218,7 +218,7 @@ pub(crate) fn read_packed<'py>(
     ))
 }
 
-/// Bytes of items of one size, written where they stay.
+/// Returns the bytes of items of one size, written directly into the result.
 fn bytes_of<const N: usize>(
     py: Python<'_>,
     items: impl ExactSizeIterator<Item = [u8; N]>,
@@ -229,17 +229,18 @@ fn bytes_of<const N: usize>(
     })
 }
 
-/// The dict of a document: absent fields are missing, null ones None.
+/// Returns the dict of a document: absent fields are missing, null fields are None.
 pub(crate) fn document_object<'py>(
     py: Python<'py>,
     reader: &Reader,
     document: &Document,
 ) -> Result<Bound<'py, PyAny>, Fault> {
-    // Taken after the document, so that it is no older; a field dropped in between is absent.
+    // The schema is read after the document, so that it is not older; a field dropped in between is
+    // absent.
     document_of(py, &reader.schema().definition, document)
 }
 
-/// The same, where a definition names the fields.
+/// Returns the dict of a document whose fields a definition names.
 pub(crate) fn document_of<'py>(
     py: Python<'py>,
     definition: &Definition,

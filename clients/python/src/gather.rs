@@ -1,4 +1,4 @@
-//! Gather: many keys by many fields, straight into the caller's matrix.
+//! Gather: many keys by many fields, directly into the caller's matrix.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::fault::{Fault, entry};
 use crate::key::GivenKeys;
 use crate::value::value_of;
 
-/// The code of what became of a key, as `forebay.KeyStatus` has it.
+/// Returns the code of a key's status, as `forebay.KeyStatus` has it.
 pub(crate) fn status_code(status: KeyStatus) -> u8 {
     status as u8
 }
 
-/// The code of a field or cell, as `forebay.Presence` has it.
+/// Returns the code of a field or cell, as `forebay.Presence` has it.
 pub(crate) fn presence_code(presence: Presence) -> u8 {
     match presence {
         Presence::Absent => 0,
@@ -41,7 +41,7 @@ pub(crate) struct Plan {
     store: StoreId,
 }
 
-/// Evaluates an expression for the plan of whichever type it is.
+/// Evaluates an expression for the plan of any type.
 macro_rules! each {
     ($typed:expr, $plan:ident => $do:expr) => {
         match $typed {
@@ -55,7 +55,7 @@ macro_rules! each {
 
 #[pymethods]
 impl Plan {
-    /// Columns of a row.
+    /// Number of columns of a row.
     #[getter]
     fn width(&self) -> usize {
         each!(&self.typed, plan => plan.width())
@@ -124,7 +124,8 @@ pub(crate) struct Arrays<'a, 'py> {
 /// Checks the arrays, then fills them.
 ///
 /// # Errors
-/// `InvalidArgument` for an array that does not fit, before anything is written; those of a gather.
+/// `InvalidArgument` for an array that does not fit, before anything is written; the errors of a
+/// gather.
 pub(crate) fn gather(
     py: Python<'_>,
     reader: &Reader,
@@ -155,8 +156,8 @@ fn fill<E: Element + pyo3::buffer::Element>(
     let mut cells = mask.as_ref().map(|_| vec![Presence::Absent; rows * width]);
     let mut found = statuses.as_ref().map(|_| vec![KeyStatus::Absent; rows]);
     {
-        // SAFETY: this is the only slice of `out` in this call, and mask and statuses, which a
-        // caller may have cut out of the same array, are written after it has ended.
+        // SAFETY: this is the only slice of `out` in this call; mask and statuses, which a caller
+        // may have cut out of the same array, are written after the slice has ended.
         #[allow(unsafe_code)]
         let values = unsafe { out.as_mut_slice() };
         let (cells, found) = (cells.as_deref_mut(), found.as_deref_mut());
@@ -175,7 +176,7 @@ fn fill<E: Element + pyo3::buffer::Element>(
 }
 
 impl Plan {
-    /// Refuses a plan of another store before anything else is looked at.
+    /// Refuses a plan of another store before any other check.
     pub(crate) fn check_store(&self, store: StoreId) -> Result<(), Fault> {
         entry(|| {
             if self.store == store {

@@ -1,5 +1,5 @@
-//! Keys from Python: a str, bytes or an int, each of the store's key type and never converted; and
-//! `(partition key, key)` where the store is partitioned by a field.
+//! Keys from Python: a str, bytes or an int, of the store's key type and never converted; or
+//! `(partition key, key)` if the store is partitioned by a field.
 
 use forebay::{DocumentKey, Error, KeyList, KeyValue};
 use pyo3::buffer::PyUntypedBuffer;
@@ -11,10 +11,10 @@ use crate::fault::Fault;
 use crate::python::class;
 use crate::value::{integer_of, text_of};
 
-/// The key that an object is; shares its memory.
+/// Returns the key of an object; the key shares the object's memory.
 ///
 /// # Errors
-/// `InvalidArgument` for an object that is no key.
+/// `InvalidArgument` for an object that is not a key.
 pub(crate) fn key_of<'a>(object: &'a Bound<'_, PyAny>) -> Result<DocumentKey<'a>, Fault> {
     borrowed_key(object.as_borrowed())
 }
@@ -33,7 +33,7 @@ fn borrowed_key<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<DocumentKey<'a>, 
     Ok(DocumentKey::new(part(primary)?).with_partition_key(part(partition_key)?))
 }
 
-/// An item of a tuple, for as long as the tuple is borrowed.
+/// Returns an item of a tuple, for as long as the tuple is borrowed.
 fn item<'a, 'py>(
     tuple: Borrowed<'a, 'py, PyTuple>,
     place: usize,
@@ -66,8 +66,8 @@ fn no_key(object: Borrowed<'_, '_, PyAny>) -> Fault {
 
 fn text_part<'a>(text: Borrowed<'a, '_, PyString>) -> Result<KeyValue<'a>, Fault> {
     let in_place = text_of(&text)?;
-    // SAFETY: whoever borrowed the object for 'a keeps it alive, and a str never changes; its UTF-8
-    // stays where it is as long as it lives.
+    // SAFETY: the borrower of the object keeps it alive for 'a, and a str never changes; its UTF-8
+    // does not move while the object lives.
     #[allow(unsafe_code)]
     let in_place: &'a str = unsafe { &*std::ptr::from_ref(in_place) };
     Ok(KeyValue::String(in_place))
@@ -80,9 +80,9 @@ fn bytes_part<'a>(bytes: Borrowed<'a, '_, PyBytes>) -> KeyValue<'a> {
     KeyValue::Bytes(in_place)
 }
 
-/// What a caller gave as the keys of a batch, held until the batch has been read.
+/// The keys of a batch as the caller gave them, held until the batch has been read.
 pub(crate) enum KeyObjects<'py> {
-    /// Keys one by one. A tuple, for nobody changes it while the interpreter is released.
+    /// Individual keys, in a tuple, which cannot change while the interpreter is released.
     Each(Bound<'py, PyTuple>),
     /// A NumPy array of int64.
     Ints(Vec<i64>),
@@ -92,7 +92,7 @@ impl<'py> KeyObjects<'py> {
     /// Takes a sequence, or an array of int64.
     ///
     /// # Errors
-    /// `InvalidArgument` for something that holds no keys.
+    /// `InvalidArgument` for an object that contains no keys.
     pub(crate) fn of(objects: &Bound<'py, PyAny>) -> Result<Self, Fault> {
         if let Ok(list) = objects.cast::<PyList>() {
             return Ok(Self::Each(list.to_tuple()));
@@ -112,10 +112,10 @@ impl<'py> KeyObjects<'py> {
         Ok(Self::Each(PyTuple::new(objects.py(), each)?))
     }
 
-    /// The keys, in their memory.
+    /// Returns the keys, which borrow the objects' memory.
     ///
     /// # Errors
-    /// `InvalidArgument` for an object that is no key.
+    /// `InvalidArgument` for an object that is not a key.
     pub(crate) fn keys(&self) -> Result<GivenKeys<'_>, Fault> {
         Ok(match self {
             Self::Each(objects) => {
@@ -132,7 +132,7 @@ impl<'py> KeyObjects<'py> {
 
 /// The keys of a batch, in the caller's order.
 pub(crate) enum GivenKeys<'a> {
-    /// Keys one by one.
+    /// Individual keys.
     Each(Vec<DocumentKey<'a>>),
     /// Numbers of an array.
     Ints(&'a [i64]),
@@ -154,7 +154,7 @@ impl KeyList for GivenKeys<'_> {
     }
 }
 
-/// A key of its own, which needs no interpreter.
+/// An owned key, which needs no interpreter.
 pub(crate) struct OwnedKey {
     primary: OwnedPart,
     partition_key: Option<OwnedPart>,
@@ -185,13 +185,13 @@ impl OwnedPart {
 }
 
 impl OwnedKey {
-    /// A copy of a key.
+    /// Copies a key.
     pub(crate) fn of(key: DocumentKey<'_>) -> Self {
         let partition_key = key.partition_key().map(OwnedPart::of);
         Self { primary: OwnedPart::of(key.primary()), partition_key }
     }
 
-    /// The key itself.
+    /// Returns the key.
     pub(crate) fn key(&self) -> DocumentKey<'_> {
         let key = DocumentKey::new(self.primary.value());
         match &self.partition_key {
@@ -201,7 +201,7 @@ impl OwnedKey {
     }
 }
 
-/// The Python object that a key is.
+/// Converts a key to a Python object.
 pub(crate) fn key_object<'py>(
     py: Python<'py>,
     key: DocumentKey<'_>,

@@ -1,8 +1,8 @@
 //! The native module of Forebay's Python client, `forebay._native`.
 //!
-//! It binds the Rust client and nothing else: there is no second implementation. The package
-//! `forebay` around it gives the classes their names, types and documentation; `_native.pyi` says
-//! what is here.
+//! The module binds the Rust client and nothing else: there is no second implementation. The
+//! package `forebay` around the module gives the classes their names, types and documentation;
+//! `_native.pyi` declares the contents.
 
 mod asked;
 mod attached;

@@ -1,9 +1,9 @@
-//! Records of the native side on their way to Python's `logging`.
+//! Passes records of the native side to Python's `logging`.
 //!
-//! Whoever emits a record, on any thread and with or without the interpreter, puts its text into a
-//! bounded list and goes on. One Python thread takes the records out, waiting without the
-//! interpreter, and nobody holds the list's lock while they wait for anything else: so nothing here
-//! can wait for the interpreter. A place in the code whose level is off costs one relaxed load.
+//! A thread that emits a record, with or without the interpreter, appends its text to a bounded
+//! list and continues. A single Python thread takes the records out, and waits for them without the
+//! interpreter. No thread holds the list's lock while it waits for anything else, so no native
+//! thread can wait for the interpreter. A log statement whose level is off costs one relaxed load.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
@@ -23,16 +23,16 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use crate::fault::{Fault, entry};
 use crate::schema::duration_of;
 
-/// Records that wait for Python; further ones are counted and lost.
+/// Most records that wait for Python; further records are counted and lost.
 const RECORDS_MAX: usize = 1_024;
-/// Targets of our own crates begin so.
+/// Prefix of the targets of this project's crates.
 const OURS: &str = "forebay";
 
-/// How much is recorded: 0 is nothing, 1 errors, 5 everything.
+/// Level of the recorded records: 0 is nothing, 1 errors, 5 everything.
 static LEVEL: AtomicU8 = AtomicU8::new(0);
 static RECORDS: ArcSwapOption<Records> = ArcSwapOption::const_empty();
 
-/// What Python gets: level, target, text, microseconds since 1970, file, line.
+/// A record for Python: level, target, text, microseconds since 1970, file, line.
 type Record = (u8, &'static str, String, i64, Option<&'static str>, u32);
 
 #[derive(Default)]
@@ -49,7 +49,7 @@ struct Held {
 }
 
 impl Records {
-    /// The records of this process.
+    /// Returns the records of this process.
     fn of_process() -> Arc<Self> {
         if let Some(records) = RECORDS.load_full() {
             return records;
@@ -75,7 +75,8 @@ impl Records {
         self.changed.notify_one();
     }
 
-    /// All records so far and how many were lost, once there are any; `None` when closed.
+    /// Returns all records so far and the number of lost records, once there are any; `None` when
+    /// closed.
     fn take(&self, timeout: Duration) -> Option<(VecDeque<Record>, u64)> {
         let held = self.lock();
         let is_idle = |held: &mut Held| held.records.is_empty() && !held.is_closed;
@@ -88,23 +89,24 @@ impl Records {
     }
 }
 
-/// Leaves the parent's records alone, whose lock may be held by a thread that was not copied.
+/// Abandons the parent's records, whose lock may be held by a thread that the fork did not copy.
 pub(crate) fn after_fork_in_child() {
     std::mem::forget(RECORDS.swap(Some(Arc::default())));
 }
 
-/// Sees to it that records get to Python: its thread runs, and the level is that of its logger.
+/// Starts the delivery of records: starts the Python thread, and takes the level of its logger.
 pub(crate) fn start(py: Python<'_>) -> PyResult<()> {
     py.import("forebay._logging")?.call_method0("start").map(drop)
 }
 
-/// Takes in what the native side records from now on; called once, when the module is loaded.
+/// Installs the subscriber; called once, when the module is loaded.
 pub(crate) fn install() {
-    // It fails when somebody else was first, and nobody else links this copy of `tracing`.
+    // The call fails if another subscriber came first, and no other code links this copy of
+    // `tracing`.
     let _ = tracing::subscriber::set_global_default(Sink);
 }
 
-/// Says how much is recorded from now on: 0 nothing, 1 errors, 2 warnings, 3, 4, 5 everything.
+/// Sets the recorded level from now on: 0 nothing, 1 errors, 2 warnings, 3, 4, 5 everything.
 #[pyfunction]
 pub(crate) fn set_log_level(py: Python<'_>, level: u8) {
     if LEVEL.swap(level, Ordering::Relaxed) != level {
@@ -112,8 +114,8 @@ pub(crate) fn set_log_level(py: Python<'_>, level: u8) {
     }
 }
 
-/// Waits for records, at most so many seconds; answers them and how many were lost, or None once
-/// `close_log` was called and all are taken.
+/// Waits for records, at most the given seconds; returns the records and the number of lost ones,
+/// or None once `close_log` was called and all are taken.
 #[pyfunction]
 pub(crate) fn next_records(
     py: Python<'_>,
@@ -126,7 +128,7 @@ pub(crate) fn next_records(
     })
 }
 
-/// Ends the records: those that are there can still be taken.
+/// Closes the records: remaining records can still be taken.
 #[pyfunction]
 pub(crate) fn close_log() {
     LEVEL.store(0, Ordering::Relaxed);
@@ -135,7 +137,7 @@ pub(crate) fn close_log() {
     records.changed.notify_all();
 }
 
-/// Where the records of the native side go.
+/// The subscriber that stores the records of the native side.
 struct Sink;
 
 fn number(level: Level) -> u8 {
@@ -195,7 +197,7 @@ impl Subscriber for Sink {
     fn exit(&self, _: &Id) {}
 }
 
-/// The text of one record: its message, and its fields in brackets.
+/// The text of a record: its message, and its fields in brackets.
 #[derive(Default)]
 struct Text {
     message: String,

@@ -1,5 +1,5 @@
-//! Readers in memory, for the tests of programs that read: what a test does to one. It is read as
-//! other readers are, and its store is written as other stores are.
+//! In-memory readers, for tests of programs that read: the controls of the test. Reads and writes
+//! work as for other readers and stores.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) struct NativeMemory {
 }
 
 impl NativeMemory {
-    /// The reader of it.
+    /// Returns the reader of the store.
     pub(crate) fn reader(&self) -> Result<Reader, Fault> {
         let memory = self.memory.get()?;
         Ok(Reader::clone(&memory))
@@ -28,7 +28,7 @@ impl NativeMemory {
 
 #[pymethods]
 impl NativeMemory {
-    /// Opens a store and its reader, with the documents that these changes make.
+    /// Opens a store and its reader, with the documents of these changes.
     #[new]
     fn new(py: Python<'_>, spec: &NewStore, changes: &Bound<'_, PyAny>) -> Result<Self, Fault> {
         entry(|| {
@@ -44,12 +44,12 @@ impl NativeMemory {
         })
     }
 
-    /// The store, to be written.
+    /// Returns the store, for writes.
     fn store(&self) -> Result<NativeStore, Fault> {
         entry(|| Ok(NativeStore::new(self.memory.get()?.as_store().clone())))
     }
 
-    /// The time that its clock shows, in microseconds since the Unix epoch.
+    /// Returns the time of the reader's clock, in microseconds since the Unix epoch.
     fn clock(&self) -> Result<i64, Fault> {
         entry(|| Ok(self.memory.get()?.now().as_micros()))
     }
@@ -58,7 +58,7 @@ impl NativeMemory {
         entry(|| Ok(self.memory.get()?.set_clock(Timestamp::from_micros(micros))?))
     }
 
-    /// Puts it into the state of this name; `age` is that of a stale one, in seconds.
+    /// Simulates the state of this name; `age` is the age of stale data, in seconds.
     #[pyo3(signature = (state, age=None))]
     fn force(&self, state: &str, age: Option<f64>) -> Result<(), Fault> {
         entry(|| {

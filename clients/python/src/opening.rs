@@ -1,4 +1,4 @@
-//! How a reader is opened: what Python asks for, by a thread that waits or for an event loop.
+//! Opening of readers, from Python's options, by a thread that waits or for an event loop.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::log;
 use crate::process::ProcessOwned;
 use crate::schema::duration_of;
 
-/// What a reader is asked to be, as Python says it.
+/// Options of a reader, as Python gives them.
 pub(crate) struct Opening {
     pub(crate) partitions: Option<Vec<u32>>,
     pub(crate) serve_partial: bool,
@@ -47,27 +47,28 @@ impl Opening {
     }
 }
 
-/// A reader that is wanted, in this process or in one that is forked from it.
+/// The specification of a reader, valid in this process and in its forked children.
 #[derive(Clone)]
 pub(crate) struct Wanted {
-    /// Its options, without the store of its snapshots.
+    /// Options, without the snapshot store.
     pub(crate) options: ReaderOptions,
-    /// The URL of that: what is made of it has connections and locks, of one process alone.
+    /// URL of the snapshot store, which has connections and locks of one process and so must be
+    /// reopened.
     snapshots: Option<String>,
 }
 
 impl Wanted {
-    /// All its options, for this process.
+    /// Returns all options, for this process.
     ///
     /// # Errors
-    /// Those of [`SnapshotStore::open`].
+    /// Errors of [`SnapshotStore::open`].
     pub(crate) fn options(&self) -> forebay::Result<ReaderOptions> {
         let snapshots = self.snapshots.as_deref().map(SnapshotStore::open).transpose()?;
         Ok(ReaderOptions { snapshots, ..self.options.clone() })
     }
 }
 
-/// Opens a reader over a client's connection, or over one of its own to an endpoint.
+/// Opens a reader over a client's connection, or over a new connection to an endpoint.
 pub(crate) fn open(
     py: Python<'_>,
     source: &Bound<'_, PyAny>,
@@ -99,7 +100,7 @@ impl OpenedReader {
         Self { opened: ProcessOwned::new("reader", opened) }
     }
 
-    /// The reader, once.
+    /// Takes the reader, once.
     pub(crate) fn take(&self) -> Result<Opened, Fault> {
         let taken = self.opened.take();
         let taken = taken.ok_or_else(|| Error::closed("it was taken before; open another one"))?;
@@ -107,7 +108,7 @@ impl OpenedReader {
     }
 }
 
-/// The call that opens a reader, for an event loop.
+/// Returns the call that opens a reader, for an event loop.
 #[pyfunction]
 #[pyo3(signature = (
     source, store, *, partitions=None, serve_partial=false, ready_age_max=None, open_timeout=None,

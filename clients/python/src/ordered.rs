@@ -34,11 +34,11 @@ impl NativeOrdered {
     }
 }
 
-/// Documents as they were found, with the definition that names their fields.
+/// Documents of a read, with the store whose definition names their fields.
 pub(crate) struct FoundDocuments {
     store: Store,
     found: Vec<forebay::Result<Option<Document>>>,
-    /// Whether one was asked for.
+    /// Whether the read was for one document.
     is_one: bool,
 }
 
@@ -107,7 +107,7 @@ impl NativeOrdered {
         })
     }
 
-    /// A scan; nothing is asked for yet.
+    /// Creates a scan, without sending anything.
     #[allow(clippy::too_many_arguments, reason = "Python's keywords")]
     #[pyo3(signature = (
         *, partition_key=None, start=None, after_start=false, end=None, with_end=false, prefix=None,
@@ -168,7 +168,7 @@ impl NativeOrdered {
     }
 }
 
-/// The primary key that an object is.
+/// Returns the primary key of an object.
 fn primary<'a>(object: &'a Bound<'_, PyAny>) -> Result<KeyValue<'a>, Fault> {
     let key = key_of(object)?;
     match key.partition_key() {
@@ -192,7 +192,7 @@ fn bound<'a>(
     })
 }
 
-/// A scan, before and behind its first document.
+/// The state of a scan: before or after its first document.
 #[pyclass(frozen, name = "OrderedScan", module = "forebay._native")]
 pub(crate) struct NativeOrderedScan {
     scan: ProcessOwned<Scanning>,
@@ -242,7 +242,7 @@ impl ScannedDocuments {
 
 #[pymethods]
 impl NativeOrderedScan {
-    /// The next documents, up to so many; none at the end.
+    /// Returns the call for the next documents, at most `documents_max`; none at the end.
     fn next(&self, documents_max: usize) -> Result<Call, Fault> {
         entry(|| {
             let scan = self.scan.get()?.to_arc();
@@ -261,7 +261,7 @@ impl NativeOrderedScan {
         })
     }
 
-    /// Where the scan goes on.
+    /// Returns the cursor at which the scan continues.
     fn cursor<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>, Fault> {
         entry(|| {
             let scan = self.scan.get()?.to_arc();

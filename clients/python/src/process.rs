@@ -1,10 +1,10 @@
-//! What belongs to this process alone: the runtime's threads, and everything that lives on them.
+//! State of this process alone: the runtime's threads, and everything that runs on them.
 //!
-//! A fork copies our memory but not our threads. So each runtime belongs to one process, and what
-//! was opened before a fork answers `Closed` in the child instead of waiting for threads that are
-//! not there; in the child it is not even torn down, for a lock in it may be held by a thread that
-//! was not copied. The child may open clients and readers of its own, and a reader that shares a
-//! copy with other processes is opened again there (`attached.rs`).
+//! A fork copies the process's memory but not its threads. Each runtime therefore belongs to one
+//! process. An object that was opened before a fork returns `Closed` in the child instead of
+//! waiting for threads that do not exist; the child does not even drop the object, because a lock
+//! in it may be held by a thread that the fork did not copy. The child may open its own clients and
+//! readers, and reopens a reader that shares a copy with other processes (`attached.rs`).
 
 use std::future::Future;
 use std::ops::Deref;
@@ -20,12 +20,12 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::fault::Fault;
 
-/// Longest time that a wait goes on before it looks for Ctrl-C.
+/// Longest wait between two checks for Ctrl-C.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 /// Threads for the network and for applying changes; reads need none of them.
 const RUNTIME_THREADS_MAX: usize = 4;
 
-/// How many forks this process and its ancestors went through since they loaded the module.
+/// Number of forks in this process and its ancestors since they loaded the module.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 static RUNTIME: ArcSwapOption<ProcessRuntime> = ArcSwapOption::const_empty();
 
@@ -34,21 +34,21 @@ struct ProcessRuntime {
     runtime: Runtime,
 }
 
-/// Tells the module that it is now in a forked child; `forebay` registers it with `os`.
+/// Notes that this process is a forked child; `forebay` registers this function with `os`.
 #[pyfunction]
 pub(crate) fn after_fork_in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
     crate::log::after_fork_in_child();
 }
 
-/// Something that lives on this process's runtime, until it is closed.
+/// An object on this process's runtime, until it is closed.
 pub(crate) struct ProcessOwned<T> {
-    /// `None` only while it is dropped.
+    /// `None` only during the drop.
     slot: Option<ArcSwapOption<Held<T>>>,
     what: &'static str,
 }
 
-/// A thing, and after how many forks it was made.
+/// An object, and the number of forks before its creation.
 pub(crate) struct Held<T> {
     forks: u32,
     thing: T,
@@ -73,12 +73,12 @@ impl<T> Deref for Held<T> {
 }
 
 impl<T> ProcessOwned<T> {
-    /// `what` names it in messages: "reader", "client".
+    /// Wraps an object; messages name it by `what`: "reader", "client".
     pub(crate) fn new(what: &'static str, thing: T) -> Self {
         Self { slot: Some(ArcSwapOption::new(Some(Held::new(thing)))), what }
     }
 
-    /// The thing itself; writes nothing that another thread reads.
+    /// Returns the object; writes nothing that another thread reads.
     ///
     /// # Errors
     /// `Closed` after [`ProcessOwned::take`] and in a forked child.
@@ -102,13 +102,13 @@ impl<T> ProcessOwned<T> {
         held.filter(|held| held.is_some()).map(Owned)
     }
 
-    /// Whether it is open, and what a parent left behind.
+    /// Returns whether the object is open and inherited from a parent.
     pub(crate) fn is_inherited(&self) -> bool {
         self.load().is_some_and(|owned| owned.held().is_inherited())
     }
 
-    /// Puts a thing of this process's own into the place of what a parent left behind. It is
-    /// dropped when another thread did so before, or closed it.
+    /// Replaces an object that is inherited from a parent by an object of this process. The new
+    /// object is dropped if another thread has replaced or closed the old one before.
     pub(crate) fn replace_inherited(&self, thing: T) {
         let (Some(slot), Some(before)) = (&self.slot, self.load()) else { return };
         if !before.held().is_inherited() {
@@ -120,7 +120,8 @@ impl<T> ProcessOwned<T> {
         }
     }
 
-    /// Takes it out, for good; `None` when that was done before, and for what a parent left behind.
+    /// Takes the object out, permanently; `None` if it was taken before, or is inherited from a
+    /// parent.
     pub(crate) fn take(&self) -> Option<Arc<Held<T>>> {
         let taken = self.slot.as_ref()?.swap(None)?;
         if taken.is_inherited() {
@@ -139,7 +140,7 @@ impl<T> Drop for ProcessOwned<T> {
     }
 }
 
-/// A thing that cannot go away while this is held.
+/// An object that cannot be freed while this is held.
 pub(crate) struct Owned<T>(Guard<Option<Arc<Held<T>>>>);
 
 impl<T> Deref for Owned<T> {
@@ -155,7 +156,7 @@ impl<T> Owned<T> {
         self.0.as_ref().expect("an empty slot is refused before it becomes this")
     }
 
-    /// The same, to be held over a wait.
+    /// Returns the same object, to be held during a wait.
     pub(crate) fn to_arc(&self) -> Arc<Held<T>> {
         Arc::clone(self.held())
     }
@@ -164,17 +165,17 @@ impl<T> Owned<T> {
 /// Starts a future on this process's runtime.
 ///
 /// # Errors
-/// `Internal` when its threads cannot be started.
+/// `Internal` if the runtime's threads cannot be started.
 pub(crate) fn spawn(
     future: impl Future<Output = ()> + Send + 'static,
 ) -> Result<tokio::task::AbortHandle> {
     Ok(runtime()?.runtime.spawn(future).abort_handle())
 }
 
-/// Runs what needs this process's runtime around it, and no wait.
+/// Runs code inside this process's runtime, without a wait.
 ///
 /// # Errors
-/// `Internal` when its threads cannot be started.
+/// `Internal` if the runtime's threads cannot be started.
 pub(crate) fn within<T>(run: impl FnOnce() -> T) -> Result<T> {
     let process = runtime()?;
     let _entered = process.runtime.enter();
@@ -184,7 +185,7 @@ pub(crate) fn within<T>(run: impl FnOnce() -> T) -> Result<T> {
 /// Waits for a future with the interpreter released; Ctrl-C and other signals end the wait.
 ///
 /// # Errors
-/// What a signal handler raised, and `Internal` when there is no runtime.
+/// The exception of a signal handler, and `Internal` if there is no runtime.
 pub(crate) fn wait<T: Send>(
     py: Python<'_>,
     future: impl Future<Output = T> + Send,
@@ -192,11 +193,11 @@ pub(crate) fn wait<T: Send>(
     wait_on(py, &runtime()?.runtime, future)
 }
 
-/// As [`wait`], but for what needs no threads: a reader in memory, and its store. Its timer runs on
-/// the caller's thread.
+/// Works like [`wait`], for a future that needs no threads: of an in-memory reader, or its store.
+/// The timer runs on the caller's thread.
 ///
 /// # Errors
-/// As [`wait`].
+/// Errors of [`wait`].
 pub(crate) fn wait_here<T: Send>(
     py: Python<'_>,
     future: impl Future<Output = T> + Send,
@@ -227,7 +228,8 @@ fn wait_on<T: Send>(
     }
 }
 
-/// The runtime of this very process. One that a parent left behind is replaced, never touched.
+/// Returns the runtime of this process. A runtime that is inherited from a parent is replaced,
+/// never touched.
 fn runtime() -> Result<Arc<ProcessRuntime>> {
     let pid = std::process::id();
     loop {
@@ -237,7 +239,7 @@ fn runtime() -> Result<Arc<ProcessRuntime>> {
         }
         let made = Some(Arc::new(ProcessRuntime { pid, runtime: new_runtime()? }));
         let found = RUNTIME.compare_and_swap(&held, made);
-        // Dropping a parent's runtime would wait for threads that were not copied.
+        // Dropping a parent's runtime would wait for threads that the fork did not copy.
         if let Some(parents) = Guard::into_inner(found).filter(|found| found.pid != pid) {
             std::mem::forget(parents);
         }

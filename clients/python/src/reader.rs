@@ -1,7 +1,8 @@
 //! The embedded reader: gets, batches and waits.
 //!
-//! A local get keeps the interpreter, since it takes less time than giving it back would, and so do
-//! some thousand of them together. Batches of documents, gathers, scans and waits release it.
+//! A local get holds the interpreter, because the read takes less time than releasing the
+//! interpreter; so do some thousand gets of one batch. Batches of documents, gathers, scans and
+//! waits release the interpreter.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,7 +34,7 @@ use crate::schema::{definition_object, duration_of, field_type_of};
 use crate::status::{metrics_object, status_object};
 use crate::verified::FoundVerified;
 
-/// A field as a reader holds it: resolved once, then bound to its id and type.
+/// A field of a reader: resolved once, then bound to its id and type.
 #[pyclass(frozen, name = "FieldHandle", module = "forebay")]
 pub(crate) struct Handle {
     handle: FieldHandle,
@@ -42,13 +43,13 @@ pub(crate) struct Handle {
 
 #[pymethods]
 impl Handle {
-    /// The name that it was resolved by.
+    /// Name that the handle was resolved by.
     #[getter]
     fn name(&self) -> &str {
         self.handle.name()
     }
 
-    /// The type that it is read as.
+    /// Type that the field is read as.
     #[getter]
     fn r#type(&self) -> String {
         self.handle.asked().to_string()
@@ -112,15 +113,15 @@ impl NativeReader {
         })
     }
 
-    /// Name of its store.
+    /// Name of the reader's store.
     #[getter]
     fn store(&self) -> &str {
         &self.name
     }
 
     /// Returns a field of a document: its value, None for null, and `default` (`ABSENT` unless
-    /// given) when there is no such document or it has no such field. `field` is a name or, faster,
-    /// a handle. See the class for the keywords.
+    /// given) if the document does not exist or does not have the field. `field` is a name or,
+    /// faster, a handle. See the class for the keywords.
     #[pyo3(signature = (
         key, field, default=Default(None), *, after=None, latest=false, max_age=None, timeout=None
     ))]
@@ -178,8 +179,8 @@ impl NativeReader {
             how.wait(py, &reader, |reader| Ok(vec![reader.partition_of(key)?]))?;
             let field = self.field_of(&reader, field)?;
             let copied = reader.read_local(how.max_age, |view| {
-                // SAFETY: the slice is this read's alone: the interpreter is held and nothing of it
-                // is called before the slice ends.
+                // SAFETY: only this read uses the slice: the interpreter is held and no code of it
+                // runs before the slice ends.
                 #[allow(unsafe_code)]
                 let out = unsafe { out.as_mut_slice() };
                 copy_field(view, &field.get().handle, key, out)
@@ -219,8 +220,8 @@ impl NativeReader {
         })
     }
 
-    /// Returns a whole document as a dict, or None when there is none. Copies every field: read
-    /// single ones by `get`.
+    /// Returns a whole document as a dict, or None if it does not exist. Copies every field: read
+    /// single fields by `get`.
     #[pyo3(signature = (key, *, after=None, latest=false, max_age=None, timeout=None))]
     fn get_document<'py>(
         &self,
@@ -242,7 +243,8 @@ impl NativeReader {
     }
 
     /// Returns one field of many documents, in the order of the keys. `statuses`, an array of
-    /// uint8, takes a `KeyStatus` per key; without it a key whose partition does not answer raises.
+    /// uint8, takes a `KeyStatus` per key; without `statuses`, a key whose partition does not
+    /// answer raises an error.
     #[pyo3(signature = (
         keys, field, default=Default(None), *, statuses=None, after=None, latest=false,
         max_age=None, timeout=None
@@ -278,7 +280,7 @@ impl NativeReader {
     }
 
     /// Reads a string or bytes field of many documents as four buffers; `Reader.get_packed` is the
-    /// friendly form.
+    /// convenient form.
     #[pyo3(signature = (keys, field, *, after=None, latest=false, max_age=None, timeout=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn packed<'py>(
@@ -302,7 +304,7 @@ impl NativeReader {
         })
     }
 
-    /// Returns many documents, None for each that is not there. `statuses` is as for `get_many`.
+    /// Returns many documents, None for each that does not exist. `statuses` is as for `get_many`.
     #[pyo3(signature = (
         keys, *, statuses=None, after=None, latest=false, max_age=None, timeout=None
     ))]
@@ -335,8 +337,8 @@ impl NativeReader {
         })
     }
 
-    /// Resolves a field by name or earlier name, to be read as a type: its own unless given, one
-    /// that widens to it, or one that it widens to. Raises `NotFound` and `InvalidArgument`.
+    /// Resolves a field by name or earlier name, to be read as a type: its own unless given, a type
+    /// that widens to it, or a type that it widens to. Raises `NotFound` and `InvalidArgument`.
     #[pyo3(signature = (name, r#type=None))]
     fn field(&self, py: Python<'_>, name: &str, r#type: Option<&str>) -> Result<Handle, Fault> {
         entry(|| {
@@ -349,7 +351,7 @@ impl NativeReader {
         })
     }
 
-    /// Plans a gather; `Reader.plan` is the friendly form.
+    /// Plans a gather; `Reader.plan` is the convenient form.
     #[pyo3(signature = (fields, dtype, lossy))]
     fn plan_gather(
         &self,
@@ -360,7 +362,7 @@ impl NativeReader {
         entry(|| plan_gather(&*self.reader(fields.py())?, self.store, fields, dtype, lossy))
     }
 
-    /// Fills arrays; `Reader.gather` is the friendly form.
+    /// Fills arrays; `Reader.gather` is the convenient form.
     #[pyo3(signature = (
         plan, keys, out, *, mask=None, statuses=None, after=None, latest=false, max_age=None,
         timeout=None
@@ -390,12 +392,12 @@ impl NativeReader {
         })
     }
 
-    /// Starts a scan; `Reader.iterate` is the friendly form.
+    /// Starts a scan; `Reader.iterate` is the convenient form.
     fn scan(&self, py: Python<'_>) -> Result<NativeScan, Fault> {
         entry(|| Ok(NativeScan::new(&*self.reader(py)?)))
     }
 
-    /// Returns up to so many more keys and documents of a scan; none is its end.
+    /// Returns up to `documents_max` more keys and documents of a scan; none at its end.
     #[pyo3(signature = (scan, documents_max, max_age=None))]
     fn scan_next<'py>(
         &self,
@@ -420,7 +422,7 @@ impl NativeReader {
         })
     }
 
-    /// Waits until everything that the token speaks of is here, at most `timeout` seconds.
+    /// Waits until everything that the token covers is applied, at most `timeout` seconds.
     fn wait_token(&self, py: Python<'_>, token: &[u8], timeout: f64) -> Result<(), Fault> {
         entry(|| {
             let (reader, left) = self.attached.reader(py, Some(timeout))?;
@@ -430,8 +432,8 @@ impl NativeReader {
         })
     }
 
-    /// The call that opens the reader again in a forked child, for an event loop; None where
-    /// nothing is due.
+    /// Returns the call that reopens the reader in a forked child, for an event loop; None if
+    /// nothing is to be done.
     #[pyo3(signature = (timeout=None))]
     fn attach_call(&self, py: Python<'_>, timeout: Option<f64>) -> Result<Option<Call>, Fault> {
         entry(|| {
@@ -447,7 +449,7 @@ impl NativeReader {
         })
     }
 
-    /// The call that `await_ready` makes, for an event loop.
+    /// Returns the call of `await_ready`, for an event loop.
     fn await_ready_call(&self, timeout: f64) -> Result<Call, Fault> {
         entry(|| {
             let (reader, timeout) = (self.attached.get()?.to_arc(), duration_of(timeout)?);
@@ -457,7 +459,7 @@ impl NativeReader {
         })
     }
 
-    /// The call that `wait_token` makes, for an event loop.
+    /// Returns the call of `wait_token`, for an event loop.
     fn wait_token_call(&self, token: &[u8], timeout: f64) -> Result<Call, Fault> {
         entry(|| {
             let (reader, timeout) = (self.attached.get()?.to_arc(), duration_of(timeout)?);
@@ -468,7 +470,7 @@ impl NativeReader {
         })
     }
 
-    /// What a read of these keys waits for, as a call for an event loop.
+    /// Returns the call of the wait of a read of these keys, for an event loop.
     #[pyo3(signature = (keys, *, after=None, latest=false, timeout=None))]
     fn wait_call(
         &self,
@@ -485,7 +487,7 @@ impl NativeReader {
         })
     }
 
-    /// Closes, and answers the call that waits for the last checkpoints.
+    /// Closes the reader, and returns the call that waits for the last checkpoints.
     fn close_call(&self, timeout: f64) -> Result<Call, Fault> {
         entry(|| {
             let timeout = duration_of(timeout)?;
@@ -514,12 +516,12 @@ impl NativeReader {
         entry(|| Ok(self.reader(py)?.schema_version().0))
     }
 
-    /// Returns the definition at that version.
+    /// Returns the definition at the schema version `schema_version`.
     fn schema<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Fault> {
         entry(|| definition_object(py, &self.reader(py)?.schema().definition))
     }
 
-    /// Returns how the reader and each of its partitions are at this moment.
+    /// Returns the current status of the reader and of each of its partitions.
     fn status<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Fault> {
         entry(|| status_object(py, &self.reader(py)?.status()))
     }
@@ -529,12 +531,12 @@ impl NativeReader {
         entry(|| metrics_object(py, &self.reader(py)?.metrics()))
     }
 
-    /// Compares the copy of a partition that the reader answers from with the shard of the node
-    /// that it is connected to, at one position, and names the documents that are not the same.
-    /// Waits at most `timeout` seconds for the shard, and then until the reader has come as far as
-    /// that. Reads both whole, the shard over the network; the partition applies nothing while its
-    /// own copy is read, and answers on. Raises `Unsupported` for a reader in memory, and where
-    /// another reader of the directory keeps the copy.
+    /// Compares the reader's copy of a partition with the shard of the connected node, at one
+    /// position, and names the documents that differ. Waits at most `timeout` seconds for the
+    /// shard, and then until the reader has reached the same position. Reads both completely, the
+    /// shard over the network; while the reader's copy is read, the partition applies no entries
+    /// but still answers reads. Raises `Unsupported` for an in-memory reader, and if another reader
+    /// of the directory maintains the copy.
     #[pyo3(signature = (partition, timeout=60.0))]
     fn verify<'py>(
         &self,
@@ -550,7 +552,7 @@ impl NativeReader {
         })
     }
 
-    /// The call that `verify` makes, for an event loop.
+    /// Returns the call of `verify`, for an event loop.
     fn verify_call(&self, partition: u32, timeout: f64) -> Result<Call, Fault> {
         entry(|| {
             let (reader, timeout) = (self.attached.get()?.to_arc(), duration_of(timeout)?);
@@ -563,14 +565,14 @@ impl NativeReader {
         })
     }
 
-    /// Calls back with each schema version that the reader comes to from now on, in their order, on
-    /// a thread of its own. What it raises goes to `sys.unraisablehook`.
+    /// Calls back with each schema version that the reader reaches from now on, in order, on a
+    /// separate thread. Exceptions of the callback go to `sys.unraisablehook`.
     fn on_schema_change(&self, py: Python<'_>, callback: Py<PyAny>) -> Result<(), Fault> {
         entry(|| {
             let reader = self.reader(py)?;
             let (versions, mut to_tell) = tokio::sync::mpsc::unbounded_channel();
             let callback = Arc::new(callback);
-            // A tail waits for its callback, and must not wait for the interpreter.
+            // The tail waits for its callback, and must not wait for the interpreter.
             process::spawn(async move {
                 while let Some(version) = to_tell.recv().await {
                     let callback = Arc::clone(&callback);
@@ -581,16 +583,17 @@ impl NativeReader {
                 }
             })?;
             reader.on_schema_change(Arc::new(move |schema| {
-                // Nobody listens any more once the process ends.
+                // The send fails once the process ends and no receiver is left.
                 let _ = versions.send(schema.definition.version.0);
             }));
             Ok(())
         })
     }
 
-    /// Ends the reader: reads in flight end, later ones raise `Closed`, and its memory is given
-    /// back once the last read has left. One that keeps checkpoints writes a last one of each
-    /// partition, for which this waits, at most `timeout` seconds. A second time changes nothing.
+    /// Closes the reader: reads in flight end, later ones raise `Closed`, and the memory is freed
+    /// after the last of them. A reader with checkpoints writes a last checkpoint of each
+    /// partition, and this call waits for them, at most `timeout` seconds. A second close changes
+    /// nothing.
     #[pyo3(signature = (timeout=10.0))]
     fn close(&self, py: Python<'_>, timeout: f64) -> Result<(), Fault> {
         entry(|| {
@@ -614,13 +617,13 @@ impl NativeReader {
         Self { attached: Arc::new(Attached::new(opened)), store, name }
     }
 
-    /// The reader, for a call that takes no time of its own.
+    /// Returns the reader, for a call without a timeout of its own.
     fn reader(&self, py: Python<'_>) -> Result<Owned<Reader>, Fault> {
         Ok(self.attached.reader(py, None)?.0)
     }
 
-    /// The handle that a read is given, or the one of the name that it is given; for behind the
-    /// read's wait, since what it waits for may be the field itself.
+    /// Returns the handle that a read is given, or resolves the name that it is given. Called after
+    /// the read's wait, because the wait may be for the field itself.
     fn field_of<'py>(
         &self,
         reader: &Reader,
@@ -648,7 +651,7 @@ async fn verified(
     Ok(FoundVerified { verified, definition: reader.schema().definition.clone() })
 }
 
-/// Calls a Python callback, unless the interpreter is ending.
+/// Calls a Python callback, unless the interpreter is shutting down.
 fn tell(callback: &Py<PyAny>, version: u32) {
     Python::try_attach(|py| {
         if let Err(raised) = callback.call1(py, (version,)) {

@@ -25,7 +25,7 @@ impl NativeScan {
         Self { scan: ProcessOwned::new("scan", Mutex::new(reader.scan())) }
     }
 
-    /// The next documents, up to so many; none at the end.
+    /// Returns the next documents, at most `documents_max`; none at the end.
     pub(crate) fn next<'py>(
         &self,
         py: Python<'py>,

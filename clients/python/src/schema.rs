@@ -1,4 +1,4 @@
-//! Definitions: types by name, what a store is asked to be, alterations, and what a store is.
+//! Definitions: types by name, specifications of stores, alterations, and definitions of stores.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const SCALARS: [ScalarType; 8] = [
     ScalarType::Timestamp,
 ];
 
-/// The field type of a name such as `int64`, `list<string>` or `f32[8]`.
+/// Returns the field type of a name such as `int64`, `list<string>` or `f32[8]`.
 ///
 /// # Errors
 /// `InvalidArgument` for another name.
@@ -59,17 +59,17 @@ fn key_type_of(name: &str) -> Result<KeyType> {
     })
 }
 
-/// A time of so many seconds.
+/// Converts seconds to a duration.
 ///
 /// # Errors
-/// `InvalidArgument` for a negative time, and one beyond all bounds.
+/// `InvalidArgument` for a negative or unbounded time.
 pub(crate) fn duration_of(seconds: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| {
         Error::invalid_argument("give a time in seconds, not below 0 and not without an end")
     })
 }
 
-/// Microseconds of so many seconds, to the nearest.
+/// Converts seconds to microseconds, rounded to the nearest.
 pub(crate) fn micros_of(seconds: Option<f64>) -> Result<Option<i64>> {
     let micros =
         |time: Duration| i64::try_from((time.as_nanos() + 500) / 1_000).unwrap_or(i64::MAX);
@@ -81,7 +81,7 @@ fn heartbeat_ms_of(seconds: f64) -> Result<u32> {
     Ok(u32::try_from(millis).unwrap_or(u32::MAX))
 }
 
-/// Options of a store, with its times in seconds.
+/// Returns the options of a store, from times in seconds.
 fn options_of(
     ttl: Option<f64>,
     versioned: bool,
@@ -98,7 +98,7 @@ fn options_of(
     })
 }
 
-/// What a stream does with a column.
+/// Returns the rules of a stream's column.
 fn rules_of(
     required: bool,
     allowed: &[Bound<'_, PyAny>],
@@ -123,7 +123,7 @@ fn index_name(index: ColumnIndex) -> &'static str {
     }
 }
 
-/// A field as its creator asks for it.
+/// A field specification.
 #[pyclass(frozen, name = "FieldSpec", module = "forebay", from_py_object)]
 #[derive(Clone)]
 pub(crate) struct NewField {
@@ -155,7 +155,7 @@ impl NewField {
     }
 }
 
-/// A store as its creator asks for it.
+/// A store specification.
 #[pyclass(frozen, name = "StoreSpec", module = "forebay")]
 pub(crate) struct NewStore {
     pub(crate) spec: StoreSpec,
@@ -199,7 +199,7 @@ impl NewStore {
     }
 }
 
-/// One alteration of a store.
+/// An alteration of a store.
 #[pyclass(frozen, name = "Alteration", module = "forebay", from_py_object)]
 #[derive(Clone)]
 pub(crate) struct NewAlteration {
@@ -290,7 +290,7 @@ fn seconds_of(micros: Option<i64>) -> Option<f64> {
     micros.map(|micros| micros as f64 / 1e6)
 }
 
-/// `forebay.Definition` of a definition.
+/// Returns the `forebay.Definition` of a definition.
 pub(crate) fn definition_object<'py>(
     py: Python<'py>,
     definition: &Definition,

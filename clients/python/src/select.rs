@@ -1,5 +1,5 @@
-//! Selects of a stream's retained events: how Python asks for them, and the answer as the package's
-//! data classes.
+//! Selects of a stream's retained events: Python's parameters, and the result as the package's data
+//! classes.
 
 use std::ops;
 
@@ -12,13 +12,13 @@ use crate::key::{key_object, key_of};
 use crate::python::model;
 use crate::value::{datetime_of, object_of, timestamp_of, value_of};
 
-/// A column, and the value that its events have.
+/// A column, and the value of the selected events.
 pub(crate) type Equal<'py> = (String, Bound<'py, PyAny>);
 
-/// A column, and from which value on, up to which one that is left out, its events' values lie.
+/// A column, and the half-open range of the selected events' values.
 pub(crate) type Between<'py> = (String, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 
-/// How events are found.
+/// The criteria of a select.
 pub(crate) struct By<'py> {
     pub(crate) key: Option<Bound<'py, PyAny>>,
     pub(crate) equal: Option<Equal<'py>>,
@@ -26,10 +26,10 @@ pub(crate) struct By<'py> {
 }
 
 impl By<'_> {
-    /// The select, narrowed to these events.
+    /// Returns the select, narrowed to these events.
     ///
     /// # Errors
-    /// `InvalidArgument` for objects that are no key and no value.
+    /// `InvalidArgument` for objects that are not a key or a value.
     pub(crate) fn narrow(self, mut select: Select) -> Result<Select, Fault> {
         if let Some(key) = &self.key {
             select = select.key(key_of(key)?);
@@ -49,19 +49,19 @@ impl By<'_> {
     }
 }
 
-/// The time that a datetime is.
+/// Converts a datetime.
 ///
 /// # Errors
-/// `InvalidArgument` for one without a time zone.
+/// `InvalidArgument` for a datetime without a time zone.
 pub(crate) fn time_of(time: &Bound<'_, PyDateTime>) -> Result<forebay::Timestamp, Fault> {
     timestamp_of(time).map(forebay::Timestamp::from_micros)
 }
 
-/// `forebay.Selected`.
+/// Returns a `forebay.Selected`.
 ///
 /// # Errors
-/// `InvalidArgument` for a time outside what datetime holds; `Corrupt` for a key that the stream
-/// cannot have.
+/// `InvalidArgument` for a time outside datetime's range; `Corrupt` for a key that is invalid in
+/// the stream.
 pub(crate) fn selected_object<'py>(
     py: Python<'py>,
     selected: &Selected,

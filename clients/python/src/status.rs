@@ -1,4 +1,4 @@
-//! What a reader tells about itself, as the package's data classes.
+//! Status and metrics of a reader, as the package's data classes.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn seconds(duration: Option<Duration>) -> Option<f64> {
     duration.map(|duration| duration.as_secs_f64())
 }
 
-/// `forebay.ReaderStatus`.
+/// Returns a `forebay.ReaderStatus`.
 pub(crate) fn status_object<'py>(
     py: Python<'py>,
     status: &ReaderStatus,
@@ -99,7 +99,7 @@ fn checkpoints_object<'py>(
     model(py, "CheckpointCounts", &parts)
 }
 
-/// `forebay.ReaderMetrics`.
+/// Returns a `forebay.ReaderMetrics`.
 pub(crate) fn metrics_object<'py>(
     py: Python<'py>,
     metrics: &ReaderMetrics,

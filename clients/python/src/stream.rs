@@ -1,7 +1,7 @@
-//! A stream of writes: many on their way, each partition in order.
+//! Write streams: many writes in flight, each partition in order.
 //!
-//! A write that has room is taken in at once, on the caller's thread and without a wait; only one
-//! that has to wait for room becomes a call.
+//! A write that fits is queued at once, on the caller's thread and without a wait; only a write
+//! that has to wait for space becomes a call.
 
 use std::time::Duration;
 
@@ -50,13 +50,13 @@ impl NativeStream {
 
 #[pymethods]
 impl NativeStream {
-    /// Most changes that are not settled yet.
+    /// Most unsettled changes.
     #[getter]
     fn room(&self) -> usize {
         self.room
     }
 
-    /// Takes a change in if that needs no wait; else None, and nothing was taken in.
+    /// Queues a change if that needs no wait; otherwise returns None, and the change is not queued.
     fn try_send(&self, change: &Change) -> Result<Option<NativeAcknowledgement>, Fault> {
         entry(|| {
             let held = self.held.get()?;
@@ -67,7 +67,7 @@ impl NativeStream {
         })
     }
 
-    /// Takes a change in, once there is room.
+    /// Returns the call that queues a change once there is space.
     fn send(&self, change: &Change) -> Result<Call, Fault> {
         entry(|| {
             let held = self.held.get()?.to_arc();
@@ -79,7 +79,7 @@ impl NativeStream {
         })
     }
 
-    /// Waits until every write that was sent is settled.
+    /// Returns the call that waits until every write that was sent is settled.
     fn flush(&self) -> Result<Call, Fault> {
         entry(|| {
             let held = self.held.get()?.to_arc();
@@ -89,7 +89,7 @@ impl NativeStream {
         })
     }
 
-    /// What became of the writes so far.
+    /// Returns the call for the outcome of the writes so far.
     fn summary(&self) -> Result<Call, Fault> {
         entry(|| {
             let held = self.held.get()?.to_arc();
@@ -99,13 +99,13 @@ impl NativeStream {
         })
     }
 
-    /// Ends the stream; what is not settled is given up.
+    /// Ends the stream; unsettled writes are given up.
     fn close(&self) {
         drop(self.held.take());
     }
 }
 
-/// One write's outcome, as soon as it is known.
+/// The outcome of one write, as soon as it is known.
 #[pyclass(frozen, name = "Acknowledgement", module = "forebay._native")]
 pub(crate) struct NativeAcknowledgement {
     state: ProcessOwned<Mutex<State>>,
@@ -117,7 +117,7 @@ enum State {
 }
 
 impl State {
-    /// The outcome; a wait that is given up can be begun again.
+    /// Returns the outcome; a wait that was given up can be repeated.
     async fn outcome(&mut self) -> Result<WriteOutcome, Error> {
         let outcome = match self {
             Self::Known(outcome) => return outcome.clone(),
@@ -137,7 +137,7 @@ impl NativeAcknowledgement {
 
 #[pymethods]
 impl NativeAcknowledgement {
-    /// Whether the outcome is known; does not wait.
+    /// Returns whether the outcome is known; does not wait.
     #[getter]
     fn is_known(&self) -> Result<bool, Fault> {
         entry(|| {
@@ -147,7 +147,7 @@ impl NativeAcknowledgement {
         })
     }
 
-    /// The outcome if it is known, else None.
+    /// Returns the outcome if it is known, else None.
     fn known<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, Fault> {
         entry(|| {
             let held = self.state.get()?;
@@ -158,7 +158,7 @@ impl NativeAcknowledgement {
         })
     }
 
-    /// Waits for the outcome, at most so many seconds.
+    /// Returns the call that waits for the outcome, at most `timeout` seconds.
     #[pyo3(signature = (timeout=None))]
     fn outcome(&self, timeout: Option<f64>) -> Result<Call, Fault> {
         entry(|| {

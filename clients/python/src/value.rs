@@ -1,8 +1,8 @@
-//! Field values from Python's own types and back.
+//! Conversion of field values from Python's own types and back.
 //!
-//! A value is taken as what it is: an int is an int64, a float a float64. The store's definition
-//! then fits it to the field, where that loses nothing. Vectors come and go as NumPy arrays,
-//! through the buffer protocol.
+//! A value keeps its own type: an int is an int64, a float a float64. The store's definition then
+//! converts the value to the field's type if the conversion is exact. Vectors are NumPy arrays in
+//! both directions, through the buffer protocol.
 
 use forebay::{Error, ScalarType, Timestamp, Value};
 use half::f16;
@@ -22,10 +22,10 @@ use crate::python::class;
 const SECOND_US: i64 = 1_000_000;
 const DAY_US: i64 = 24 * 60 * 60 * SECOND_US;
 
-/// The value that a Python object is.
+/// Converts a Python object to a value.
 ///
 /// # Errors
-/// `InvalidArgument` for an object that no field holds.
+/// `InvalidArgument` for an object whose type no field has.
 pub(crate) fn value_of(object: &Bound<'_, PyAny>) -> Result<Value, Fault> {
     if let Ok(value) = object.cast::<PyBool>() {
         return Ok(Value::Bool(value.is_true()));
@@ -55,17 +55,17 @@ pub(crate) fn value_of(object: &Bound<'_, PyAny>) -> Result<Value, Fault> {
     if let Ok(buffer) = PyUntypedBuffer::get(object) {
         return array_of(object, buffer);
     }
-    // What is left are NumPy's scalars: each knows the plain value that it is.
+    // The remaining objects are NumPy's scalars, which convert themselves to plain values.
     match object.call_method0("item") {
         Ok(item) if !item.get_type().is(object.get_type()) => value_of(&item),
         _ => Err(no_value(object)),
     }
 }
 
-/// The components of a list operation.
+/// Converts the components of a list operation.
 ///
 /// # Errors
-/// As [`value_of`].
+/// Errors of [`value_of`].
 pub(crate) fn values_of(objects: &Bound<'_, PyAny>) -> Result<Vec<Value>, Fault> {
     if objects.is_instance_of::<PyString>() || objects.is_instance_of::<PyBytes>() {
         let message = "give the components as a list; a text or bytes is one component";
@@ -83,7 +83,7 @@ fn no_value(object: &Bound<'_, PyAny>) -> Fault {
     Error::invalid_argument(message).into()
 }
 
-/// An int that 64 bits hold.
+/// Converts an int that fits 64 bits.
 pub(crate) fn integer_of(object: &Bound<'_, PyAny>) -> Result<i64, Fault> {
     object.extract().map_err(|error: PyErr| {
         if error.is_instance_of::<PyOverflowError>(object.py()) {
@@ -94,7 +94,7 @@ pub(crate) fn integer_of(object: &Bound<'_, PyAny>) -> Result<i64, Fault> {
     })
 }
 
-/// A str's UTF-8, in place.
+/// Returns a str's UTF-8, without a copy.
 pub(crate) fn text_of<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a str, Fault> {
     text.to_str().map_err(|_| {
         let message = "the str holds a lone surrogate, which is no text; give it as bytes";
@@ -102,7 +102,7 @@ pub(crate) fn text_of<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a str, Faul
     })
 }
 
-/// Microseconds since the Unix epoch, exactly.
+/// Returns microseconds since the Unix epoch, exactly.
 ///
 /// # Errors
 /// `InvalidArgument` for a datetime without a time zone.
@@ -126,7 +126,7 @@ fn epoch<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyDateTime>> {
     Ok(EPOCH.get_or_try_init(py, make)?.bind(py))
 }
 
-/// A list takes the type of its components; ints beside floats are floats.
+/// Converts a list, whose type is that of its components; ints next to floats become floats.
 fn list_of(items: Vec<Value>) -> Result<Value, Fault> {
     let mut scalar = None;
     for item in &items {
@@ -167,7 +167,7 @@ fn exact_float(number: i64) -> Result<Value, Fault> {
     Err(Error::invalid_argument("an int beside floats is larger than a float holds").into())
 }
 
-/// An array of one dimension: a vector, a list of numbers, or bytes.
+/// Converts an array of one dimension: a vector, a list of numbers, or bytes.
 fn array_of(object: &Bound<'_, PyAny>, buffer: PyUntypedBuffer) -> Result<Value, Fault> {
     if buffer.dimensions() != 1 {
         let message = format!("the array has {} dimensions; give one", buffer.dimensions());
@@ -210,10 +210,10 @@ fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     object.call_method0("tobytes")?.extract()
 }
 
-/// The Python object that a value is.
+/// Converts a value to a Python object.
 ///
 /// # Errors
-/// `InvalidArgument` for a timestamp outside what datetime holds.
+/// `InvalidArgument` for a timestamp outside datetime's range.
 pub(crate) fn object_of<'py>(py: Python<'py>, value: &Value) -> Result<Bound<'py, PyAny>, Fault> {
     Ok(match value {
         Value::Bool(value) => PyBool::new(py, *value).to_owned().into_any(),
@@ -234,7 +234,7 @@ pub(crate) fn object_of<'py>(py: Python<'py>, value: &Value) -> Result<Bound<'py
     })
 }
 
-/// A datetime in UTC, exact to the microsecond.
+/// Returns a datetime in UTC, exact to the microsecond.
 ///
 /// # Errors
 /// `InvalidArgument` outside the years 1 to 9999.
@@ -252,7 +252,7 @@ pub(crate) fn datetime_of(py: Python<'_>, time: Timestamp) -> Result<Bound<'_, P
     epoch(py)?.add(since).map_err(|_| outside().into())
 }
 
-/// A NumPy array of its own, read-only.
+/// Returns a new, read-only NumPy array.
 fn vector<'py>(py: Python<'py>, value: &Value, dtype: &str) -> PyResult<Bound<'py, PyAny>> {
     let mut bytes = Vec::with_capacity(value.encoded_bytes() as usize);
     forebay_core::row::encode_value(value, &mut bytes);

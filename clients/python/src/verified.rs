@@ -1,4 +1,4 @@
-//! Whether what a reader answers from is what its node has, as the package's data class.
+//! The result of comparing a reader with its node, as the package's data class.
 
 use forebay::{Definition, Difference, DocumentKey, Verified};
 use pyo3::prelude::*;
@@ -8,14 +8,14 @@ use crate::fault::Fault;
 use crate::key::key_object;
 use crate::python::model;
 
-/// What came of a comparison, and the definition by which its keys are read.
+/// The result of a comparison, and the definition that decodes its keys.
 pub(crate) struct FoundVerified {
     pub(crate) verified: Verified,
     pub(crate) definition: Definition,
 }
 
 impl FoundVerified {
-    /// `forebay.Verified`.
+    /// Returns a `forebay.Verified`.
     pub(crate) fn into_object(self, py: Python<'_>) -> Result<Bound<'_, PyAny>, Fault> {
         let Self { verified, definition } = self;
         let differences = differences(py, &verified, &definition)?;

@@ -1,4 +1,4 @@
-"""NumPy arrays in and out: what a gather writes to is checked before anything is written."""
+"""NumPy arrays as input and output: a gather checks its output before it writes anything."""
 
 import forebay
 import numpy as np
@@ -12,7 +12,7 @@ KEYS = ["k", "none", "k"]
 
 @pytest.fixture
 def reader(stores: Stores) -> forebay.Reader:
-    """A reader of a store with one document."""
+    """Provide a reader of a store with one document."""
     store, reader = stores.create({"a": "float32", "v": "f32[2]", "i": "int64"})
     store.upsert("k", {"a": 1, "v": np.array([2, 3], np.float32), "i": 4})
     reader.get("k", "a", latest=True)
@@ -163,7 +163,8 @@ def test_a_value_comes_into_the_callers_buffer() -> None:
         assert block == b"\0\1\2xxxxx"
         assert users.get_into("one", "b", memoryview(block)[5:]) == 3
         assert block == b"\0\1\2xx\0\1\2"
-        # What stays as it was: absent, null and empty values, and one that has no room.
+        # The buffer is unchanged for absent, null and empty values, and for a value that does not
+        # fit.
         for key, field, answer in (
             ("none", "b", forebay.ABSENT),
             ("null", "s", None),
@@ -173,7 +174,7 @@ def test_a_value_comes_into_the_callers_buffer() -> None:
         assert users.get_into("one", "s", memoryview(block)[:5]) == 6
         assert users.get_into("one", "b", bytearray()) == 3
         assert block == b"\0\1\2xx\0\1\2"
-        # The buffer is given back: an export that stayed would forbid this.
+        # The buffer is released: a remaining export would forbid this.
         block.clear()
 
 

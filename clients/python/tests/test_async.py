@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a loop of its own, within a bound."""
+    """Run a coroutine on a new loop, within a bound."""
     return asyncio.run(asyncio.wait_for(main, 60))
 
 

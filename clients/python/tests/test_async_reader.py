@@ -1,4 +1,4 @@
-"""Reads that wait, awaited: they never block the loop, and end as those of `Reader` do."""
+"""Awaited reads that wait never block the loop, and end as those of `Reader` do."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -15,7 +15,7 @@ FIELDS = {"a": "int64", "s": "string"}
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a loop of its own, within a bound."""
+    """Run a coroutine on a new loop, within a bound."""
     return asyncio.run(asyncio.wait_for(main, 60))
 
 
@@ -39,7 +39,7 @@ def test_the_loop_goes_on_while_reads_wait() -> None:
                 asyncio.ensure_future(users.get_into("k", "s", block, after=token, timeout=30)),
                 asyncio.ensure_future(users.get_packed(["k"], "s", after=token, timeout=30)),
             ]
-            # A loop that is blocked gets to none of these.
+            # A blocked loop would run none of these.
             for _ in range(100):
                 await asyncio.sleep(0)
             assert not any(wait.done() for wait in waits)

@@ -1,4 +1,4 @@
-"""Batches: keys read where they lie, and values made into objects where they lie."""
+"""Batches: keys are read, and values become objects, without a copy in between."""
 
 import datetime
 import threading
@@ -12,7 +12,7 @@ import pytest
 from testing import Stores
 
 COUNT = 10_000
-"""More than one go of a batch."""
+"""More keys than a batch reads without releasing the interpreter."""
 
 TIME = datetime.datetime(2024, 2, 29, 12, 30, 15, 123456, tzinfo=datetime.timezone.utc)
 VALUES: dict[str, tuple[str, list[Any]]] = {
@@ -51,11 +51,11 @@ def test_a_batch_of_vectors() -> None:
 
 
 class Text(str):
-    """A str, and more."""
+    """A subclass of str."""
 
 
 class Number(int):
-    """An int, and more."""
+    """A subclass of int."""
 
 
 def test_keys_of_every_kind_come_in_any_container() -> None:

@@ -1,4 +1,4 @@
-"""The examples in the package's documentation run, and print what they say."""
+"""The examples in the package's documentation run, and print what they show."""
 
 import doctest
 
@@ -7,7 +7,7 @@ from forebay import _memory
 
 def test_examples_of_readers_in_memory() -> None:
     """The class's example is a test of a program that reads."""
-    # The class of an error is compared, its module and its text are not.
+    # Doctest compares the class of an error, but not its module and its text.
     result = doctest.testmod(_memory, optionflags=doctest.IGNORE_EXCEPTION_DETAIL)
     assert result.attempted > 0
     assert result.failed == 0

@@ -1,4 +1,4 @@
-"""SQL over streams as people use it from Python: by the driver of ADBC, over Arrow Flight SQL."""
+"""SQL over streams as people use it from Python: by ADBC's driver, over Arrow Flight SQL."""
 
 import time
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def _answer(connection: dbapi.Connection, sql: str) -> list[tuple[object, ...]]:
             cursor.execute(sql)
             return list(cursor.fetchall())
     except dbapi.Error as error:
-        # It may not be open yet.
+        # The stream may not be open yet.
         assert any(word in str(error) for word in ("not found", "ask again")), error
         return []
 

@@ -1,4 +1,4 @@
-"""A reader in a forked child: one that shares a copy reads on there, and keeps it when it must."""
+"""A forked child can use a reader that shares a copy, and maintains the copy if it must."""
 
 import asyncio
 import multiprocessing
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threade
 
 
 class Child:
-    """A fork of this process that runs a program; it answers by what it sends."""
+    """A fork of this process that runs a program and sends its results."""
 
     def __init__(self, program: Callable[[Connection], object]) -> None:
-        """Fork, and run it in the child; what it raises is what the child sends last."""
+        """Fork, and run the program in the child; the child sends an exception of it last."""
         self._answers, child_end = multiprocessing.Pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            # Only `_exit` may end the child: everything else of this process is the parent's.
+            # Only `_exit` may end the child: everything else of this process belongs to the parent.
             try:
                 program(child_end)
             except BaseException as error:
@@ -34,16 +34,16 @@ class Child:
             os._exit(0)
 
     def send(self, what: object) -> None:
-        """Tell the child something."""
+        """Send something to the child."""
         self._answers.send(what)
 
     def answer(self) -> object:
-        """Return the next of what it sends."""
+        """Return the next result of the child."""
         assert self._answers.poll(WAIT_SECONDS), "the child hangs"
         return self._answers.recv()
 
     def end(self) -> None:
-        """Wait until it has ended."""
+        """Wait for the end of the child."""
         assert os.waitpid(self.pid, 0)[1] == 0
 
 
@@ -202,7 +202,7 @@ def test_the_child_of_a_keeper_that_is_killed_keeps_the_copy(
         reader.close()
 
     def keeper(parent: Connection) -> None:
-        # A fork itself, so that it can be killed; its reader is its own.
+        # The program is a fork itself, so that it can be killed; it opens its own reader.
         reader = forebay.Reader(server.endpoint, name, checkpoint_dir=tmp_path)
         reader.await_ready(30)
         reader.get_many(["k0"], "n", after=before)

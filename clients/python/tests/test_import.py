@@ -1,4 +1,4 @@
-"""What `import forebay` brings with it: what every program needs, and the rest when it is used."""
+"""Imports of `import forebay`: modules that every program needs; others follow on first use."""
 
 import ast
 import subprocess
@@ -7,11 +7,11 @@ import sys
 import forebay
 
 HEAVY = {"asyncio", "dataclasses", "logging", "numpy"}
-"""Each takes longer to import than the package itself."""
+"""Modules that each take longer to import than the package itself."""
 
 
 def brought(program: str) -> set[str]:
-    """Return which of the heavy modules a program of a fresh interpreter has brought in."""
+    """Return the heavy modules that a program of a fresh interpreter has imported."""
     script = (
         f"import sys; sys.path[:] = {sys.path!r}; before = set(sys.modules)\n{program}\n"
         "print(sorted(set(sys.modules) - before))"

@@ -1,4 +1,4 @@
-"""What the native side has to say, on the logger `forebay`."""
+"""Records of the native side, on the logger `forebay`."""
 
 import logging
 import subprocess
@@ -14,28 +14,28 @@ LOGGER = logging.getLogger("forebay")
 
 
 class Kept(logging.Handler):
-    """Keeps records; may be told to hold up whoever brings them."""
+    """Stores records; may block the thread that delivers them."""
 
     def __init__(self) -> None:
-        """Start with none."""
+        """Create a handler without records."""
         super().__init__()
         self.records: list[logging.LogRecord] = []
         self.gate = threading.Event()
         self.gate.set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep one."""
+        """Store a record."""
         self.gate.wait(60)
         self.records.append(record)
 
     def has(self, text: str) -> bool:
-        """Whether a record holds this text."""
+        """Return whether a record contains this text."""
         return any(text in record.getMessage() for record in self.records)
 
 
 @pytest.fixture
 def kept() -> Iterator[Kept]:
-    """A handler on the logger."""
+    """Provide a handler on the logger."""
     kept = Kept()
     LOGGER.addHandler(kept)
     yield kept
@@ -45,7 +45,7 @@ def kept() -> Iterator[Kept]:
 
 
 def damaged(stores: Stores, folder: Path) -> str:
-    """Leave a damaged checkpoint there; opening a reader over it is worth a warning."""
+    """Leave a damaged checkpoint in the folder; opening a reader over it causes a warning."""
     store, _ = stores.create({"a": "int64"}, partitions=1)
     store.upsert("k", {"a": 1})
     with stores.client.reader(store.definition.name, checkpoint_dir=folder) as reader:
@@ -73,7 +73,7 @@ def test_what_the_level_refuses_does_not_come(kept: Kept, stores: Stores, tmp_pa
     with stores.client.reader(name, checkpoint_dir=tmp_path) as reader:
         reader.await_ready(30)
         assert reader.metrics().records.checkpoints.damaged == 1
-    # A later warning has come by then, and this one would have come before it.
+    # A later warning has arrived by then, and this one would have arrived before it.
     LOGGER.setLevel(logging.WARNING)
     (tmp_path / "other").mkdir()
     other = damaged(stores, tmp_path / "other")
@@ -163,7 +163,7 @@ assert os.waitpid(child, 0)[1] == 0
 print(child)
 """
     child = subprocess.run(
-        # From 3.12 on Python warns of every fork beside threads.
+        # From 3.12 on Python warns of every fork in a process with threads.
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
         capture_output=True,
         check=False,

@@ -1,4 +1,4 @@
-"""A reader's memory: what an option bounds, what is spilled, and what a control group does."""
+"""A reader's memory: the bound of the option, spilling, and the limit of a control group."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ KIB, MIB = 1 << 10, 1 << 20
 BUDGET = 512 * KIB
 GROUP_BYTES = 96 * MIB
 GROUP_BUDGET = 32 * MIB
-"""What a reader of one partition takes of it: 64 MiB are left to the process and its tail."""
+"""Budget of a reader of one partition: 64 MiB are left to the process and its tail."""
 VALUE = os.urandom(64 * KIB)
 DOCUMENTS = 3_000
-"""Twice the memory of the group."""
+"""Documents of twice the group's memory."""
 
 READER = """
 import json, os, select, sys
@@ -67,7 +67,7 @@ print("closed", flush=True)
 
 
 class Told(TypedDict):
-    """What a process of a group tells."""
+    """The report of a process of a group."""
 
     trouble: list[str] | None
     answered: int | list[str]
@@ -90,7 +90,7 @@ def test_beyond_its_budget_a_reader_stops_applying_and_answers_on(stores: Stores
         assert isinstance(partition.trouble, forebay.LimitExceeded), partition
         assert "raise the reader's memory budget" in str(partition.trouble)
         assert partition.trouble.limit == BUDGET
-        # What was applied is there, as of one position, and nothing behind it.
+        # The applied documents are visible, as of one position, and nothing after it.
         applied = partition.documents
         assert 100 < applied < 900 and partition.phase == "serving"
         expected = [VALUE[:KIB]] * applied + [None] * (1_000 - applied)
@@ -141,7 +141,7 @@ def test_spilling_needs_a_directory(stores: Stores, server: Server) -> None:
 
 
 def is_stale(reader: forebay.Reader) -> bool:
-    """Return whether its data is older than a bound."""
+    """Return whether the reader's data is older than a bound."""
     with contextlib.suppress(forebay.Stale):
         reader.get(0, "raw", max_age=2)
         return False
@@ -152,12 +152,13 @@ class Group:
     """A control group with a memory limit, below this process's own."""
 
     def __init__(self, path: Path, names: tuple[str, str]) -> None:
-        """Make it, with a limit; raises OSError where that is not allowed."""
+        """Create the group, with a limit; raises OSError if that is not allowed."""
         limit, self._events = names
         self.path = path
         path.mkdir()
         try:
-            # Opened, not made: the folder may lie on no file system of control groups.
+            # The file is opened, not created: the folder may not be in a file system of control
+            # groups.
             with (path / limit).open("r+") as file:
                 file.write(str(GROUP_BYTES))
         except OSError:
@@ -165,12 +166,12 @@ class Group:
             raise
 
     def kills(self) -> int:
-        """Return how many of its processes the system has killed for memory."""
+        """Return the number of the group's processes that the system has killed for memory."""
         lines = (self.path / self._events).read_text().splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
     def remove(self) -> None:
-        """Remove it, once its last process is gone."""
+        """Remove the group, once its last process is gone."""
 
         def removed() -> bool:
             with contextlib.suppress(OSError):
@@ -182,7 +183,7 @@ class Group:
 
 @pytest.fixture
 def group() -> Iterator[Group | None]:
-    """A control group, of either version; None where the system allows no memory limit."""
+    """Provide a control group, of either version; None if the system allows no memory limit."""
     made, tried = None, []
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, own = line.split(":", 2)
@@ -192,7 +193,7 @@ def group() -> Iterator[Group | None]:
             root, names = "/sys/fs/cgroup", ("memory.max", "memory.events")
         else:
             continue
-        # In a container the path may be the host's, and the container's group stands at the top.
+        # In a container the path may be the host's, and the container's group is at the top.
         for above in (own, "/"):
             path = Path(root + above) / f"forebay-test-{os.getpid()}"
             try:
@@ -207,10 +208,10 @@ def group() -> Iterator[Group | None]:
 
 
 class Member:
-    """A process of a group that reads without end, and tells what it sees."""
+    """A process of a group that reads continuously, and reports its state."""
 
     def __init__(self, server: Server, name: str, folder: str, group: Group | None) -> None:
-        """Start it, and wait until its reader is open."""
+        """Start the process, and wait until its reader is open."""
         place = "" if group is None else str(group.path)
         command = [sys.executable, "-c", READER, server.endpoint, name, folder, place]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -229,29 +230,29 @@ class Member:
     def order(self, order: str) -> str:
         """Give an order and return the answer."""
         assert self._process.stdin is not None
-        # A process that has ended is told of by its missing answer.
+        # The missing answer reveals a process that has ended.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(order + "\n")
             self._process.stdin.flush()
         return self._line()
 
     def tell(self) -> Told:
-        """Return what it sees."""
+        """Return the process's report."""
         told: Told = json.loads(self.order("tell"))
         return told
 
     def is_halted(self) -> bool:
-        """Return whether it applies nothing, for its memory."""
+        """Return whether the process applies nothing because of its memory."""
         trouble = self.tell()["trouble"]
         return trouble is not None and trouble[0] == "LimitExceeded"
 
     def end(self) -> None:
-        """Close its reader, and wait for its end."""
+        """Close the process's reader, and wait for the end of the process."""
         assert self.order("close") == "closed"
         assert self._process.wait(WAIT_SECONDS) == 0
 
     def kill(self) -> None:
-        """End it in any case."""
+        """End the process in any case."""
         self._process.kill()
         self._process.communicate()
 
@@ -282,7 +283,7 @@ def test_a_reader_in_a_control_group_is_never_killed_for_memory(
         assert told["answered"] == len(VALUE) and told["used"] <= told["budget"]
         assert 1 < told["documents"] < DOCUMENTS
         early.end()
-        # One that comes now cannot hold what is there: it says so, and answers nothing wrong.
+        # A reader that starts now cannot hold the documents: it says so, and answers nothing wrong.
         late = Member(server, name, folder, group)
         members.callback(late.kill)
         eventually("it stops applying too", late.is_halted)

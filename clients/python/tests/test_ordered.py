@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a loop of its own, within a bound."""
+    """Run a coroutine on a new loop, within a bound."""
     return asyncio.run(asyncio.wait_for(main, 60))
 
 
 def filled(stores: Stores, count: int = 40) -> tuple[forebay.Store, bytes]:
-    """Make a store of `key-00` and so on, and the token of its documents."""
+    """Create a store of `key-00` and so on; return the store and the token of its documents."""
     store, _ = stores.create({"n": "int64", "name": "string"}, partitions=4)
     changes = [forebay.put(f"key-{n:02}", {"n": n, "name": f"name {n}"}) for n in range(count)]
     return store, store.batch(changes).complete().token

@@ -1,4 +1,4 @@
-"""What the host process may do to the client: fork, interrupt, run threads, close and forget."""
+"""The host process may fork, interrupt, run threads, close and forget objects of the client."""
 
 import ctypes
 import gc
@@ -26,7 +26,8 @@ def test_what_a_fork_inherits_answers_closed(server: Server, stores: Stores) -> 
     answers, child_end = multiprocessing.Pipe(duplex=False)
     child = os.fork()
     if child == 0:
-        # In the child nothing may wait for threads that stayed behind; only `_exit` may end it.
+        # In the child no call may wait for threads that exist only in the parent; only `_exit` may
+        # end the child.
         codes = []
         for call in (
             lambda: reader.get("k", "a"),
@@ -61,7 +62,7 @@ def test_what_a_fork_inherits_answers_closed(server: Server, stores: Stores) -> 
 
 @pytest.fixture
 def heard_ctrl_c() -> Iterator[None]:
-    """Python's own handler: a suite that a shell put into the background ignores SIGINT."""
+    """Install Python's own handler: a suite that a shell runs in the background ignores SIGINT."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -122,7 +123,7 @@ def test_what_is_dropped_is_given_back(server: Server, stores: Stores) -> None:
                 again.await_ready(30)
                 assert len(again.get_many([f"k{at}" for at in range(1000)], "s")) == 1000
         gc.collect()
-        # What the allocator keeps of freed memory, an arena for each thread, is not ours.
+        # The allocator's retained memory, an arena for each thread, does not count.
         ctypes.CDLL(None).malloc_trim(0)
         status = Path("/proc/self/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) // 1024

@@ -79,10 +79,10 @@ reader.close()
 
 
 class Worker:
-    """A process that holds a reader; what is wrong with a read ends it."""
+    """A process with a reader; a wrong read ends the process."""
 
     def __init__(self, program: str, *arguments: str) -> None:
-        """Start it."""
+        """Start the process."""
         command = [sys.executable, "-c", program, *arguments]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -90,7 +90,7 @@ class Worker:
         self.pid = self._process.pid
 
     def line(self) -> str:
-        """Return the next line that it prints."""
+        """Return the next line that the process prints."""
         assert self._process.stdout is not None
         ready, _, _ = select.select([self._process.stdout], [], [], WAIT_SECONDS)
         line = self._process.stdout.readline().decode().strip() if ready else ""
@@ -98,27 +98,27 @@ class Worker:
         return line
 
     def ask(self, text: str) -> None:
-        """Send it a line; one that has ended is found by its answer."""
+        """Send a line to the process; the missing answer reveals a process that has ended."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(f"{text}\n".encode())
             self._process.stdin.flush()
 
     def kill(self) -> None:
-        """Kill it in the middle of whatever it does; it must have been running."""
+        """Kill the process in the middle of its work; it must have been running."""
         assert self._process.poll() is None, self._errors()
         self._process.kill()
         self._process.wait(WAIT_SECONDS)
         self.forget()
 
     def end(self) -> None:
-        """Let it end by itself."""
+        """Let the process end by itself."""
         self.ask("")
         assert self._process.wait(WAIT_SECONDS) == 0, self._errors()
         self.forget()
 
     def forget(self) -> None:
-        """Leave nothing of it behind."""
+        """End the process in any case, and release its resources."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait(WAIT_SECONDS)
@@ -135,7 +135,7 @@ class Worker:
 
 
 class Writer:
-    """Writes all keys of a store again and again, from a thread, until it is stopped."""
+    """Writes all keys of a store again and again, from a thread, until stopped."""
 
     def __init__(self, store: forebay.Store) -> None:
         """Start; the first round is written when this returns."""
@@ -159,7 +159,7 @@ class Writer:
             self._write()
 
     def next(self) -> tuple[int, bytes]:
-        """Return number and token of a round that began after this call."""
+        """Return number and token of a round that started after this call."""
         later = self.written[0] + 2
         eventually("two rounds more", lambda: self.written[0] >= later)
         return self.written
@@ -172,7 +172,7 @@ class Writer:
 
 @pytest.fixture
 def writer(stores: Stores) -> Iterator[Writer]:
-    """Writes to a store of its own meanwhile."""
+    """Write to the test's own store during the test."""
     fields: dict[str, str] = {"n": "int64", "times": "int64", "text": "string"}
     writer = Writer(stores.create(fields, partitions=PARTITIONS)[0])
     yield writer
@@ -181,7 +181,7 @@ def writer(stores: Stores) -> Iterator[Writer]:
 
 @pytest.fixture
 def workers() -> Iterator[list[Worker]]:
-    """Processes that end with the test, whatever it finds."""
+    """Provide processes that end with the test, whatever its result."""
     workers: list[Worker] = []
     yield workers
     for worker in workers:
@@ -189,7 +189,7 @@ def workers() -> Iterator[list[Worker]]:
 
 
 def settled_keepers(folder: Path) -> list[int]:
-    """Wait until somebody keeps every copy; return who."""
+    """Wait until every copy has a maintainer; return their processes."""
     eventually("a keeper of each copy", lambda: None not in keepers(folder))
     return [pid for pid in keepers(folder) if pid is not None]
 
@@ -214,8 +214,8 @@ def test_readers_go_on_when_one_of_them_is_killed(
         return workers[-1]
 
     def kill(pids: set[int]) -> None:
-        # The moment is the test's input, not a wait for anything: most often the keeper is inside
-        # of an apply then, since rounds follow rounds.
+        # The moment is the test's input, not a wait for anything: the maintainer is usually inside
+        # an apply then, because rounds follow rounds.
         time.sleep(delays.uniform(0, 0.05))
         victim = next(worker for worker in workers if worker.pid in pids)
         workers.remove(victim)
@@ -243,7 +243,7 @@ def test_readers_go_on_when_one_of_them_is_killed(
 
 
 def mapped(pid: int, access: str) -> Counter[str]:
-    """Tell how many KiB of what the mappings of a copy's documents with this access have."""
+    """Return the KiB by category of the mappings of a copy's documents with this access."""
     sizes: Counter[str] = Counter()
     is_asked = False
     for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
@@ -265,12 +265,12 @@ def test_workers_hold_one_copy_together(
         token = stream.flush().token
     arguments = (server.endpoint, store.definition.name, str(tmp_path), token.hex())
     for _ in range(WORKERS):
-        # One after the other, so that the first of them keeps the copy.
+        # The processes start one after the other, so that the first of them maintains the copy.
         workers.append(Worker(WHOLE_READER, *arguments, str(DOCUMENTS)))
         assert workers[-1].line() == "ready"
     keeper, *followers = workers
     assert keepers(tmp_path) == [keeper.pid]
-    # The keeper maps it twice: to write it, and to read it as all others do.
+    # The maintainer maps the copy twice: to write it, and to read it as all others do.
     one_copy = mapped(keeper.pid, "rw-")["Rss"]
     assert one_copy * 1024 > DOCUMENTS * TEXT_BYTES
     for follower in followers:
@@ -279,7 +279,7 @@ def test_workers_hold_one_copy_together(
         assert read["Private_Dirty"] == 0
         assert not mapped(follower.pid, "rw-")
     pss = sum(mapped(worker.pid, access)["Pss"] for worker in workers for access in ("rw-", "r--"))
-    # Its keeper may have made room for more meanwhile, or given some back.
+    # The maintainer may have allocated or released space since.
     one_copy = max(one_copy, mapped(keeper.pid, "rw-")["Rss"])
     assert pss <= 1.05 * one_copy, f"{pss} KiB, where one copy is {one_copy} KiB"
     for worker in workers:

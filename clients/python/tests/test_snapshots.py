@@ -1,4 +1,4 @@
-"""Readers that begin with a snapshot: how far it is, one that is damaged, asyncio, forks."""
+"""Readers that start from a snapshot: progress, a damaged snapshot, asyncio, forks."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from testing import WAIT_SECONDS, Server, eventually, new_name
 VALUE_BYTES = 64 << 10
 DOCUMENTS = 96
 CHUNK_BYTES = 4 << 20
-"""Bytes of an image's chunk, but for the last one."""
+"""Bytes of an image's chunk, except for the last one."""
 
 
 @dataclass
 class Kept:
-    """A store of some MiB, all of which a snapshot holds; its node makes no further ones."""
+    """A store of some MiB, all in one snapshot; its node creates no further ones."""
 
     client: forebay.Client
     name: str
     snapshots: str
     documents: dict[str, bytes]
     chunks: list[Path]
-    """Chunks of the snapshot's image, whose documents are random, and so not compressed."""
+    """Chunks of the snapshot's image, whose documents are random, and so incompressible."""
 
     def is_right(self, reader: forebay.Reader) -> bool:
-        """Return whether every document is there."""
+        """Return whether every document is present."""
         found = {key: document["b"] for key, document in reader.iterate()}
         return found == self.documents
 
 
 def _keep_snapshots(server: Server, keeps_snapshots: bool) -> None:
-    """Start the server again, with its keeper of snapshots or without."""
+    """Restart the server, with or without its snapshot service."""
     server.kill()
     server.keeps_snapshots = keeps_snapshots
     server.restart()
@@ -46,11 +46,11 @@ def _keep_snapshots(server: Server, keeps_snapshots: bool) -> None:
 
 @pytest.fixture
 def kept(snapshot_server: Server, request: pytest.FixtureRequest) -> Iterator[Kept]:
-    """Write the documents, of which a snapshot has all; a test may ask for more of them."""
+    """Write the documents, which a snapshot covers; a test may set their number."""
     name, snapshots = new_name(), snapshot_server.snapshots
     count = getattr(request, "param", DOCUMENTS)
     documents = {f"k{at}": os.urandom(VALUE_BYTES) for at in range(count)}
-    # All of it is in the first snapshot's image, and nothing but heartbeats comes later.
+    # The first snapshot's image has all documents, and only heartbeats come later.
     _keep_snapshots(snapshot_server, False)
     with forebay.Client(snapshot_server.endpoint) as client:
         store = client.create_store(name, {"b": "bytes"}, partitions=1, log_window=0)
@@ -77,7 +77,7 @@ def test_status_says_how_far_a_snapshot_is(kept: Kept) -> None:
     withheld = kept.chunks[0]
     fifo, whole = withheld.with_name("fifo"), withheld.with_name("whole")
     withheld.rename(whole)
-    # Whoever opens it waits until somebody opens it for writing.
+    # An open for reading waits until another process opens the file for writing.
     os.mkfifo(fifo)
     os.link(fifo, withheld)
     try:
@@ -108,7 +108,7 @@ def test_status_says_how_far_a_snapshot_is(kept: Kept) -> None:
             )
             assert kept.is_right(reader)
     finally:
-        # Nobody waits at it for ever.
+        # This open releases a waiting reader.
         os.close(os.open(fifo, os.O_RDWR))
 
 
@@ -139,7 +139,8 @@ def test_a_reader_that_is_killed_goes_on_with_what_it_has_fetched(
     fifo, folder = tmp_path / "fifo", tmp_path / "kept"
     os.mkfifo(fifo)
     for chunk in withheld:
-        # Whoever opens it waits until somebody opens it for writing, or until he is killed.
+        # An open for reading waits until another process opens the file for writing, or until a
+        # kill.
         chunk.rename(chunk.with_name(f"{chunk.name}.whole"))
         os.link(fifo, chunk)
     script = FETCH.format(
@@ -154,8 +155,8 @@ def test_a_reader_that_is_killed_goes_on_with_what_it_has_fetched(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
     ) as child:
         assert child.stdout is not None
-        # Whatever of the image compresses is fetched too. What is no number ends the wait: the
-        # child gives up in time.
+        # The compressible rest of the image is fetched too. A line that is not a number ends the
+        # wait: the child gives up in time.
         while int(child.stdout.readline()) != len(withheld) * CHUNK_BYTES:
             pass
         child.kill()
@@ -223,7 +224,7 @@ def test_a_reader_with_snapshots_reads_on_in_a_child(kept: Kept, tmp_path: Path)
         assert reader.metrics().records.bootstraps == 1
         child = os.fork()
         if child == 0:
-            # Only `_exit` may end the child: everything else of this process is the parent's.
+            # Only `_exit` may end the child: everything else of this process belongs to the parent.
             try:
                 os._exit(0 if kept.is_right(reader) else 1)
             except BaseException:

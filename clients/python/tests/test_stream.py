@@ -1,4 +1,4 @@
-"""Streams of writes: back-pressure, outcomes in order, failures, threads, the event loop."""
+"""Write streams: back-pressure, outcomes in order, failures, threads, the event loop."""
 
 import asyncio
 import threading
@@ -14,12 +14,12 @@ T = TypeVar("T")
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on a loop of its own, within a bound."""
+    """Run a coroutine on a new loop, within a bound."""
     return asyncio.run(asyncio.wait_for(main, 60))
 
 
 def count(key: str) -> forebay.Change:
-    """Make the change that counts one."""
+    """Return a change that increments a counter."""
     return forebay.upsert(key, {"n": forebay.increment(1)})
 
 
@@ -84,7 +84,7 @@ def test_a_failed_write_is_its_own_and_the_end_raises_it(stores: Stores) -> None
         summary = stream.summary()
         assert (summary.settled, summary.failed) == (1, 1)
         assert type(summary.first_error) is forebay.NotFound
-    # What the block raises goes first.
+    # An exception of the block takes precedence.
     with pytest.raises(ZeroDivisionError), store.write_stream() as stream:
         stream.send(count("k"))
         raise ZeroDivisionError
@@ -119,7 +119,7 @@ def test_a_stream_on_an_event_loop(server: Server, stores: Stores) -> None:
                 acknowledgement = await stream.send(count("k0"))
                 assert (await acknowledgement.outcome()).result == "appended"
                 assert acknowledgement.is_known
-                # Tasks share it, and wait for room without holding up the loop.
+                # Tasks share the stream, and wait for space without blocking the loop.
                 sends = (stream.send(count("k1")) for _ in range(100))
                 await asyncio.gather(*sends)
                 assert (await stream.flush()).settled == 601

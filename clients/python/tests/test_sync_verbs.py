@@ -1,4 +1,4 @@
-"""The client that waits is made of the one for asyncio."""
+"""The blocking client is generated from the client for asyncio."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ CLIENT = Path(__file__).absolute().parents[1]
 
 
 def test_the_file_is_the_one_that_the_source_makes() -> None:
-    """One source, two clients."""
+    """Prove that the generated file is up to date."""
     command = [sys.executable, str(CLIENT / "sync_verbs.py"), "--check"]
     run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert run.returncode == 0, run.stderr

@@ -1,4 +1,4 @@
-"""Reads that wait take their field as it is behind the wait, not as it was when they began."""
+"""A read that waits resolves its field after the wait, not when it starts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def get_packed(reader: forebay.Reader, field: str, token: bytes) -> object:
 
 @pytest.fixture
 def runs_until_it_waits() -> Iterator[None]:
-    """Have no thread take the interpreter from one that has not let go of it."""
+    """Prevent threads from taking the interpreter from a thread that has not released it."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(WAIT_SECONDS)
     yield
@@ -56,7 +56,7 @@ def runs_until_it_waits() -> Iterator[None]:
 )
 def test_a_field_that_is_added_while_a_read_waits_is_found(read: Get, absent: object) -> None:
     with forebay.Reader.in_memory({"a": "string"}) as reader:
-        # What a first call imports lets go of the interpreter too.
+        # The imports of a first call release the interpreter too.
         read(reader, "a", reader.upsert("k", {"a": "old"}).token)
         reader.force("not_ready")
         token = reader.upsert("k", {"a": "new"}).token

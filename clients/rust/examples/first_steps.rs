@@ -1,5 +1,5 @@
-//! The first steps of the README: one write, one read in this process.
-//! Run `make dev` in one terminal and this in another.
+//! The first steps of the README: one write, one read in this process. Run `make dev` in one
+//! terminal and this program in another.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn main() -> forebay::Result<()> {
     };
     let written = users.upsert("ada").set("age", 36).increment("visits", 1).send().await?;
 
-    // From here on nothing leaves the process but the change stream that the reader follows.
+    // From here on the only traffic is the change stream that the reader follows.
     let reader = Reader::open(&address, ReaderOptions::new("users")).await?;
     reader.await_ready(Duration::from_secs(10)).await?;
     reader.wait_token(&written.token, Duration::from_secs(10)).await?;

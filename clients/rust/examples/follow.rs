@@ -1,9 +1,10 @@
 //! Follows a store with checkpoints until its input ends: `follow ADDRESS STORE DIRECTORY [alone]`.
 //!
-//! Any number of these processes on one directory answer from one copy; with `alone`, one uses it
-//! at a time. However a process ends, the next one on the same directory goes on from exactly one
-//! position: where the copy is, or at the last checkpoint where nothing else is left. Each line of
-//! the input is a token, in hex digits: all documents are printed as of it, then an empty line.
+//! Any number of these processes on one directory share one copy; with `alone`, one process uses
+//! the directory at a time. However a process ends, the next process on the same directory
+//! continues from exactly one position: the position of the copy, or of the last checkpoint if the
+//! copy is gone. Each line of the input is a token, in hex digits: the process prints all documents
+//! as of the token, then an empty line.
 
 use std::time::Duration;
 
@@ -27,12 +28,12 @@ async fn main() -> Result<()> {
     let options = ReaderOptions { checkpoint: Some(checkpoint), ..ReaderOptions::new(store) };
     let reader = Reader::open(address, options).await?;
     reader.await_ready(PATIENCE).await?;
-    // Ready is fresh enough; behind this it has all that was acknowledged before.
+    // A ready reader is fresh enough; this wait adds everything that was acknowledged before.
     let partitions: Vec<_> = reader.schema().definition.partitions.partitions().collect();
     reader.wait(&Read::latest(PATIENCE), &partitions).await?;
     println!("ready, {} partitions restored", reader.metrics().records.checkpoints.restored);
 
-    // Whatever ends the input ends the process.
+    // The end of the input ends the process, whatever the reason.
     while let Some(line) = next_line().await {
         reader.wait_token(&token(&line)?, PATIENCE).await?;
         print_documents(&reader)?;

@@ -23,23 +23,27 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// `Conflict` when the name is taken, `InvalidArgument` or `LimitExceeded` for a store that
-    /// cannot be, `UnknownOutcome` at the deadline when it may have happened: the same call with
-    /// the same client settles it, and answers the store that the first one made.
+    /// - `Conflict`: the name is taken.
+    /// - `InvalidArgument` or `LimitExceeded`: the specification is invalid.
+    /// - `UnknownOutcome`: the deadline passed and the store may exist. The same call with the same
+    ///   client settles the creation, and returns the store that the first call created.
     pub async fn create_store(&self, spec: &StoreSpec) -> Result<Store> {
         let definition = self.inner().create(spec).await?;
         Ok(Store::new(self.inner().state(definition)))
     }
 
-    /// Gives a store its next version; all alterations happen, or none.
+    /// Alters a store, which gives the store its next version. All alterations happen, or none.
     ///
-    /// `from` is the version that the caller has seen: another writer's alteration in between is a
-    /// `Conflict`. `None` alters whatever is there when the call begins or another one came first.
+    /// `from` is the version that the caller has seen: if another client has altered the store
+    /// since, the call is a `Conflict`. `None` alters the newest version, at the beginning of the
+    /// call and again after a concurrent alteration.
     ///
     /// # Errors
-    /// `NotFound`, `InvalidArgument` with the reason why old data would become unreadable,
-    /// `Conflict` with both versions, `UnknownOutcome` at the deadline when it may have happened:
-    /// the same call with the same client settles it, and alters nothing twice.
+    /// - `NotFound`: no store has this name.
+    /// - `InvalidArgument`: the alteration would make old data unreadable; the message says why.
+    /// - `Conflict`: the store has another version than `from`; the message names both versions.
+    /// - `UnknownOutcome`: the deadline passed and the alteration may have happened. The same call
+    ///   with the same client settles the alteration, and alters nothing twice.
     pub async fn alter_store(
         &self,
         name: &str,
@@ -47,24 +51,26 @@ impl Client {
         alterations: &[Alteration],
     ) -> Result<Definition> {
         let definition = self.inner().alter(name, from, alterations).await?;
-        // Open handles of this client see it at once.
+        // Open handles of this client see the new definition at once.
         self.inner().state(definition.clone());
         Ok(definition)
     }
 
-    /// Deletes a store and all its data. Its name is free again; handles to it answer `NotFound`.
+    /// Deletes a store and all its data. The name is free afterwards; handles to the store return
+    /// `NotFound`.
     ///
     /// # Errors
-    /// `NotFound`, or `UnknownOutcome` at the deadline when it may have happened: the same call
-    /// with the same client settles it.
+    /// - `NotFound`: no store has this name.
+    /// - `UnknownOutcome`: the deadline passed and the deletion may have happened. The same call
+    ///   with the same client settles the deletion.
     pub async fn delete_store(&self, name: &str) -> Result<()> {
         self.inner().delete(name).await
     }
 
-    /// The definition of a store; `None` is the newest version.
+    /// Returns the definition of a store; for a `version` of `None`, the newest definition.
     ///
     /// # Errors
-    /// `NotFound`, naming store and version.
+    /// `NotFound`, with the store and the version in the message.
     pub async fn describe_store(
         &self,
         name: &str,
@@ -73,10 +79,10 @@ impl Client {
         self.inner().describe(name, version.map_or(0, |version| version.0)).await
     }
 
-    /// The newest definitions of all stores, by name.
+    /// Returns the newest definition of each store, sorted by name.
     ///
     /// # Errors
-    /// `Unavailable` when the writer does not answer in time.
+    /// `Unavailable` if the writer does not answer before the deadline.
     pub async fn list_stores(&self) -> Result<Vec<Definition>> {
         let call = async |mut rpc: crate::Rpc, message| rpc.list_stores(message).await;
         let listed: v1::ListStoresResponse =

@@ -1,9 +1,10 @@
-//! Changes of definitions, made once however often they have to be sent.
+//! Changes of definitions: each happens once, however often the client has to send the change.
 //!
-//! The writer numbers no such change: a second `create` of a name is a conflict, whoever sent the
-//! first. So a change that may have happened is looked for: an alteration names the version that it
-//! starts from, so the definition of the next version tells whether it was ours. A client remembers
-//! what it asked for until it knows, so that the same call settles it, also after a deadline.
+//! The writer does not number definition changes: a second `create` of a name is a conflict, even
+//! if the same client sent both. A client therefore looks for a change that may have happened. An
+//! alteration names its base version, so the definition of the next version shows whether the
+//! alteration was applied. The client remembers each change until the outcome is known, so that the
+//! same call settles the change, also after a deadline.
 
 use forebay_core::backoff::Backoff;
 use forebay_core::id::{SchemaVersion, StoreId};
@@ -18,7 +19,7 @@ use tonic::{Request, Response, Status};
 use crate::Rpc;
 use crate::client::{ClientInner, definition_of};
 
-/// A change of a definition, as a caller asks for it.
+/// A change of a definition, as a caller requests it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Asked {
     Create(StoreSpec),
@@ -53,12 +54,13 @@ impl Unsettled {
     }
 }
 
-/// One change on its way. If it goes while the change may have happened, the client remembers it.
+/// A change in progress. If the future is dropped while the change may have happened, the client
+/// remembers the change.
 struct Course<'c> {
     client: &'c ClientInner,
     asked: Asked,
     base: Option<Base>,
-    /// Whether an attempt may have done it.
+    /// Whether an attempt may have applied the change.
     may_be_done: bool,
     backoff: Backoff,
     last: Option<Error>,
@@ -72,10 +74,10 @@ impl Drop for Course<'_> {
     }
 }
 
-/// What one attempt came to.
+/// The result of one attempt.
 enum Attempt<A> {
     Done(A),
-    /// It says nothing: make another one.
+    /// The outcome is unknown: make another attempt.
     Again,
     Refused(Error),
 }
@@ -157,7 +159,7 @@ impl Course<'_> {
                     {
                         return Ok(ours);
                     }
-                    // Another alteration came first, and ours can no longer come behind it.
+                    // Another alteration came first, so this one can no longer be appended.
                     self.may_be_done = false;
                     if from.is_some() {
                         return Err(error);
@@ -198,7 +200,7 @@ impl Course<'_> {
         self.may_be_done && error.code() == code
     }
 
-    /// The definition that the change starts from; asked for once.
+    /// Returns the definition that the change starts from; fetches the definition once.
     async fn base(&mut self, name: &str, from: Option<SchemaVersion>) -> Result<Base> {
         if let Some(base) = self.base {
             return Ok(base);
@@ -209,7 +211,8 @@ impl Course<'_> {
         Ok(base)
     }
 
-    /// The version behind the base, if it is what our alterations make of the base.
+    /// Returns the version after the base, if that version is the result of these alterations of
+    /// the base.
     async fn altered(
         &self,
         name: &str,
@@ -223,7 +226,7 @@ impl Course<'_> {
         Ok(ours.filter(|ours| is_same_store && *ours == after))
     }
 
-    /// One attempt; waits a little after one that says nothing.
+    /// Makes one attempt; waits a little if the outcome is unknown.
     async fn attempt<Q, A>(
         &mut self,
         message: Q,
@@ -238,8 +241,8 @@ impl Course<'_> {
             }
             Ok(Err(status)) => {
                 let error = write_error_of_status(&status);
-                // Without details it is the transport that speaks: the call never left. A writer
-                // that is unavailable may have become so behind its append.
+                // A status without details comes from the transport: the call never left. A writer
+                // may have become unavailable after its append.
                 let never_left =
                     error.code() == ErrorCode::Unavailable && status.details().is_empty();
                 self.may_be_done = may_be_done || !never_left;
@@ -256,7 +259,7 @@ impl Course<'_> {
         Attempt::Again
     }
 
-    /// What the caller hears; `None` at the deadline.
+    /// Returns the caller's result; `done` is `None` at the deadline.
     fn end<T>(mut self, done: Option<Result<T>>) -> Result<T> {
         let last = self.last.take();
         match done {

@@ -1,4 +1,4 @@
-//! A batch: many changes of one store, sent together.
+//! Batches: many changes of one store, sent together.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::write::Write;
 
 /// Changes that are sent together.
 ///
-/// The changes of one partition reach the log in their order, and atomically as long as they are at
-/// most 1,024 and about 4 MiB; a larger batch goes in parts. Changes of different partitions are
+/// The changes of one partition reach the log in their order, and atomically if they are at most
+/// 1,024 changes of about 4 MiB; a larger batch is split. Changes of different partitions are
 /// independent of each other.
 ///
 /// ```no_run
@@ -54,28 +54,28 @@ impl Batch {
         Ok(self)
     }
 
-    /// Number of changes.
+    /// Returns the number of changes.
     pub fn len(&self) -> usize {
         self.drafts.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether the batch has no changes.
     pub fn is_empty(&self) -> bool {
         self.drafts.is_empty()
     }
 
-    /// Time that the batch has, its retries included, instead of the client's.
+    /// Sets the deadline of the batch, retries included; the client's deadline unless set.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Sends the batch, what is not settled again where needed, until what became of each change
-    /// is known. An empty batch is done at once.
+    /// Sends the batch, and retries unsettled changes until the outcome of each change is known. An
+    /// empty batch returns at once.
     ///
     /// # Errors
-    /// Those of [`Write::send`]. A change that cannot be ends the batch before anything is sent. A
-    /// change that the writer refuses is an error among the results, not here.
+    /// Errors of [`Write::send`]. An invalid change fails the batch before anything is sent. A
+    /// change that the writer refuses is an error in the results, not here.
     pub async fn send(self) -> Result<BatchOutcome, WriteError> {
         send(self.store, self.drafts, self.deadline).await
     }

@@ -31,8 +31,8 @@ use crate::together::Together;
 /// Writes to stores and administers them. Cheap to clone; clones share everything.
 ///
 /// A client has one random id for its whole life, and numbers its writes per partition, so that a
-/// write that is sent twice happens once. Make one client per process and share it: writes that
-/// come while others are under way go together, for less than one by one.
+/// write that is sent twice happens once. Create one client per process and share it: the client
+/// coalesces concurrent writes, which costs less than one request for each write.
 ///
 /// ```no_run
 /// use forebay::{Client, ClientOptions};
@@ -49,38 +49,38 @@ pub struct Client {
     inner: Arc<ClientInner>,
 }
 
-/// What all handles of a client share.
+/// The state that all handles of a client share.
 pub(crate) struct ClientInner {
     rpc: Rpc,
     channel: Channel,
     id: ClientId,
     options: ClientOptions,
     parts: ClientParts,
-    /// What the readers of this client share; started by the first of them.
+    /// The state that the readers of this client share; the first reader starts it.
     following: OnceLock<Following>,
-    /// Sequences outlive the handles: a store that is opened again goes on counting.
+    /// Sequences outlive the handles: a store that is opened again continues the numbering.
     stores: Mutex<BTreeMap<StoreId, Arc<KnownStore>>>,
     unsettled: Unsettled,
     together: Together,
 }
 
 impl Client {
-    /// Connects to a writer, `forebayd dev` for example; tries until the deadline.
+    /// Connects to a writer, for example `forebayd dev`; retries until the deadline.
     ///
     /// The address is `host:port`, with or without `http://`.
     ///
     /// # Errors
-    /// `InvalidArgument` for an address that is none, `Unavailable` when nobody answers there.
+    /// `InvalidArgument` for an invalid address, `Unavailable` if no writer answers there.
     pub async fn connect(endpoint: &str, options: ClientOptions) -> Result<Self> {
         let parts = ClientParts::default();
         let channel = connect(endpoint, &options, parts.entropy.as_ref()).await?;
         Self::from_channel(channel, options, parts)
     }
 
-    /// A client over a channel that the caller has made, with its own clock and randomness.
+    /// Creates a client over an existing channel, with the caller's clock and randomness.
     ///
     /// # Errors
-    /// `Internal` when there is no randomness for the client's id.
+    /// `Internal` if there is no randomness for the client's id.
     pub fn from_channel(
         channel: Channel,
         options: ClientOptions,
@@ -106,11 +106,11 @@ impl Client {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Opens a store: asks for its definition, and keeps it.
+    /// Opens a store: fetches its definition and caches it.
     ///
     /// # Errors
-    /// `NotFound`, naming the store; `Unavailable` or `DeadlineExceeded` when the writer does not
-    /// answer in time.
+    /// `NotFound`, with the store's name; `Unavailable` or `DeadlineExceeded` if the writer does
+    /// not answer in time.
     pub async fn store(&self, name: &str) -> Result<Store> {
         let definition = self.inner.describe(name, 0).await?;
         Ok(Store::new(self.inner.state(definition)))
@@ -119,7 +119,7 @@ impl Client {
     /// Opens an embedded reader over this client's connection; see [`Reader::open`].
     ///
     /// # Errors
-    /// As [`Reader::open`].
+    /// Errors of [`Reader::open`].
     pub async fn reader(&self, options: ReaderOptions) -> Result<Reader> {
         let ClientInner { channel, parts, following, .. } = &*self.inner;
         let start = || Following::start(channel.clone(), parts);
@@ -127,7 +127,7 @@ impl Client {
         crate::reader::open(options, async { Ok(following) }).await
     }
 
-    /// The client's random id, as its changes carry it.
+    /// Returns the client's random id, which each of its changes carries.
     pub fn id(&self) -> ClientId {
         self.inner.id
     }
@@ -144,7 +144,8 @@ impl fmt::Debug for Client {
 }
 
 impl ClientInner {
-    /// What this client knows of a store, with this definition if it is newer.
+    /// Returns the client's state of a store, updated with this definition if the definition is
+    /// newer.
     pub(crate) fn state(self: &Arc<Self>, definition: Definition) -> Arc<StoreState> {
         let mut stores = self.stores.lock();
         let known = match stores.get(&definition.store) {
@@ -178,42 +179,43 @@ impl ClientInner {
         new_backoff()
     }
 
-    /// A batch of this client without changes.
+    /// Returns an empty batch with this client's id.
     pub(crate) fn empty_batch(&self) -> v1::ClientBatch {
         (&ClientBatch { client: self.id, changes: Vec::new() }).into()
     }
 
-    /// How long the writer may wait for outcomes, so that it answers before the attempt ends.
+    /// Returns the longest time that the writer may wait for outcomes, so that the writer answers
+    /// before the attempt ends.
     pub(crate) fn outcome_wait_ms(&self) -> u32 {
         let wait_ms = (self.options.attempt * 4 / 5).as_millis();
         u32::try_from(wait_ms).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Changes of definitions that may have happened.
+    /// Returns the changes of definitions that may have happened.
     pub(crate) fn unsettled(&self) -> &Unsettled {
         &self.unsettled
     }
 
-    /// Writes that wait for others to the same store.
+    /// Returns the queues in which writes wait to be coalesced.
     pub(crate) fn together(&self) -> &Together {
         &self.together
     }
 
-    /// The connection, for another service.
+    /// Returns the connection, for another service.
     pub(crate) fn channel(&self) -> Channel {
         self.channel.clone()
     }
 
-    /// The connection, for one more call.
+    /// Returns the connection, for one more call.
     pub(crate) fn rpc(&self) -> Rpc {
         self.rpc.clone()
     }
 
-    /// One attempt of a write.
+    /// Makes one attempt of a write.
     ///
     /// # Errors
-    /// `Unavailable` when it surely appended nothing, `UnknownOutcome` when nobody knows, or the
-    /// writer's refusal.
+    /// `Unavailable` if the attempt surely appended nothing, `UnknownOutcome` if the outcome is
+    /// unknown, or the writer's refusal.
     pub(crate) async fn write(&self, request: v1::WriteRequest) -> Result<v1::WriteResponse> {
         let mut rpc = self.rpc();
         let answer = self.within_attempt(async { rpc.write(self.request(request)).await }).await?;
@@ -223,7 +225,7 @@ impl ClientInner {
     /// Waits for an answer as long as one attempt may take.
     ///
     /// # Errors
-    /// `UnknownOutcome` when there is none.
+    /// `UnknownOutcome` if no answer comes.
     pub(crate) async fn within_attempt<T>(&self, answer: impl Future<Output = T>) -> Result<T> {
         let attempt = self.options.attempt;
         tokio::time::timeout(attempt, answer).await.map_err(|_| no_answer_in(attempt))
@@ -235,14 +237,14 @@ impl ClientInner {
         request
     }
 
-    /// The definition of a store; version 0 is the newest.
+    /// Returns the definition of a store; version 0 is the newest.
     pub(crate) async fn describe(&self, name: &str, version: u32) -> Result<Definition> {
         let message = v1::DescribeStoreRequest { name: name.to_owned(), version };
         let call = async |mut rpc: Rpc, message| rpc.describe_store(message).await;
         definition_of(self.read(message, call).await?)
     }
 
-    /// A call that changes nothing; made again until the deadline.
+    /// Makes a call that changes nothing; retries until the deadline.
     pub(crate) async fn read<Q: Clone, A>(
         &self,
         message: Q,
@@ -251,8 +253,8 @@ impl ClientInner {
         self.read_within(Duration::ZERO, message, call).await
     }
 
-    /// As [`ClientInner::read`], where the answer itself may wait so long; that it waited in vain
-    /// is its answer.
+    /// Works like [`ClientInner::read`], for a call whose handler may wait up to `wait_max`. The
+    /// answer to a wait that ends in vain is returned, not retried.
     pub(crate) async fn read_within<Q: Clone, A>(
         &self,
         wait_max: Duration,
@@ -301,16 +303,16 @@ fn no_answer_in(attempt: Duration) -> Error {
     Error::unknown_outcome(format!("the writer gave no answer in {attempt:?}"))
 }
 
-/// Whether a call that changes nothing is simply made again.
+/// Returns whether a call that changes nothing is simply retried after this error.
 fn is_passing(error: &Error) -> bool {
     use ErrorCode::{DeadlineExceeded, Unavailable, UnknownOutcome};
     matches!(error.code(), Unavailable | DeadlineExceeded | UnknownOutcome)
 }
 
-/// The definition that a call answers.
+/// Returns the definition in a response.
 ///
 /// # Errors
-/// `Corrupt` when it holds none, or one that cannot be.
+/// `Corrupt` if the response has no definition, or an invalid one.
 pub(crate) fn definition_of(response: v1::DefinitionResponse) -> Result<Definition> {
     let definition = response.definition.ok_or_else(|| {
         Error::corrupt("the writer answered no definition; check that its version fits this one")

@@ -1,4 +1,4 @@
-//! Connects to a service, and says what to do when nobody answers.
+//! Connects to a service; an error says what to do if no service answers.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::options::ClientOptions;
 
-/// The waits of one call between its attempts.
+/// Returns the back-off between the attempts of one call.
 pub(crate) fn new_backoff() -> Backoff {
     let (first, longest) = (CLIENT_BACKOFF_MS_MIN, CLIENT_BACKOFF_MS_MAX);
     Backoff::new(Duration::from_millis(first), Duration::from_millis(longest))
 }
 
-/// Connects to `host:port`, with or without `http://`; tries until the deadline.
+/// Connects to `host:port`, with or without `http://`; retries until the deadline.
 ///
 /// # Errors
-/// `InvalidArgument` for an address that is none, `Unavailable` when nobody answers there.
+/// `InvalidArgument` for an invalid address, `Unavailable` if no service answers there.
 pub(crate) async fn connect(
     endpoint: &str,
     options: &ClientOptions,

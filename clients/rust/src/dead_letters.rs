@@ -9,18 +9,18 @@ use forebay_wire::v1::replicator_client::ReplicatorClient;
 
 use crate::client::Client;
 
-/// Some dead letters of one partition, and where to go on.
+/// Some dead letters of one partition, and the cursor of the next page.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeadLetterPage {
     /// The letters, in the order of the partition's log.
     pub letters: Vec<DeadLetter>,
-    /// What to pass for the next page; letters that come later are found behind it too.
+    /// Cursor to pass for the next page, which also finds letters that are added later.
     pub cursor: Vec<u8>,
 }
 
 impl Client {
-    /// A page of a partition's dead letters, behind this cursor; an empty one begins with the
-    /// oldest that are kept. A page without letters says that there are none behind it, yet.
+    /// Returns a page of a partition's dead letters, after this cursor; an empty cursor starts at
+    /// the oldest retained letter. An empty page means that there are no later letters yet.
     ///
     /// ```no_run
     /// use forebay::{Client, PartitionId};
@@ -37,9 +37,11 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` for an unknown store, `InvalidArgument` for a partition that it does not have or
-    /// a cursor that no page has answered, `TokenLost` for the cursor of a log that is gone,
-    /// `Unavailable` when nobody answers in time.
+    /// - `NotFound`: no store has this name.
+    /// - `InvalidArgument`: the store does not have the partition, or no page has returned the
+    ///   cursor.
+    /// - `TokenLost`: the log of the cursor is gone.
+    /// - `Unavailable`: no service answers in time.
     pub async fn dead_letters(
         &self,
         store: &str,

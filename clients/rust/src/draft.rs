@@ -1,4 +1,5 @@
-//! A change as its caller says it, by names, and what a definition makes of it.
+//! Drafts: a change as its caller gives it, by names; a definition resolves the draft into a
+//! change.
 
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ impl From<KeyValue<'_>> for GivenKey {
 }
 
 impl GivenKey {
-    /// Refuses a key of another type: a key is never converted, so that a read finds it again.
+    /// Refuses a key of another type. A key is never converted, so that a read finds the same key
+    /// again.
     pub(crate) fn check(&self, declared: KeyType, part: &str) -> Result<()> {
         if self.key_type == declared {
             return Ok(());
@@ -36,10 +38,10 @@ impl GivenKey {
         Err(Error::invalid_argument(message))
     }
 
-    /// The identity of the document or event that has this key, and its partition.
+    /// Returns the identity of the document or event that has this key, and its partition.
     ///
     /// # Errors
-    /// `InvalidArgument` or `LimitExceeded` for a key that the store does not have.
+    /// `InvalidArgument` or `LimitExceeded` for a key that is invalid in the store.
     pub(crate) fn route(
         &self,
         partition_key: Option<&Self>,
@@ -69,7 +71,7 @@ impl GivenKey {
     }
 }
 
-/// What must hold, before names are resolved.
+/// A write's condition, before names are resolved.
 #[derive(Clone, Debug)]
 pub(crate) enum GivenCondition {
     Absent,
@@ -89,7 +91,7 @@ pub(crate) struct Draft {
     pub(crate) ttl_us: Option<i64>,
 }
 
-/// A change that its definition allows, and where it goes; it has no sequence yet.
+/// A valid change and its partition; the change has no sequence yet.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Routed {
     pub(crate) partition: PartitionId,
@@ -109,11 +111,12 @@ impl Draft {
         }
     }
 
-    /// The change that this definition makes of the draft.
+    /// Resolves the draft into a change by this definition.
     ///
     /// # Errors
     /// `NotFound` for a field that the definition does not have; `InvalidArgument` or
-    /// `LimitExceeded` for what it does not allow. Each names the store, and the field.
+    /// `LimitExceeded` for a value or operation that the definition does not allow. Each error
+    /// names the store and the field.
     pub(crate) fn resolve(&self, definition: &Definition) -> Result<Routed> {
         self.resolve_unnamed(definition).map_err(|error| error.with_store(&definition.name))
     }
@@ -142,10 +145,10 @@ impl Draft {
         Ok(Routed { partition, change })
     }
 
-    /// The document's identity, and its partition.
+    /// Returns the document's identity, and its partition.
     ///
     /// # Errors
-    /// `InvalidArgument` or `LimitExceeded` for a key that the store does not have.
+    /// `InvalidArgument` or `LimitExceeded` for a key that is invalid in the store.
     pub(crate) fn route(&self, definition: &Definition) -> Result<(Key, PartitionId)> {
         self.key.route(self.partition_key.as_ref(), definition)
     }
@@ -163,7 +166,8 @@ impl Draft {
     }
 }
 
-/// A time to live in microseconds; what is too long for the type is too long for the limit.
+/// Returns a time to live in microseconds. A duration too long for the type becomes the type's
+/// maximum, which is over the limit as well.
 pub(crate) fn ttl_us(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX)
 }
@@ -177,7 +181,7 @@ fn named<'a>(definition: &'a Definition, name: &str) -> Result<&'a Field> {
 fn fitted(op: FieldOp, to: FieldType) -> Result<FieldOp> {
     let items = |items: Vec<Value>| match to {
         FieldType::List(scalar) => fit_items(items, scalar),
-        // The check of the whole change says what is wrong.
+        // The check of the whole change reports the error.
         _ => Ok(items),
     };
     Ok(match op {

@@ -1,9 +1,10 @@
-//! Forebay's Rust client: write once through a durable log, read in the process that needs it.
+//! Forebay's Rust client: write once through a durable log, and read in the process that needs the
+//! data.
 //!
-//! A [`Reader`] holds a live copy of a store in this process and answers from its own memory.
-//! A [`Client`] writes to stores and administers them over gRPC. Each write is numbered, so that it
-//! happens once however often it has to be sent: over lost answers, restarts of the writer and
-//! retries by hand.
+//! A [`Reader`] holds a live copy of a store in this process and answers from its own memory. A
+//! [`Client`] writes to stores and administers them over gRPC. The client numbers each write, so
+//! that the write happens once, however often the client sends it: over lost answers, restarts of
+//! the writer and manual retries.
 //!
 //! ```no_run
 //! use forebay::{Client, ClientOptions, FieldType, KeyType, ScalarType, StoreSpec};
@@ -22,16 +23,16 @@
 //! }
 //! ```
 //!
-//! # What a write promises
+//! # Guarantees of a write
 //!
-//! * An answer means that the write is in the log, with the quorum or disk that the log asks for.
-//! * A passed deadline means that nobody knows: `UnknownOutcome`, never "failed". The
-//!   [`WriteError`] holds the write; [`PendingWrite::retry`] settles the same one.
-//! * [`Store::batch`] sends many changes at once; those of one partition are atomic and in order.
-//! * [`Store::write_stream`] sends without waiting for each answer, and keeps the order of each
+//! * An answer means that the write is in the log, with the quorum or disk that the log requires.
+//! * A passed deadline means that the outcome is unknown: `UnknownOutcome`, never "failed". The
+//!   [`WriteError`] holds the write; [`PendingWrite::retry`] settles the same write.
+//! * [`Store::batch`] sends many changes at once; changes of one partition are atomic and in order.
+//! * [`Store::write_stream`] sends without waiting for each answer, and preserves the order of each
 //!   partition over every failure.
 //!
-//! A stream's events are inserted like that, and [`Store::select`] finds those that are retained.
+//! Events of a stream are inserted the same way, and [`Store::select`] finds the retained events.
 //!
 //! Errors are [`Error`]: one code table for all languages, and a message that says what to do next.
 
@@ -100,7 +101,7 @@ pub use forebay_wire::token::Token;
 /// The generated client of the writer service.
 type Rpc = forebay_wire::v1::writer_client::WriterClient<tonic::transport::Channel>;
 
-/// The README's programs compile.
+/// Compiles the README's programs.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

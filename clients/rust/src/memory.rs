@@ -1,5 +1,5 @@
-//! Readers in memory, for tests of programs that read: the production reader over a store that the
-//! test fills, moves and breaks.
+//! In-memory readers, for tests of programs that read: the production reader over a store that the
+//! test fills, moves through time and breaks.
 
 use std::fmt;
 use std::ops::Deref;
@@ -24,7 +24,7 @@ use crate::reader::Reader;
 use crate::store::{Store, resolve_all};
 use crate::write::Write;
 
-/// A document that a reader in memory begins with.
+/// An initial document of an in-memory reader.
 #[derive(Clone)]
 #[must_use = "a row does nothing before a reader is opened with it"]
 pub struct Row {
@@ -32,12 +32,13 @@ pub struct Row {
 }
 
 impl Row {
-    /// A document without fields under a key.
+    /// Creates a document without fields under a key.
     pub fn new<'k>(key: impl Into<DocumentKey<'k>>) -> Self {
         Self { draft: Draft::new(Verb::Put, key.into()) }
     }
 
-    /// Sets a field. The value becomes the field's declared type, where that loses nothing.
+    /// Sets a field. The value is converted to the field's declared type if the conversion is
+    /// exact.
     pub fn set(mut self, field: &str, value: impl Into<Value>) -> Self {
         self.draft.fields.push((field.to_owned(), FieldOp::Set(Some(value.into()))));
         self
@@ -49,26 +50,26 @@ impl Row {
         self
     }
 
-    /// Gives the document a time to live, from the moment at which the reader's clock begins.
+    /// Sets the document's time to live, counted from the initial time of the reader's clock.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.draft.ttl_us = Some(ttl_us(ttl));
         self
     }
 }
 
-/// Never shows a key or a value.
+/// The output never contains a key or a value.
 impl fmt::Debug for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Row").field("fields", &self.draft.fields.len()).finish_non_exhaustive()
     }
 }
 
-/// A [`Reader`] over a store in this process's memory, from [`Reader::in_memory`]: it derefs to the
-/// reader that the program under test takes, and has what the test does to it.
+/// A [`Reader`] over a store in this process's memory, from [`Reader::in_memory`]. The type derefs
+/// to the reader that the program under test takes; its methods are the test's controls.
 ///
-/// Everything below the writes is the product: the index, the fold, merges, conditions, times to
-/// live and alterations. A write is there when its call returns. The clock begins at the host's
-/// time and then stands still until the test moves it.
+/// Everything below the writes is production code: the index, the fold, merges, conditions, times
+/// to live and alterations. A write is visible when its call returns. The clock starts at the
+/// host's time and then stands still until the test moves it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -113,31 +114,31 @@ impl InMemoryReader {
         Ok(Self { reader, store: Store::in_memory(Arc::clone(&memory)), memory })
     }
 
-    /// The store that it reads, for programs that write: its writes and batches are here when they
-    /// are answered, and need no runtime. It has no streams of writes.
+    /// Returns the store behind this reader, for programs that write. Writes and batches are
+    /// visible when they return, and need no runtime. The store has no write streams.
     pub fn as_store(&self) -> &Store {
         &self.store
     }
 
-    /// As [`Store::upsert`].
+    /// Creates an upsert; see [`Store::upsert`].
     pub fn upsert<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Write {
         self.store.upsert(key)
     }
 
-    /// As [`Store::put`].
+    /// Creates a put; see [`Store::put`].
     pub fn put<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Write {
         self.store.put(key)
     }
 
-    /// As [`Store::delete`].
+    /// Creates a delete; see [`Store::delete`].
     pub fn delete<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Write {
         self.store.delete(key)
     }
 
-    /// Makes a write of this store at once: [`Write::send`] for tests that await nothing.
+    /// Applies a write of this store at once: [`Write::send`] for tests that do not await.
     ///
     /// # Errors
-    /// As [`Write::send`], but for those of a way to a writer; `Closed`.
+    /// Errors of [`Write::send`] except for connection errors; `Closed`.
     pub fn write(&self, write: Write) -> Result<WriteOutcome> {
         if write.store().id() != self.store.id() {
             let message = "the write is of another store; make it of this reader";
@@ -146,29 +147,29 @@ impl InMemoryReader {
         self.memory.write(&[write.into_draft()])?.into_single()
     }
 
-    /// Gives the store its next version; all alterations happen, or none.
+    /// Alters the store, which gives the store its next version. All alterations happen, or none.
     ///
     /// # Errors
-    /// `InvalidArgument` with the reason why old data would become unreadable, `NotFound` for a
-    /// field that is not there, `Closed`.
+    /// `InvalidArgument`, with the reason, if old data would become unreadable; `NotFound` for an
+    /// unknown field; `Closed`.
     pub fn alter(&self, alterations: &[Alteration]) -> Result<Definition> {
         self.memory.held.alter(alterations).map(|schema| schema.definition.clone())
     }
 
-    /// The time that its clock shows.
+    /// Returns the time of the reader's clock.
     pub fn now(&self) -> Timestamp {
         self.memory.held.now()
     }
 
-    /// Makes its clock show this time.
+    /// Sets the reader's clock.
     ///
     /// # Errors
-    /// `InvalidArgument` for a time before the one that it shows, `Closed`.
+    /// `InvalidArgument` for a time before the clock's current time, `Closed`.
     pub fn set_clock(&self, now: Timestamp) -> Result<()> {
         self.memory.held.set_clock(now)
     }
 
-    /// Moves its clock forward, by whole microseconds.
+    /// Moves the reader's clock forward, by whole microseconds.
     ///
     /// # Errors
     /// `Closed`.
@@ -177,7 +178,7 @@ impl InMemoryReader {
         self.set_clock(self.now().plus_micros(by_us))
     }
 
-    /// Puts it into a state, until the next one is forced.
+    /// Simulates a state, until the next call replaces the state.
     ///
     /// # Errors
     /// `Closed`.
@@ -200,7 +201,7 @@ impl fmt::Debug for InMemoryReader {
     }
 }
 
-/// A store that lies in memory, as its writes see it.
+/// A store in memory, as its writes see it.
 pub(crate) struct MemoryStore {
     held: MemoryReader,
 }
@@ -218,10 +219,10 @@ impl MemoryStore {
         self.held.reader().schema().definition.clone()
     }
 
-    /// Makes changes, cut into entries as a client cuts them on their way to a writer.
+    /// Applies changes, cut into entries as a client cuts them on their way to a writer.
     ///
     /// # Errors
-    /// Those of the drafts, with nothing written; `Closed`.
+    /// Errors of the drafts, with nothing written; `Closed`.
     pub(crate) fn write(&self, drafts: &[Draft]) -> Result<BatchOutcome> {
         let definition = self.definition();
         let routed = resolve_all(drafts, &definition)?;

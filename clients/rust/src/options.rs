@@ -1,4 +1,4 @@
-//! What a client is asked to be, and what it is made of.
+//! Options and injected parts of a client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use forebay_core::limits::{
     CLIENT_ATTEMPT_MS, CLIENT_DEADLINE_MS, CLIENT_STREAM_BYTES_MAX, CLIENT_STREAM_CHANGES_MAX,
 };
 
-/// What a [`Client`](crate::Client) is asked to be.
+/// Options of a [`Client`](crate::Client).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientOptions {
-    /// Time that a call has, its retries included, before it reports what it knows. 10 s unless
+    /// Deadline of a call, retries included; then the call reports the outcome so far. 10 s unless
     /// set.
     pub deadline: Duration,
-    /// Time that one attempt of a call has before it is made again. 4 s unless set. The writer
-    /// waits for the outcome of a conditional write for four fifths of it.
+    /// Time limit of one attempt, after which the client retries. 4 s unless set. The writer waits
+    /// for the outcome of a conditional write for four fifths of this time.
     pub attempt: Duration,
 }
 
@@ -29,29 +29,29 @@ impl Default for ClientOptions {
     }
 }
 
-/// Where a client reads the time and draws its randomness; the simulator brings its own.
+/// A client's sources of time and randomness; the simulator brings its own.
 #[derive(Clone)]
 pub struct ClientParts {
-    /// Tells when a write has become too old to be retried.
+    /// Clock that decides when a write has become too old to be retried.
     pub clock: Arc<dyn Clock>,
-    /// Gives the client its id, and jitter to its waits.
+    /// Source of the client's id, and of the jitter in its waits.
     pub entropy: Arc<dyn Entropy>,
 }
 
 impl Default for ClientParts {
-    /// The host's clock and randomness.
+    /// Returns the host's clock and randomness.
     fn default() -> Self {
         Self { clock: Arc::new(SystemClock), entropy: Arc::new(SystemEntropy) }
     }
 }
 
-/// How much a [`WriteStream`](crate::WriteStream) holds at a time.
+/// Limits of the unsettled changes of a [`WriteStream`](crate::WriteStream).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// Most changes that are not settled yet; a further one waits. 16,384 unless set.
+    /// Most unsettled changes; a further change waits. 16,384 unless set.
     pub changes_max: usize,
-    /// Most bytes of changes that are not settled yet; one larger change still goes, alone. 64 MiB
-    /// unless set.
+    /// Most bytes of unsettled changes; a larger single change is still sent, alone. 64 MiB unless
+    /// set.
     pub bytes_max: usize,
 }
 

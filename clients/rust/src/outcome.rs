@@ -1,4 +1,4 @@
-//! What a caller hears of its writes.
+//! Outcomes and errors of writes, as callers receive them.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use forebay_wire::token::Token;
 
 use crate::pending::PendingWrite;
 
-/// What became of a change that is in the log.
+/// The result of a change that is in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteResult {
-    /// It is in the log. It had no condition, so there is nothing more to know.
+    /// The change is in the log. The change had no condition, so there is nothing more to know.
     Appended,
-    /// Its condition held, and it happened.
+    /// The condition held, and the change happened.
     Applied,
-    /// Its condition did not hold, and nothing happened. The version is the document's, where the
-    /// store keeps versions and there is a document.
+    /// The condition did not hold, and nothing happened. The version is the document's, if the
+    /// store is versioned and the document exists.
     NotMet(Option<DocumentVersion>),
 }
 
@@ -34,30 +34,30 @@ impl TryFrom<ChangeOutcome> for WriteResult {
     }
 }
 
-/// What became of one write.
+/// The outcome of one write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteOutcome {
-    /// Says where the log holds the write; a reader that has applied this token sees it.
+    /// Position of the write in the log; a reader that has applied this token sees the write.
     pub token: Token,
-    /// What became of the change.
+    /// Result of the change.
     pub result: WriteResult,
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchOutcome {
-    /// Says where the log holds every change that it holds.
+    /// Positions in the log of every change that is in the log.
     pub token: Token,
-    /// What became of each change, in the order in which they were added. An error here is final:
-    /// that change is not in the log, or was refused there.
+    /// Result of each change, in the order in which the changes were added. An error here is final:
+    /// the change is not in the log, or was refused there.
     pub results: Vec<Result<WriteResult>>,
 }
 
 impl BatchOutcome {
-    /// The outcome, if every change is in the log; else the first error.
+    /// Returns the outcome if every change is in the log, else the first error.
     ///
     /// # Errors
-    /// The first change's error.
+    /// The error of the first failed change.
     pub fn into_complete(self) -> Result<Self> {
         match self.results.iter().find_map(|result| result.as_ref().err()) {
             Some(error) => Err(error.clone()),
@@ -65,7 +65,7 @@ impl BatchOutcome {
         }
     }
 
-    /// The outcome of a batch of one.
+    /// Returns the outcome of a batch of one change.
     pub(crate) fn into_single(self) -> Result<WriteOutcome> {
         let result = self.results.into_iter().next();
         let result = result.unwrap_or_else(|| Err(Error::internal("a write without a result")))?;
@@ -73,9 +73,10 @@ impl BatchOutcome {
     }
 }
 
-/// A write that did not end well: why, and, where the same write may still be settled, the write.
+/// A write that failed or is unsettled: the error, and, if the same write can still be settled, the
+/// write.
 ///
-/// It turns into a plain [`Error`] with `?`, which gives the write up.
+/// `?` converts it to a plain [`Error`], which gives the write up.
 pub struct WriteError {
     error: Error,
     pending: Option<Box<PendingWrite>>,
@@ -86,22 +87,22 @@ impl WriteError {
         Self { error, pending: Some(Box::new(pending)) }
     }
 
-    /// The code of the error.
+    /// Returns the code of the error.
     pub fn code(&self) -> ErrorCode {
         self.error.code()
     }
 
-    /// The error.
+    /// Returns the error.
     pub fn error(&self) -> &Error {
         &self.error
     }
 
-    /// The write itself, where it is not settled: retry it, and the same sequences settle it.
+    /// Returns the write if it is unsettled: a retry settles it under the same sequences.
     pub fn into_pending(self) -> Option<PendingWrite> {
         self.pending.map(|pending| *pending)
     }
 
-    /// The token of what is known to be in the log, where the write is not settled.
+    /// Returns the token of the changes that are known to be in the log, if the write is unsettled.
     pub fn token(&self) -> Option<&Token> {
         self.pending.as_ref().map(|pending| pending.token())
     }

@@ -1,5 +1,5 @@
-//! A write that was sent and is not settled: nobody knows whether it happened, and only the same
-//! write can tell.
+//! Unsettled writes: the client sent the write and its outcome is unknown; only the same write can
+//! settle it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::store::{Place, Store, StoreState};
 /// A write or batch whose deadline passed before its outcome was known, from
 /// [`WriteError::into_pending`].
 ///
-/// Retrying it sends the same changes under the same sequences: what is in the log already happens
-/// no second time. While it is held it counts against the 1,024 unsettled writes of its partitions;
-/// dropping it gives it up, and what became of it stays unknown. After 12 h it can no longer be
-/// retried.
+/// A retry sends the same changes under the same sequences: a change that is in the log already
+/// does not happen again. While it is held, an unsettled write counts against the 1,024 unsettled
+/// writes of each of its partitions. Dropping the write gives it up: its outcome stays unknown.
+/// After 12 h the write can no longer be retried.
 ///
 /// ```no_run
 /// # async fn example(users: forebay::Store) -> forebay::Result<()> {
@@ -43,7 +43,7 @@ impl PendingWrite {
     /// Resolves drafts into a write that is ready to be sent.
     ///
     /// # Errors
-    /// Those of the drafts.
+    /// Errors of the drafts.
     async fn prepare(
         state: Arc<StoreState>,
         drafts: Vec<Draft>,
@@ -62,22 +62,22 @@ impl PendingWrite {
         Ok(Self { settlement, deadline })
     }
 
-    /// Sends what is not settled again, until the deadline that the write had.
+    /// Retries the unsettled changes, with the deadline of the write.
     ///
     /// # Errors
-    /// Those of [`Write::send`](crate::Write::send).
+    /// Errors of [`Write::send`](crate::Write::send).
     pub async fn retry(self) -> Result<BatchOutcome, WriteError> {
         let deadline = self.deadline;
         settle_within(deadline, std::future::ready(Ok(self))).await
     }
 
-    /// The same write with this time for its next retry.
+    /// Sets the deadline of the next retry.
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// The token of what is known to be in the log so far.
+    /// Returns the token of the changes that are known to be in the log so far.
     pub fn token(&self) -> &Token {
         self.settlement.token()
     }
@@ -89,7 +89,7 @@ impl fmt::Debug for PendingWrite {
     }
 }
 
-/// Sends drafts of one store, until what became of each is known or the time is over.
+/// Sends drafts of one store, until the outcome of each draft is known or the deadline passes.
 pub(crate) async fn send(
     store: Store,
     drafts: Vec<Draft>,
@@ -104,7 +104,7 @@ pub(crate) async fn send(
     }
 }
 
-/// Prepares a write and settles it, in this time.
+/// Prepares a write and settles it, within the deadline.
 async fn settle_within(
     deadline: Duration,
     prepare: impl Future<Output = Result<PendingWrite>>,

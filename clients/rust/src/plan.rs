@@ -1,7 +1,7 @@
-//! Plans how changes travel: which go together in one atomic chunk, which chunks in one request.
+//! Plans how changes travel: which changes form one atomic chunk, and which chunks one request.
 //!
-//! The changes of one partition stay in their order. A chunk holds at most a window of them and
-//! about [`CLIENT_REQUEST_BYTES_AIM`] bytes; a round holds one chunk of each partition, so a batch
+//! The changes of one partition stay in order. A chunk holds at most one window of changes and
+//! about [`CLIENT_REQUEST_BYTES_AIM`] bytes. A round holds one chunk of each partition, so a batch
 //! needs as many rounds as its fullest partition has chunks.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,7 +19,7 @@ use prost::Message;
 use crate::draft::Routed;
 use crate::sequence::WINDOW_SEQUENCES_MAX;
 
-/// A change as it is sent, and where it stands among its caller's changes.
+/// A change as it is sent, and its index among the caller's changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     pub(crate) partition: PartitionId,
@@ -42,12 +42,12 @@ impl Item {
         Ok(Self { partition: routed.partition, change, bytes, place })
     }
 
-    /// The same change, where its key is by this definition.
+    /// Returns the same change, with the partition that this definition assigns to its key.
     pub(crate) fn routed_by(self, definition: &Definition) -> Self {
         let is_partitioned = definition.partition_key.is_some();
         let hashed = match Key::split(&self.change.key, is_partitioned) {
             Ok((partition_key, primary)) => partition_key.unwrap_or(primary),
-            // It was made by a definition of the same store.
+            // The change was created by a definition of the same store.
             Err(_) => &self.change.key,
         };
         let partition = partition_of(hashed, definition.written().partitions);
@@ -61,7 +61,7 @@ pub(crate) type Chunk = Vec<Item>;
 /// At most one chunk of each partition, by ascending partition.
 pub(crate) type Round = VecDeque<Chunk>;
 
-/// The rounds that these changes travel in.
+/// Returns the rounds in which these changes travel.
 pub(crate) fn rounds(items: Vec<Item>) -> VecDeque<Round> {
     let mut partitions = BTreeMap::<PartitionId, Vec<Chunk>>::new();
     for item in items {
@@ -88,7 +88,7 @@ fn has_room(chunk: &Chunk, item: &Item) -> bool {
     chunk.len() < WINDOW_SEQUENCES_MAX && bytes + item.bytes <= CLIENT_REQUEST_BYTES_AIM
 }
 
-/// Cuts a round's changes, given as (partition, bytes), into requests; a partition's changes stay
+/// Cuts a round's changes, given as (partition, bytes), into requests. A partition's changes stay
 /// in one request, so that they stay atomic.
 pub(crate) fn requests(changes: impl Iterator<Item = (PartitionId, usize)>) -> Vec<Range<usize>> {
     let mut runs = Vec::<(PartitionId, Range<usize>, usize)>::new();

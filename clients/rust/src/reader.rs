@@ -1,4 +1,5 @@
-//! The embedded reader over a connection: the change stream to follow, the writer for barriers.
+//! The embedded reader over a connection: the reader follows the change stream, and appends
+//! barriers through the writer.
 
 use std::fmt;
 use std::ops::Deref;
@@ -19,11 +20,11 @@ use crate::connect::connect;
 use crate::memory::{InMemoryReader, Row};
 use crate::options::{ClientOptions, ClientParts};
 
-/// A live copy of a store in this process: reads are local, and cost two accesses to memory.
+/// A live copy of a store in this process: reads are local, and cost two memory accesses.
 ///
-/// Everything that a reader does it takes from [`forebay_reader::Reader`], which it derefs to;
-/// this type adds how it is opened, and the reads of whole documents. Cheap to clone, safe to share
-/// between threads; the last clone that goes closes it.
+/// The reader derefs to [`forebay_reader::Reader`], which does the work; this type adds how a
+/// reader is opened, and the reads of whole documents. A reader is cheap to clone and safe to share
+/// between threads; dropping the last clone closes it.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -44,20 +45,20 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Connects to a node, `forebayd dev` for example, and starts to follow a store. Returns before
+    /// Connects to a node, for example `forebayd dev`, and starts to follow a store. Returns before
     /// anything is read: wait with [`forebay_reader::Reader::await_ready`].
     ///
-    /// Readers of several stores share a connection when a [`Client`](crate::Client) opens them.
+    /// Readers of several stores share a connection if one [`Client`](crate::Client) opens them.
     ///
     /// # Errors
-    /// `InvalidArgument` for an address that is none, and those of
+    /// `InvalidArgument` for an invalid address, and the errors of
     /// [`forebay_reader::Reader::open`].
     pub async fn open(endpoint: &str, options: ReaderOptions) -> Result<Self> {
         let parts = ClientParts::default();
         let connection =
             ClientOptions { deadline: options.open_timeout, ..ClientOptions::default() };
         let endpoint = endpoint.to_owned();
-        // Goes on while local files are opened.
+        // The connection is established while local files are opened.
         let following = async move {
             let channel = connect(&endpoint, &connection, parts.entropy.as_ref()).await?;
             Ok(Following::start(channel, &parts).parts(&parts))
@@ -65,13 +66,12 @@ impl Reader {
         open(options, following).await
     }
 
-    /// A reader of a store that lies in this process's memory alone, for tests of programs that
-    /// read: ready at once, with these rows in it; see [`InMemoryReader`]. Opens no file and no
-    /// port, starts no thread and no task, and needs no runtime.
+    /// Opens a reader of a store in this process's memory, for tests of programs that read; see
+    /// [`InMemoryReader`]. The reader is ready at once and contains these rows. No file and no
+    /// port is opened, no thread and no task is started, and no runtime is needed.
     ///
     /// # Errors
-    /// `InvalidArgument` or `LimitExceeded` for a store that cannot be, and for a row that it does
-    /// not take.
+    /// `InvalidArgument` or `LimitExceeded` for an invalid store or row.
     pub fn in_memory(
         spec: &StoreSpec,
         rows: impl IntoIterator<Item = Row>,
@@ -83,25 +83,25 @@ impl Reader {
         Self { replica, is_in_memory: true }
     }
 
-    /// Whether it is a reader in memory: it needs no threads of a runtime, and its waits may run on
-    /// any runtime that has a timer.
+    /// Returns whether this is an in-memory reader. An in-memory reader needs no threads of a
+    /// runtime, and its waits run on any runtime that has a timer.
     pub fn is_in_memory(&self) -> bool {
         self.is_in_memory
     }
 
-    /// The whole document as it is here now, or `None`. Reads local memory only and waits for
-    /// nothing; it copies every field, so read single ones through a handle.
+    /// Returns the whole document as this process has it now, or `None`. The read uses only local
+    /// memory and waits for nothing. Every field is copied, so read single fields through a handle.
     ///
     /// # Errors
-    /// As [`forebay_reader::Reader::read_local`].
+    /// Errors of [`forebay_reader::Reader::read_local`].
     pub fn get<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<Option<Document>> {
         self.read_local(None, |view| view.get_document(key))
     }
 
-    /// The whole document, behind what `read` waits for.
+    /// Returns the whole document, after the wait that `read` requests.
     ///
     /// # Errors
-    /// As [`forebay_reader::Reader::read`].
+    /// Errors of [`forebay_reader::Reader::read`].
     pub async fn get_with<'k>(
         &self,
         read: &Read,
@@ -127,7 +127,7 @@ impl fmt::Debug for Reader {
     }
 }
 
-/// What the readers of one connection share.
+/// The state that the readers of one connection share.
 pub(crate) struct Following {
     log: Arc<dyn ChangeLog>,
     catalog: Arc<CatalogFollower>,
@@ -143,7 +143,7 @@ impl Following {
         Self { log, catalog, channel }
     }
 
-    /// The parts of a reader.
+    /// Returns the parts of a reader.
     pub(crate) fn parts(&self, parts: &ClientParts) -> ReaderParts {
         ReaderParts {
             log: Arc::clone(&self.log),
@@ -158,7 +158,7 @@ impl Following {
     }
 }
 
-/// Opens a reader of parts that may still be to be had.
+/// Opens a reader whose parts may not be available yet.
 pub(crate) async fn open(
     options: ReaderOptions,
     parts: impl Future<Output = Result<ReaderParts>> + Send + 'static,

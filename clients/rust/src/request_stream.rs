@@ -1,8 +1,8 @@
-//! One bidirectional stream of write requests, opened when it is needed and again after it broke.
+//! A bidirectional stream of write requests, opened on demand and reopened after it broke.
 //!
-//! The writer answers in the order of the requests, so the first that waits is the one that is
-//! answered. When the stream breaks, whoever waits hears that nobody knows, and sends again: over
-//! the next stream.
+//! The writer answers in the order of the requests, so each answer belongs to the oldest waiting
+//! request. If the stream breaks, every waiting caller receives an error that leaves its outcome
+//! unknown, and sends its request again over the next stream.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tonic::Status;
 use crate::client::ClientInner;
 
 type Answer = Result<v1::WriteResponse>;
-/// The stream that a request went into, and where its answer comes.
+/// The stream that a request went into, and the channel that receives the answer.
 type Sent = (Arc<Mutex<Shared>>, oneshot::Receiver<Answer>);
 
 /// The stream that is open now, if any.
@@ -40,7 +40,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Ends the stream: nothing more is sent, and whoever waits hears why.
+    /// Ends the stream: nothing more is sent, and every waiting caller receives the error.
     fn fail(&mut self, error: &Error) {
         self.requests = None;
         for waiting in self.waiting.drain(..) {
@@ -48,7 +48,7 @@ impl Shared {
         }
     }
 
-    /// Sends a request; `None` when the stream is broken.
+    /// Sends a request; returns `None` if the stream is broken.
     fn send(&mut self, request: v1::WriteRequest) -> Option<oneshot::Receiver<Answer>> {
         self.requests.as_ref()?.send(request).ok()?;
         let (reply, answer) = oneshot::channel();
@@ -61,7 +61,7 @@ impl RequestStream {
     /// Sends one request and waits for its answer, as long as an attempt may take.
     ///
     /// # Errors
-    /// As [`ClientInner::write`].
+    /// Errors of [`ClientInner::write`].
     pub(crate) async fn write(
         &self,
         client: &Arc<ClientInner>,
@@ -72,7 +72,7 @@ impl RequestStream {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(broken()),
             Err(error) => {
-                // Answers come in order: what is behind this one waits in vain, too.
+                // Answers come in order, so later requests would wait in vain, too.
                 stream.lock().fail(&error);
                 Err(error)
             }
@@ -111,7 +111,7 @@ impl Drop for Open {
     }
 }
 
-/// Hands answers to whoever waits for them, until the stream ends.
+/// Passes answers to the waiting callers, until the stream ends.
 async fn drive(
     client: Arc<ClientInner>,
     requests: mpsc::UnboundedReceiver<v1::WriteRequest>,
@@ -120,8 +120,8 @@ async fn drive(
     let error = match answers(&client, requests, &shared).await {
         Ok(()) => broken(),
         Err(status) => match write_error_of_status(&status) {
-            // The stream was ended for what one of its requests did or what it is; which one, and
-            // whether others before it were appended, it does not say.
+            // The writer ended the stream because of one of its requests. The status does not say
+            // which request, or whether earlier requests were appended.
             error if error.code() != ErrorCode::Unavailable => {
                 Error::unknown_outcome(error.message()).with_context(error.context().clone())
             }

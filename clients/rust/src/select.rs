@@ -1,5 +1,5 @@
-//! Selects: events of a stream that are retained, by their key, by an indexed column or by when
-//! they happened, from the node that a client is connected to.
+//! Selects: retained events of a stream, found by key, by an indexed column or by event time, on
+//! the node that a client is connected to.
 
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -25,11 +25,11 @@ use forebay_wire::v1::select_request;
 use crate::draft::GivenKey;
 use crate::store::{Place, Store};
 
-/// Which events of a stream are selected, and what of them, before it is sent.
+/// A select before it is sent: which events of a stream, and which columns.
 ///
-/// They are those of one key, of one value of an indexed column, or between two; without any of
-/// these those that happened in a span of time, or all. They come ordered by when they happened,
-/// unless by a column.
+/// A select finds the events of one key, of one value of an indexed column, or between two values
+/// of an indexed column; if none of these is set, the events in a span of time, or all events. The
+/// result is ordered by event time, unless a column is set for the order.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -61,17 +61,17 @@ pub struct Select {
     read: Read,
 }
 
-/// How events are found.
+/// The criterion by which events are found.
 #[derive(Clone)]
 enum By {
-    /// And a partition key, which no stream has.
+    /// Key and partition key; no stream has a partition key.
     Key(GivenKey, Option<GivenKey>),
     Equal(String, Value),
     Between(String, Bound<Value>, Bound<Value>),
 }
 
 impl Store {
-    /// A select of the retained events of this stream, to be narrowed before it is sent.
+    /// Creates a select of the retained events of this stream, to be narrowed before it is sent.
     pub fn select(&self) -> Select {
         Select {
             store: self.clone(),
@@ -88,21 +88,22 @@ impl Store {
 }
 
 impl Select {
-    /// Events of this key.
+    /// Selects the events of this key.
     pub fn key<'k>(mut self, key: impl Into<DocumentKey<'k>>) -> Self {
         let key = key.into();
         self.by.push(By::Key(key.primary().into(), key.partition_key().map(Into::into)));
         self
     }
 
-    /// Events with this value in a column that has an index. The value is of the column's type, or
-    /// one that this holds exactly.
+    /// Selects the events with this value in an indexed column. The value has the column's type, or
+    /// is converted to it exactly.
     pub fn equal(mut self, column: impl Into<String>, value: impl Into<Value>) -> Self {
         self.by.push(By::Equal(column.into(), value.into()));
         self
     }
 
-    /// Events whose value in a column with an index of ranges lies here: `10..20`, `10..`, `..20`.
+    /// Selects the events whose value in a column with a range index is in this range: `10..20`,
+    /// `10..`, `..20`.
     pub fn between<V>(mut self, column: impl Into<String>, range: impl RangeBounds<V>) -> Self
     where
         V: Into<Value> + Clone,
@@ -113,57 +114,59 @@ impl Select {
         self
     }
 
-    /// Events that happened at this time or later.
+    /// Selects the events at this event time or later.
     pub fn from(mut self, time: Timestamp) -> Self {
         self.from = Some(time);
         self
     }
 
-    /// Events that happened before this time.
+    /// Selects the events before this event time.
     pub fn to(mut self, time: Timestamp) -> Self {
         self.to = Some(time);
         self
     }
 
-    /// Only these columns of each event.
+    /// Returns only these columns of each event.
     pub fn columns<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.columns = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// In the order of this scalar column's values, those of events without one last.
+    /// Orders the events by the values of this scalar column; events without a value come last.
     pub fn order_by(mut self, column: impl Into<String>) -> Self {
         self.order_by = Some(column.into());
         self
     }
 
-    /// The last ones first.
+    /// Reverses the order: the last events first.
     pub fn descending(mut self) -> Self {
         self.is_descending = true;
         self
     }
 
-    /// The first of them, at most so many, up to 10,000; 1,000 unless set.
+    /// Limits the result to the first `events` events, up to 10,000; 1,000 unless set.
     pub fn limit(mut self, events: u32) -> Self {
         self.limit = events;
         self
     }
 
-    /// What is waited for before it begins, and how old it may be.
+    /// Sets the wait before the select starts, and the staleness bound of its data.
     pub fn read(mut self, read: Read) -> Self {
         self.read = read;
         self
     }
 
-    /// Sends the select; again, until the client's deadline, where nobody answers.
+    /// Sends the select; retries until the client's deadline while no node answers.
     ///
     /// # Errors
-    /// `InvalidArgument` for a store of documents, a key or a value of another type, a column
-    /// without the index that it takes, and events that are to be found in two ways; `NotFound` for
-    /// a column that the stream does not have, and for a stream that was deleted; `LimitExceeded`
-    /// for more events or bytes than are answered, or more than are looked at to find them, and for
-    /// a key beyond 64 KiB; `TokenLost`, `Stale`; `DeadlineExceeded` or `Unavailable` when it
-    /// cannot be said in time; `Unsupported` where the store is one of a reader in memory.
+    /// - `InvalidArgument`: the store is a store of documents; a key or a value has another type; a
+    ///   column does not have the index that the select needs; or the select has two criteria.
+    /// - `NotFound`: the stream does not have a column, or was deleted.
+    /// - `LimitExceeded`: the result would have too many events or bytes; the node would have to
+    ///   look at too many events; or a key is larger than 64 KiB.
+    /// - `TokenLost`, `Stale`.
+    /// - `DeadlineExceeded` or `Unavailable`: no answer in time.
+    /// - `Unsupported`: the store is the store of an in-memory reader.
     pub async fn send(self) -> Result<Selected> {
         let definition = self.store.definition();
         let at_store = |error: Error| error.with_store(&definition.name);
@@ -237,40 +240,40 @@ impl By {
     }
 }
 
-/// What a select answers.
+/// The result of a select.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Selected {
-    /// The columns that were asked for, as the newest definition has them.
+    /// The selected columns, as the newest definition has them.
     pub columns: Arc<[SelectedColumn]>,
-    /// The events, in the order that was asked for.
+    /// The events, in the requested order.
     pub events: Vec<SelectedEvent>,
-    /// The positions that were read.
+    /// Positions that the select read.
     pub token: Token,
 }
 
 /// A column of a select.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SelectedColumn {
-    /// Its id.
+    /// Column id.
     pub id: FieldId,
-    /// Its name.
+    /// Column name.
     pub name: String,
-    /// Its type.
+    /// Column type.
     pub field_type: FieldType,
 }
 
 /// An event of a select.
 #[derive(Clone, PartialEq)]
 pub struct SelectedEvent {
-    /// When it happened.
+    /// Event time.
     pub time: Timestamp,
-    /// When the log took it.
+    /// Time at which the log appended the event.
     pub append_time: Timestamp,
-    /// Its partition.
+    /// Partition of the event.
     pub partition: PartitionId,
-    /// Offset of its entry there.
+    /// Offset of the event's entry in the partition's log.
     pub offset: Offset,
-    /// Its place in the entry.
+    /// Index of the event in its entry.
     pub place: u32,
     identity: Key,
     definition: Arc<Definition>,
@@ -310,21 +313,23 @@ impl SelectedColumn {
 }
 
 impl SelectedEvent {
-    /// Its key.
+    /// Returns the event's key.
     ///
     /// # Errors
-    /// `Corrupt` when the node has answered a key that the stream cannot have.
+    /// `Corrupt` if the node has returned a key that is invalid in the stream.
     pub fn key(&self) -> Result<KeyValue<'_>> {
         let key = DocumentKey::of_identity(self.identity.as_bytes(), &self.definition)?;
         Ok(key.primary())
     }
 
-    /// The value of a selected column, by its current name; `None` where the event has none.
+    /// Returns the value of a selected column, by its current name; `None` if the event has no
+    /// value.
     pub fn value(&self, column: &str) -> Option<&Value> {
         self.cell(column)?.value.as_ref()
     }
 
-    /// Whether a selected column, by its current name, is there.
+    /// Returns whether the event has a value, null or nothing in a selected column, by its current
+    /// name.
     pub fn presence(&self, column: &str) -> Presence {
         match self.cell(column) {
             None => Presence::Absent,
@@ -333,7 +338,8 @@ impl SelectedEvent {
         }
     }
 
-    /// The selected columns that are there, each with its value, or without one where it is null.
+    /// Iterates over the selected columns that the event has, each with its value, or `None` for
+    /// null.
     pub fn values(&self) -> impl Iterator<Item = (&SelectedColumn, Option<&Value>)> {
         let cell = |column: &SelectedColumn| self.values.cell(column.id);
         self.columns.iter().filter_map(move |it| Some((it, cell(it)?.value.as_ref())))

@@ -1,9 +1,10 @@
-//! The sequences of one client in one partition: dense from 1, handed out so that no two unsettled
-//! ones are a de-duplication window apart (semantics.md 3).
+//! The sequences of one client in one partition: dense from 1, and assigned so that no two
+//! unsettled sequences are a deduplication window apart (section 3 of
+//! `tools/docs/src/semantics.md`).
 //!
-//! A sequence is unsettled from the moment it is handed out until its [`Ticket`] is dropped: its
-//! outcome is known, or nobody will send it again. A caller that would open too wide a span waits;
-//! callers are served in the order in which they came.
+//! A sequence is unsettled from its assignment until its [`Ticket`] is dropped: then its outcome is
+//! known, or the client will not send the write again. A caller that would open too wide a span
+//! waits; callers are served in order of arrival.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,10 +17,11 @@ use tokio::sync::Notify;
 /// Most sequences that can be unsettled together.
 pub(crate) const WINDOW_SEQUENCES_MAX: usize = DEDUP_WINDOW as usize;
 
-/// One partition's sequences.
+/// The sequences of one partition.
 #[derive(Debug, Default)]
 pub(crate) struct SequenceWindow {
-    /// Held by the caller that waits for room; the lock is fair, so nobody starves.
+    /// Lock of the caller that waits for space in the window; the lock is fair, so no caller
+    /// starves.
     turn: tokio::sync::Mutex<()>,
     state: Mutex<State>,
     freed: Notify,
@@ -32,7 +34,7 @@ struct State {
 }
 
 impl State {
-    /// Hands out `count` sequences if they and all unsettled ones fit one window.
+    /// Assigns `count` sequences if they and all unsettled sequences fit one window.
     fn take(&mut self, count: usize) -> Option<std::ops::RangeInclusive<u64>> {
         let (first, last) = (self.last + 1, self.last + count as u64);
         let lowest = self.unsettled.first().copied().unwrap_or(first);
@@ -46,9 +48,9 @@ impl State {
 }
 
 impl SequenceWindow {
-    /// The next `count` sequences, 1 to [`WINDOW_SEQUENCES_MAX`]; waits until they fit.
+    /// Returns the next `count` sequences, 1 to [`WINDOW_SEQUENCES_MAX`]; waits until they fit.
     ///
-    /// Dropping the future hands out nothing.
+    /// Dropping the future assigns nothing.
     pub(crate) async fn reserve(self: &Arc<Self>, count: usize) -> Vec<Ticket> {
         assert!((1..=WINDOW_SEQUENCES_MAX).contains(&count), "{count} sequences fit no window");
         let _turn = self.turn.lock().await;
@@ -63,7 +65,7 @@ impl SequenceWindow {
     }
 }
 
-/// One unsettled sequence; dropping it settles the sequence.
+/// An unsettled sequence; dropping it settles the sequence.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     window: Arc<SequenceWindow>,
@@ -71,7 +73,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// The sequence.
+    /// Returns the sequence.
     pub(crate) fn sequence(&self) -> Sequence {
         Sequence(self.number)
     }
@@ -107,7 +109,7 @@ mod tests {
         let mut held = window.reserve(1).await;
         held.extend(window.reserve(WINDOW_SEQUENCES_MAX - 1).await);
         assert_eq!(held.last().unwrap().sequence().0 - held[0].sequence().0, DEDUP_WINDOW - 1);
-        // All but the first are settled; the first alone keeps the window where it is.
+        // All but the first sequence are settled; the first alone keeps the window from moving.
         let first = held.remove(0);
         drop(held);
         assert!(window.reserve(1).now_or_never().is_none());

@@ -1,11 +1,12 @@
-//! Sends changes again and again, under the same sequences, until what became of each is known.
+//! Settles changes: sends them again and again, under the same sequences, until the outcome of each
+//! change is known.
 //!
-//! A change is *settled* when the writer says that it is in the log or that it never will be. In
-//! between, one thing must never get lost: whether an earlier attempt may have put it there. While
-//! that is so, a later refusal says nothing about the change, and it stays unsettled.
+//! A change is *settled* once the writer says that the change is in the log or never will be. Until
+//! then the client must remember whether an earlier attempt may have appended the change. If so, a
+//! later refusal says nothing about the change, and the change stays unsettled.
 //!
-//! Everything that was learned stands in the [`Settlement`] itself, so that a deadline may cut it
-//! off at any await and the next call goes on from there.
+//! All that the client has learned is in the [`Settlement`] itself, so that a deadline may cancel
+//! it at any await and the next call continues from there.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -32,13 +33,14 @@ use crate::store::StoreState;
 /// The last failure of an attempt; for messages.
 pub(crate) type LastError = Arc<Mutex<Option<Error>>>;
 
-/// How requests reach the writer.
+/// The transport of requests to the writer.
 #[derive(Clone)]
 pub(crate) enum Route {
-    /// A call per request, for a caller who waits: back-pressure and refusals are its to handle.
+    /// A call per request, for a caller that waits: the caller handles back-pressure and
+    /// refusals.
     Calls,
-    /// A bidirectional stream, for bulk: back-pressure is waited out, and a change in the log is
-    /// not sent again to hear its outcome.
+    /// A bidirectional stream, for bulk: the client waits out back-pressure, and does not send a
+    /// change in the log again only to learn its outcome.
     Stream(Arc<RequestStream>),
 }
 
@@ -52,13 +54,13 @@ impl Route {
 struct Sent {
     item: Item,
     ticket: Ticket,
-    /// An attempt may have put it into the log.
+    /// Whether an attempt may have appended the change.
     maybe_in_log: bool,
 }
 
-/// What one attempt said about one change.
+/// The result of one attempt for one change.
 struct Heard {
-    /// Whether an earlier attempt may have put it into the log.
+    /// Whether an earlier attempt may have appended the change.
     earlier: bool,
     result: Result<ChangeResult>,
 }
@@ -67,7 +69,7 @@ struct Heard {
 pub(crate) struct Settlement {
     store: Arc<StoreState>,
     schema_version: SchemaVersion,
-    /// Those that the changes are numbered for.
+    /// Logs that the changes are numbered for.
     logs: StoreLogs,
     route: Route,
     waiting: VecDeque<Round>,
@@ -75,7 +77,7 @@ pub(crate) struct Settlement {
     results: Vec<Option<Result<WriteResult>>>,
     token: Token,
     last_error: LastError,
-    /// When the oldest unsettled change got its sequence.
+    /// Time at which the oldest unsettled change got its sequence.
     since: Option<Timestamp>,
 }
 
@@ -103,8 +105,8 @@ impl Settlement {
         }
     }
 
-    /// Sends until everything is settled. Ends early only when the changes are too old to be sent
-    /// again; those end as `UnknownOutcome`.
+    /// Sends until everything is settled. Ends early only if the changes are too old to be sent
+    /// again; those changes end as `UnknownOutcome`.
     pub(crate) async fn run(&mut self) {
         let mut backoff = self.store.client().backoff();
         loop {
@@ -130,17 +132,18 @@ impl Settlement {
         }
     }
 
-    /// Asks where writes go, if the writer has said that these go there no more.
+    /// Fetches the definition if the writer has said that these logs no longer take writes.
     async fn look_where(&self) {
         let is_moved = |error: &Error| error.code() == ErrorCode::Conflict;
         if self.last_error.lock().as_ref().is_some_and(is_moved) {
-            // The next attempt is refused alike, and asks again.
+            // On failure, the next attempt is refused in the same way, and fetches again.
             drop(self.store.refresh().await);
         }
     }
 
-    /// Has what is not settled go where writes go now. What may be in the log that they went to is
-    /// not known there, so that a repeat would happen once more.
+    /// Moves the unsettled changes to the logs that take writes now. Changes that may be in the old
+    /// logs end as `UnknownOutcome`: the new logs do not know their sequences, so a repeat would
+    /// happen a second time.
     fn move_on(&mut self) {
         let definition = self.store.definition();
         let mut items = Vec::new();
@@ -164,7 +167,7 @@ impl Settlement {
         tokio::time::sleep(wait).await;
     }
 
-    /// Gives the next round its sequences. Windows are entered by ascending partition, so that two
+    /// Assigns sequences to the next round. Windows are entered by ascending partition, so that two
     /// batches never wait for each other.
     async fn number_round(&mut self) {
         self.since = None;
@@ -182,7 +185,7 @@ impl Settlement {
         self.waiting.pop_front();
     }
 
-    /// Sends what is unsettled once; whether anything was settled.
+    /// Sends the unsettled changes once; returns whether any change was settled.
     async fn attempt(&mut self) -> bool {
         let sizes = |sent: &Sent| (sent.item.partition, sent.item.bytes);
         let ranges = requests(self.unsettled.iter().map(sizes));
@@ -229,7 +232,7 @@ impl Settlement {
         }
     }
 
-    /// The results that an answer holds, one per change; its token is kept.
+    /// Returns the results in a response, one per change, and stores its token.
     ///
     /// # Errors
     /// The refusal of the whole request, or `UnknownOutcome` for an answer that cannot be read.
@@ -258,14 +261,14 @@ impl Settlement {
         Ok(response.results.into_iter().map(read).collect())
     }
 
-    /// A log that was replaced has a later word than the one that is gone.
+    /// Merges a token. If the log was replaced, the positions of the new log replace the old ones.
     fn keep_token(&mut self, token: &Token) {
         if token.store == self.token.store && self.token.merge(token).is_err() {
             self.token.positions.extend(&token.positions);
         }
     }
 
-    /// Takes in what an attempt said of each unsettled change.
+    /// Processes what an attempt said about each unsettled change.
     fn hear(&mut self, heard: impl Iterator<Item = Heard>) {
         let unsettled = std::mem::take(&mut self.unsettled);
         for (mut sent, Heard { earlier, result }) in unsettled.into_iter().zip(heard) {
@@ -282,9 +285,10 @@ impl Settlement {
             let is_known_absent = error.code() != ErrorCode::UnknownOutcome && !is_in_log;
             sent.maybe_in_log = earlier || !is_known_absent;
             let is_final = match error.code() {
-                // A change that is in the log keeps its order; its outcome is a replica's to tell.
+                // A change in the log keeps its order; only a replica knows its outcome.
                 ErrorCode::UnknownOutcome => is_in_log && self.route.is_stream(),
-                // In the log and judged: the document would have grown too large.
+                // The change is in the log and a replica has refused it: the document would be too
+                // large.
                 ErrorCode::LimitExceeded if is_in_log => true,
                 _ if earlier || is_retried(&error) => false,
                 _ if self.route.is_stream() && is_back_pressure(&error) => false,
@@ -313,8 +317,8 @@ impl Settlement {
         self.since.is_some_and(|since| age(since) > CLIENT_RETRY_AGE_US)
     }
 
-    /// Ends everything that is unsettled. The partition may have forgotten this client, so that a
-    /// repeat would no longer be seen as one.
+    /// Ends all unsettled changes. The partition may have forgotten this client, so that it would
+    /// not recognize a repeat.
     fn abandon(&mut self) {
         for sent in std::mem::take(&mut self.unsettled) {
             let message = "the write is too old to be sent again safely; read the document";
@@ -327,7 +331,8 @@ impl Settlement {
         }
     }
 
-    /// What a caller hears whose deadline has passed: never "failed" for what may have happened.
+    /// Returns the error for a caller whose deadline has passed: never "failed" for a change that
+    /// may have happened.
     pub(crate) fn at_deadline(&self) -> Error {
         let last = self.last_error.lock().clone();
         let why = last.as_ref().map_or("no answer yet".to_owned(), ToString::to_string);
@@ -347,17 +352,17 @@ impl Settlement {
         error.with_store(self.store.name())
     }
 
-    /// The logs that the token is of.
+    /// Returns the logs that the token refers to.
     pub(crate) fn logs(&self) -> StoreLogs {
         self.logs
     }
 
-    /// The token of everything so far that is in the log.
+    /// Returns the token of everything that is in the log so far.
     pub(crate) fn token(&self) -> &Token {
         &self.token
     }
 
-    /// What became of each change. Only after [`Settlement::run`] has returned.
+    /// Returns the result of each change. Call it only after [`Settlement::run`] has returned.
     pub(crate) fn into_results(self) -> (Token, Vec<Result<WriteResult>>) {
         let lost = || Err(Error::internal("a change was left without a result"));
         let results = self.results.into_iter().map(|result| result.unwrap_or_else(lost));
@@ -365,13 +370,13 @@ impl Settlement {
     }
 }
 
-/// Whether the same write may be sent again without asking the caller.
+/// Returns whether the same write may be sent again without consulting the caller.
 fn is_retried(error: &Error) -> bool {
     use ErrorCode::{Conflict, Unavailable, UnknownOutcome};
     matches!(error.code(), Conflict | Unavailable | UnknownOutcome)
 }
 
-/// Whether the writer pushed back because a partition's queue is full.
+/// Returns whether the writer applied back-pressure because a partition's queue is full.
 fn is_back_pressure(error: &Error) -> bool {
     let queue_limits = [WRITE_QUEUE_BYTES_MAX as u64, WRITE_QUEUE_REQUESTS_MAX as u64];
     error.code() == ErrorCode::LimitExceeded

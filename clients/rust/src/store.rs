@@ -22,42 +22,42 @@ use crate::sequence::SequenceWindow;
 use crate::stream::WriteStream;
 use crate::write::Write;
 
-/// One store, opened by [`Client::store`](crate::Client::store). Cheap to clone; clones share
+/// A store, opened by [`Client::store`](crate::Client::store). Cheap to clone; clones share
 /// everything.
 ///
-/// The handle is bound to the store, not to its name: once the store is deleted, it answers
-/// `NotFound`, also when another store has taken the name.
+/// The handle is bound to the store, not to its name: once the store is deleted, the handle returns
+/// `NotFound`, also if another store has taken the name.
 #[derive(Clone)]
 pub struct Store {
     place: Place,
 }
 
-/// Where the writes of a store go.
+/// The destination of a store's writes.
 #[derive(Clone)]
 pub(crate) enum Place {
-    /// To a writer, over a client's connection.
+    /// A writer, over a client's connection.
     Node(Arc<StoreState>),
-    /// To a reader in memory.
+    /// An in-memory reader.
     Memory(Arc<MemoryStore>),
 }
 
-/// What a client knows of a store.
+/// A client's state of a store, with the client.
 pub(crate) struct StoreState {
     client: Arc<ClientInner>,
     known: Arc<KnownStore>,
 }
 
-/// What a client knows of a store; it outlives the handles, and keeps no client.
+/// A client's state of a store; it outlives the handles, and does not keep the client alive.
 pub(crate) struct KnownStore {
     id: StoreId,
     name: String,
     definition: RwLock<Arc<Definition>>,
-    /// The newest version that the writer has spoken of.
+    /// The newest version that the writer has mentioned.
     newest_seen: AtomicU32,
     windows: RwLock<Windows>,
 }
 
-/// The sequences of all partitions of the logs that writes are for.
+/// The sequences of all partitions of the logs that writes go to.
 struct Windows {
     logs: StoreLogs,
     partitions: Vec<Arc<SequenceWindow>>,
@@ -78,7 +78,8 @@ impl Store {
         Self { place: Place::Memory(memory) }
     }
 
-    /// Whether it is the store of a reader in memory: its writes end at once, on any thread.
+    /// Returns whether this is the store of an in-memory reader: its writes end at once, on any
+    /// thread.
     pub fn is_in_memory(&self) -> bool {
         matches!(self.place, Place::Memory(_))
     }
@@ -101,7 +102,7 @@ impl Store {
         }
     }
 
-    /// Time that a call has unless it says so; a store in memory needs none.
+    /// Returns the default deadline of a call; a store in memory needs none.
     pub(crate) fn deadline(&self) -> Duration {
         match &self.place {
             Place::Node(state) => state.client.deadline(),
@@ -109,7 +110,7 @@ impl Store {
         }
     }
 
-    /// The store's definition as this client has last seen it.
+    /// Returns the store's definition as this client has last seen it.
     pub fn definition(&self) -> Arc<Definition> {
         match &self.place {
             Place::Node(state) => state.definition(),
@@ -117,10 +118,10 @@ impl Store {
         }
     }
 
-    /// Asks for the newest definition.
+    /// Fetches the newest definition.
     ///
     /// # Errors
-    /// `NotFound` when the store was deleted, `Unavailable` when the writer does not answer.
+    /// `NotFound` if the store was deleted, `Unavailable` if the writer does not answer.
     pub async fn refresh(&self) -> Result<Arc<Definition>> {
         match &self.place {
             Place::Node(state) => state.refresh().await,
@@ -128,17 +129,17 @@ impl Store {
         }
     }
 
-    /// Changes the fields that are named and keeps the others; makes the document if there is none.
+    /// Changes the named fields and keeps the others; creates the document if it does not exist.
     ///
-    /// This is the default verb: an older program that upserts keeps fields that it does not know.
-    /// A store that is partitioned by a field takes
+    /// Upsert is the default verb: an older program that upserts keeps fields that it does not
+    /// know. A store that is partitioned by a field takes
     /// `DocumentKey::from(key).with_partition_key(value)`, here as in every read and write.
     pub fn upsert<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Write {
         self.write(Verb::Upsert, key.into())
     }
 
-    /// Replaces the whole document by the fields that are named; others become absent, those that
-    /// this program does not know too.
+    /// Replaces the whole document by the named fields. All other fields become absent, including
+    /// fields that this program does not know.
     pub fn put<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Write {
         self.write(Verb::Put, key.into())
     }
@@ -148,10 +149,10 @@ impl Store {
         self.write(Verb::Delete, key.into())
     }
 
-    /// Adds an event to a stream: columns that are not named take their defaults. Events are never
-    /// changed, and any number of them have one key, which says which partition they go to.
+    /// Adds an event to a stream; columns that are not named take their defaults. Events never
+    /// change. Any number of events may have the same key, which selects the partition.
     ///
-    /// A retry of one `Write` adds the event once; two writes add two.
+    /// A retry of one `Write` adds the event once; two writes add two events.
     pub fn insert<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Write {
         self.write(Verb::Insert, key.into())
     }
@@ -169,16 +170,16 @@ impl Store {
         Write::new(self.clone(), Draft::new(verb, key))
     }
 
-    /// A batch of changes, sent together.
+    /// Creates a batch of changes, which are sent together.
     pub fn batch(&self) -> Batch {
         Batch::new(self.clone())
     }
 
-    /// A stream for many changes, with a bounded number in flight.
+    /// Opens a write stream for many changes, with a bounded number in flight.
     ///
     /// # Errors
-    /// `InvalidArgument` for options that leave no room for a change; `Unsupported` where the store
-    /// is one of a reader in memory.
+    /// `InvalidArgument` for options that leave no space for a change; `Unsupported` if the store
+    /// is the store of an in-memory reader.
     pub fn write_stream(&self, options: StreamOptions) -> Result<WriteStream> {
         match &self.place {
             Place::Node(state) => WriteStream::new(Arc::clone(state), options),
@@ -208,7 +209,7 @@ impl KnownStore {
         }
     }
 
-    /// Keeps a definition if it is newer.
+    /// Stores a definition if it is newer.
     pub(crate) fn learn(&self, definition: Definition) {
         self.notice_version(definition.version.0);
         let mut held = self.definition.write();
@@ -247,12 +248,13 @@ impl StoreState {
         Arc::clone(&self.known.definition.read())
     }
 
-    /// The logs that writes are for.
+    /// Returns the logs that writes go to.
     pub(crate) fn logs(&self) -> StoreLogs {
         self.known.windows.read().logs
     }
 
-    /// The sequences of a partition of these logs; `None` if writes have moved to others.
+    /// Returns the sequences of a partition of these logs; `None` if writes have moved to other
+    /// logs.
     pub(crate) fn window(
         &self,
         logs: StoreLogs,
@@ -263,12 +265,12 @@ impl StoreState {
         of_logs.get(partition.0 as usize).cloned()
     }
 
-    /// Keeps a definition if it is newer.
+    /// Stores a definition if it is newer.
     pub(crate) fn learn(&self, definition: Definition) {
         self.known.learn(definition);
     }
 
-    /// Notes that the store has this version; a newer one is fetched before the next write.
+    /// Notes that the store has this version; a newer definition is fetched before the next write.
     pub(crate) fn notice_version(&self, version: u32) {
         self.known.notice_version(version);
     }
@@ -283,15 +285,16 @@ impl StoreState {
         Ok(self.definition())
     }
 
-    /// Resolves drafts with the newest definition known. A field that it does not have may be new:
-    /// then the definition is fetched once more.
+    /// Resolves drafts with the newest known definition. A field that the definition does not have
+    /// may be new: then the client fetches the definition once more.
     ///
     /// # Errors
-    /// Those of the draft, for the first one that cannot be.
+    /// The error of the first invalid draft.
     pub(crate) async fn resolve(&self, drafts: &[Draft]) -> Result<(Arc<Definition>, Vec<Routed>)> {
         let mut definition = self.definition();
         if self.known.newest_seen.load(Ordering::Relaxed) > definition.version.0 {
-            // An older definition still writes what it knows, so a failure here ends nothing.
+            // An older definition still writes the fields that it knows, so a failed refresh is
+            // ignored.
             definition = self.refresh().await.unwrap_or(definition);
         }
         match resolve_all(drafts, &definition) {
@@ -308,7 +311,7 @@ impl StoreState {
 /// Resolves drafts with this definition.
 ///
 /// # Errors
-/// Those of the draft, for the first one that cannot be.
+/// The error of the first invalid draft.
 pub(crate) fn resolve_all(drafts: &[Draft], definition: &Definition) -> Result<Vec<Routed>> {
     let named = |(place, draft): (usize, &Draft)| {
         draft.resolve(definition).map_err(|error| match drafts.len() {

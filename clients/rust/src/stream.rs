@@ -1,8 +1,9 @@
-//! A stream of writes for bulk: many in flight, each partition in order.
+//! Write streams, for bulk: many writes in flight, each partition in order.
 //!
-//! Each partition has a lane, and each lane one request in flight. While that one is on its way,
-//! later writes gather behind it, and the next request takes all that fit a de-duplication window.
-//! So a retry can never overtake, and a slow writer makes larger requests instead of more of them.
+//! Each partition has a lane, and each lane one request in flight. During that request later writes
+//! queue, and the next request takes all that fit a deduplication window. A retry can therefore
+//! never overtake an earlier write, and a slow writer causes larger requests instead of more
+//! requests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,15 +30,15 @@ use crate::settle::{LastError, Route, Settlement};
 use crate::store::StoreState;
 use crate::write::Write;
 
-/// Most changes and bytes that a stream can be asked to hold.
+/// Upper bound of a stream's limits of changes and bytes.
 const ROOM_MAX: usize = u32::MAX as usize >> 1;
 
 /// A stream of writes to one store.
 ///
-/// Writes of one partition reach the log in the order in which they were sent, over failures and
-/// restarts of the writer too. Nothing is given up while the stream lives: a deadline ends a call,
-/// and the next call goes on waiting for the same writes. Dropping the stream gives up what is not
-/// settled; its outcome is then unknown.
+/// Writes of one partition reach the log in the order in which they were sent, even over failures
+/// and restarts of the writer. Nothing is given up while the stream lives: a deadline ends a call,
+/// and the next call continues to wait for the same writes. Dropping the stream gives up the
+/// unsettled writes; their outcome stays unknown.
 ///
 /// ```no_run
 /// use forebay::StreamOptions;
@@ -60,28 +61,29 @@ pub struct WriteStream {
     requests: Arc<RequestStream>,
     shared: Arc<Mutex<Told>>,
     last_error: LastError,
-    /// Those that the lanes are of.
+    /// Logs that the lanes belong to.
     logs: StoreLogs,
     lanes: BTreeMap<PartitionId, mpsc::UnboundedSender<Queued>>,
     tasks: JoinSet<()>,
 }
 
-/// What became of the writes of a stream so far.
+/// Counts and token of a stream's writes so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamSummary {
-    /// Says where the log holds every write that it holds.
+    /// Positions in the log of every write that is in the log.
     pub token: Token,
-    /// Writes of which it is known what became of them: all but those in flight.
+    /// Writes whose outcome is known: all but those in flight.
     pub settled: u64,
-    /// Settled ones whose condition did not hold.
+    /// Settled writes whose condition did not hold.
     pub not_met: u64,
-    /// Settled ones that were refused, or whose outcome nobody will know.
+    /// Settled writes that were refused, or whose outcome stays unknown.
     pub failed: u64,
     /// The first error since the last flush.
     pub first_error: Option<Error>,
 }
 
-/// One write's outcome, as soon as it is known. May be dropped: the stream counts it all the same.
+/// The outcome of a write, as soon as known. Dropping it is safe: the stream still counts the
+/// write.
 #[derive(Debug)]
 pub struct Acknowledgement(oneshot::Receiver<Result<WriteOutcome>>);
 
@@ -101,7 +103,7 @@ struct Queued {
     item: Item,
     version: SchemaVersion,
     reply: oneshot::Sender<Result<WriteOutcome>>,
-    /// Room in the stream; given back when the write is settled.
+    /// Space in the stream; released when the write is settled.
     _room: (OwnedSemaphorePermit, OwnedSemaphorePermit),
 }
 
@@ -135,19 +137,19 @@ impl WriteStream {
         })
     }
 
-    /// The same stream with this time for each call instead of the client's.
+    /// Returns the same stream with this deadline for each call instead of the client's.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Takes a write in, once there is room, and answers before it is sent.
+    /// Queues a write once there is space; returns before the write is sent.
     ///
     /// # Errors
-    /// `NotFound`, `InvalidArgument` or `LimitExceeded` for a write that cannot be. `Unavailable`
-    /// when there was no room before the deadline. Either way this write was not taken in, and
-    /// those before it are where they were.
+    /// `NotFound`, `InvalidArgument` or `LimitExceeded` for an invalid write. `Unavailable` if
+    /// there is no space before the deadline. In each case the stream has not taken this write, and
+    /// earlier writes are unaffected.
     pub async fn send(&mut self, write: Write) -> Result<Acknowledgement> {
         let state = Arc::clone(&self.state);
         if write.store().id() != state.id() {
@@ -159,7 +161,7 @@ impl WriteStream {
         let prepare = async {
             let (definition, routed) = state.resolve(std::slice::from_ref(&draft)).await?;
             if definition.written() != logs {
-                // Those before it go first, wherever they go now.
+                // Earlier writes settle first, in whichever logs take them now.
                 let all = self.options.changes_max as u32;
                 drop(self.changes.acquire_many(all).await);
             }
@@ -188,9 +190,9 @@ impl WriteStream {
     /// Waits until every write that was sent is settled.
     ///
     /// # Errors
-    /// The first error of a write since the last flush; those behind it are counted in the
-    /// [`WriteStream::summary`]. `UnknownOutcome` when writes are still in flight at the deadline:
-    /// flush again, and the same writes settle.
+    /// The first error of a write since the last flush; the [`WriteStream::summary`] counts later
+    /// errors. `UnknownOutcome` if writes are still in flight at the deadline: flush again, and the
+    /// same writes settle.
     pub async fn flush(&mut self) -> Result<StreamSummary> {
         let all = self.options.changes_max as u32;
         if tokio::time::timeout(self.deadline, self.changes.acquire_many(all)).await.is_err() {
@@ -211,13 +213,13 @@ impl WriteStream {
     /// Flushes, then ends the stream.
     ///
     /// # Errors
-    /// As [`WriteStream::flush`]; what is in flight at the deadline is given up. Flush first, if
-    /// you want to wait again.
+    /// Errors of [`WriteStream::flush`]. Writes in flight at the deadline are given up; to be able
+    /// to wait again, flush first.
     pub async fn finish(mut self) -> Result<StreamSummary> {
         self.flush().await
     }
 
-    /// What became of the writes so far; does not wait.
+    /// Returns the outcome of the writes so far; does not wait.
     pub fn summary(&self) -> StreamSummary {
         self.shared.lock().summary.clone()
     }
@@ -246,7 +248,7 @@ impl WriteStream {
 
     fn lane(&mut self, partition: PartitionId) -> &mpsc::UnboundedSender<Queued> {
         self.lanes.entry(partition).or_insert_with(|| {
-            // Unbounded, but everything in it holds room of the stream.
+            // Unbounded, but each queued write holds space in the stream.
             let (sender, receiver) = mpsc::unbounded_channel();
             let lane = Lane {
                 state: Arc::clone(&self.state),
@@ -272,7 +274,7 @@ impl fmt::Debug for WriteStream {
     }
 }
 
-/// One partition of a stream.
+/// A partition of a stream.
 struct Lane {
     state: Arc<StoreState>,
     logs: StoreLogs,
@@ -280,7 +282,7 @@ struct Lane {
     shared: Arc<Mutex<Told>>,
     last_error: LastError,
     receiver: mpsc::UnboundedReceiver<Queued>,
-    /// A write that did not fit into the request before.
+    /// A write that did not fit into the previous request.
     next: Option<Queued>,
 }
 
@@ -291,7 +293,8 @@ impl Lane {
         }
     }
 
-    /// The next writes that go together: one schema version, inside a request's limits.
+    /// Returns the next writes that are sent together: of one schema version, within a request's
+    /// limits.
     async fn gather(&mut self) -> Option<Vec<Queued>> {
         let first = match self.next.take() {
             Some(queued) => queued,
@@ -332,7 +335,7 @@ impl Lane {
         let (token, results) = settlement.into_results();
         self.shared.lock().count(logs, &token, &results);
         for (result, (reply, room)) in results.into_iter().zip(waiting) {
-            // Whoever does not want to know has dropped the acknowledgement.
+            // A caller that does not need the outcome has dropped the acknowledgement.
             let token = || token.clone();
             let _ = reply.send(result.map(|result| WriteOutcome { token: token(), result }));
             drop(room);
@@ -340,9 +343,9 @@ impl Lane {
     }
 }
 
-/// What is told of a stream.
+/// The state that a stream reports.
 struct Told {
-    /// Those that the token is of.
+    /// Logs that the token refers to.
     logs: StoreLogs,
     summary: StreamSummary,
 }
@@ -351,7 +354,7 @@ impl Told {
     fn count(&mut self, logs: StoreLogs, token: &Token, results: &[Result<WriteResult>]) {
         let summary = &mut self.summary;
         if logs.moves > self.logs.moves {
-            // All that was in those from before is in these.
+            // The new logs contain everything that was in the old logs.
             self.logs = logs;
             summary.token = token.clone();
         } else if logs == self.logs && summary.token.merge(token).is_err() {

@@ -1,10 +1,11 @@
-//! Writes of many callers to one store go together where they come while others are under way.
+//! Coalesces writes of many callers to one store while other requests are in flight.
 //!
-//! A request costs client and writer more than a change does, and entries of several partitions are
-//! made durable together when they come together. So while two requests are under way, others wait
-//! for an answer, and go as one. Whoever writes alone waits for nobody. An answer that takes long,
-//! as that of a partition without a leader, holds nobody up for more than [`WAIT_MAX`]; until it
-//! comes, each partition's writes go by themselves.
+//! A request costs client and writer more than a change does, and the writer makes entries of
+//! several partitions durable together if they arrive together. While two requests are in flight,
+//! further writes therefore wait for an answer, and are sent as one request. A lone writer never
+//! waits. A slow answer, for example of a partition without a leader, delays other writes by at
+//! most [`WAIT_MAX`]; until the answer comes, the writes of each set of partitions go in requests
+//! of their own.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::pin::pin;
@@ -23,26 +24,26 @@ use tokio::sync::oneshot;
 
 use crate::client::ClientInner;
 
-/// Longest that others wait for the answer to a request before they go, too.
+/// Longest time that writes wait for the answer to another request before they are sent.
 const WAIT_MAX: Duration = Duration::from_millis(CLIENT_TOGETHER_WAIT_MS);
 
 type Answer = Result<v1::WriteResponse>;
 
-/// What one that waited is told.
+/// The result that a waiting write receives.
 enum Told {
     Answered(Answer),
-    /// Those that went together were refused together.
+    /// The coalesced requests were refused together.
     GoAlone,
 }
 
-/// Those of one client that wait for others.
+/// Requests of one client that wait to be coalesced.
 pub(crate) struct Together {
-    /// Where they are sent; without one, none waits.
+    /// Runtime that sends the requests; without a runtime, no request waits.
     runtime: Option<Handle>,
     lanes: Mutex<HashMap<Destination, Lane>>,
 }
 
-/// What requests have in common that can be one.
+/// Attributes that requests must share to be coalesced.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Destination {
     store: u64,
@@ -50,14 +51,15 @@ struct Destination {
     moves: u32,
 }
 
-/// Those to one destination, while some are under way.
+/// Requests to one destination, while some are in flight.
 #[derive(Default)]
 struct Lane {
-    /// Requests whose answers others wait for.
+    /// In-flight requests whose answers others wait for.
     under_way: usize,
-    /// Requests whose answers nobody waits for any more.
+    /// In-flight requests whose answers no request waits for any more.
     overdue: usize,
-    /// No more than the sequences of its partitions' windows: each of them holds one.
+    /// At most as many requests as the windows of its partitions have sequences: each request holds
+    /// at least one.
     waiting: VecDeque<Waiting>,
 }
 
@@ -67,14 +69,15 @@ struct Waiting {
     reply: oneshot::Sender<Told>,
 }
 
-/// What becomes of a request when it comes.
+/// Whether a new request is sent or waits.
 enum Entered {
     Goes(v1::WriteRequest),
     Waits(oneshot::Receiver<Told>),
 }
 
 impl Destination {
-    /// That of a request that may wait: a small one whose answer is its append.
+    /// Returns the destination of a request that may wait: a small request whose answer is its
+    /// append.
     fn of(request: &v1::WriteRequest, bytes: usize) -> Option<Self> {
         let mut changes = request.batch.as_ref()?.changes.iter();
         if bytes > CLIENT_TOGETHER_ONE_BYTES_MAX || changes.any(|change| change.condition.is_some())
@@ -87,7 +90,7 @@ impl Destination {
 }
 
 impl Together {
-    /// Sends on the runtime that it is made in.
+    /// Creates the queues; requests are sent on the current runtime.
     pub(crate) fn new() -> Self {
         Self { runtime: Handle::try_current().ok(), lanes: Mutex::default() }
     }
@@ -104,8 +107,8 @@ impl Together {
         Entered::Waits(told)
     }
 
-    /// What goes next, request by request, when others do not wait for one any more: because it
-    /// was answered, or because its answer takes long.
+    /// Returns the next requests to send, when the queue no longer waits for a request: because it
+    /// was answered, or because its answer is slow.
     fn next(&self, to: Destination, is_overdue: bool) -> Vec<Vec<Waiting>> {
         let mut lanes = self.lanes.lock();
         let Some(lane) = lanes.get_mut(&to) else { return Vec::new() };
@@ -116,7 +119,7 @@ impl Together {
         groups
     }
 
-    /// Notes that one whose answer took long is under way no more.
+    /// Notes that a request with a slow answer is no longer in flight.
     fn end_overdue(&self, to: Destination) {
         let mut lanes = self.lanes.lock();
         if let Some(lane) = lanes.get_mut(&to) {
@@ -133,14 +136,15 @@ impl Together {
 }
 
 impl Lane {
-    /// All that waits as one request, as far as it holds it; by partition while one's answer takes
-    /// long: it may be for one of them.
+    /// Takes all waiting requests as one group, up to the limits of one request. While an answer is
+    /// overdue, takes one group per set of partitions, because the slow partition may be among
+    /// them.
     fn groups(&mut self) -> Vec<Vec<Waiting>> {
         let (mut groups, mut bytes) = (BTreeMap::<_, Vec<_>>::new(), 0);
         while bytes < CLIENT_TOGETHER_BYTES_AIM
             && let Some(waiting) = self.waiting.pop_front()
         {
-            // Whoever has gone sends it again by itself, or not at all.
+            // A caller that has dropped its wait sends the request again by itself, or not at all.
             if !waiting.reply.is_closed() {
                 bytes += waiting.bytes;
                 let by = (self.overdue > 0).then(|| waiting.request.partitions.clone());
@@ -151,8 +155,8 @@ impl Lane {
     }
 }
 
-/// A request that is under way. Those that wait for it go when it is answered, when it has taken
-/// long, or when nobody wants its answer any more.
+/// A request in flight. The requests that wait for it are sent once it is answered, once it is
+/// slow, or once no caller wants its answer any more.
 struct UnderWay {
     client: Arc<ClientInner>,
     to: Destination,
@@ -185,7 +189,7 @@ impl UnderWay {
         answer.await
     }
 
-    /// Lets those go that wait for it.
+    /// Sends the requests that wait for this one.
     fn let_go(&self) {
         let together = self.client.together();
         let groups = together.next(self.to, self.is_overdue);
@@ -195,7 +199,7 @@ impl UnderWay {
         }
     }
 
-    /// Sends these as one request, and tells each what became of it.
+    /// Sends these requests as one, and passes the result to each caller.
     async fn send_all(self, group: Vec<Waiting>) {
         let (mut requests, mut members) = (Vec::new(), Vec::new());
         for Waiting { request, reply, .. } in group {
@@ -212,7 +216,7 @@ impl UnderWay {
                 results: results.by_ref().take(changes).collect(),
                 ..response
             });
-            // One of them is refused, or all: only each by itself can tell.
+            // The writer refused one of the requests, or all: each must go alone to find out.
             let told = if is_refused { Told::GoAlone } else { Told::Answered(answer) };
             drop(reply.send(told));
         }
@@ -220,11 +224,12 @@ impl UnderWay {
 }
 
 impl ClientInner {
-    /// As [`ClientInner::write`] of the request that is made, of so many bytes of changes, but
-    /// together with what others write to the same store meanwhile; then the token is theirs, too.
+    /// Sends the request that `make` creates, with `bytes` bytes of changes, as
+    /// [`ClientInner::write`] does, but coalesced with concurrent requests to the same store. The
+    /// token then covers those requests, too.
     ///
     /// # Errors
-    /// Those of [`ClientInner::write`].
+    /// Errors of [`ClientInner::write`].
     pub(crate) async fn write_together(
         self: &Arc<Self>,
         make: impl Fn() -> v1::WriteRequest,
@@ -249,13 +254,15 @@ impl ClientInner {
     }
 }
 
-/// Whether nothing of a request is in the log, and sending it again would say the same.
+/// Returns whether no change of a request is in the log, and a retry would be refused in the same
+/// way.
 fn is_refusal(error: &Error) -> bool {
     use ErrorCode::{Conflict, Unavailable, UnknownOutcome};
     !matches!(error.code(), Conflict | Unavailable | UnknownOutcome)
 }
 
-/// All changes of requests to one destination, in their order; of none, none.
+/// Merges the changes of requests to one destination, in their order; returns `None` if there are
+/// no requests.
 fn as_one(requests: Vec<v1::WriteRequest>) -> Option<v1::WriteRequest> {
     requests.into_iter().reduce(|mut one, request| {
         if let (Some(batch), Some(more)) = (&mut one.batch, request.batch) {

@@ -1,4 +1,4 @@
-//! One write, said field by field and then sent.
+//! A write, built field by field and then sent.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::outcome::{WriteError, WriteOutcome};
 use crate::pending::send;
 use crate::store::Store;
 
-/// A write that is not sent yet. Nothing is checked before it is sent.
+/// A write that is not sent yet. Nothing is validated before the write is sent.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -55,7 +55,8 @@ impl Write {
         self.draft
     }
 
-    /// Sets a field. The value becomes the field's declared type, where that loses nothing.
+    /// Sets a field. The value is converted to the field's declared type if the conversion is
+    /// exact.
     pub fn set(self, field: &str, value: impl Into<Value>) -> Self {
         self.field(field, FieldOp::Set(Some(value.into())))
     }
@@ -70,7 +71,7 @@ impl Write {
         self.field(field, FieldOp::Remove)
     }
 
-    /// Adds to a number; absent and null count as 0, and integers stop at their bounds.
+    /// Adds to a number. Absent and null count as 0, and integers saturate at their bounds.
     pub fn increment(self, field: &str, by: impl Into<Value>) -> Self {
         self.field(field, FieldOp::Increment(by.into()))
     }
@@ -85,7 +86,7 @@ impl Write {
         self.field(field, FieldOp::Max(value.into()))
     }
 
-    /// Appends components to a list; the last `bound` of them stay.
+    /// Appends components to a list; the last `bound` components stay.
     pub fn list_append<V: Into<Value>>(
         self,
         field: &str,
@@ -96,7 +97,7 @@ impl Write {
         self.field(field, FieldOp::ListAppend { items, bound })
     }
 
-    /// Adds the components that a list does not hold yet; the last `bound` of them stay.
+    /// Adds the components that a list does not contain yet; the last `bound` components stay.
     pub fn set_add<V: Into<Value>>(
         self,
         field: &str,
@@ -117,49 +118,55 @@ impl Write {
         self.field(field, FieldOp::SetRemove { items })
     }
 
-    /// Gives a field that this write changes a time to live of its own, in whole microseconds.
+    /// Sets the time to live of a field that this write changes, in whole microseconds.
     pub fn field_ttl(mut self, field: &str, ttl: Duration) -> Self {
         self.draft.field_ttls.push((field.to_owned(), ttl_us(ttl)));
         self
     }
 
-    /// Gives the document a time to live from this write on, in whole microseconds. Without it a
-    /// put takes the store's, and an upsert keeps what the document has.
+    /// Sets the document's time to live, counted from this write, in whole microseconds. If no time
+    /// to live is set, a put takes the store's, and an upsert keeps the document's.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.draft.ttl_us = Some(ttl_us(ttl));
         self
     }
 
-    /// Happens only if there is no document under the key.
+    /// Applies the write only if there is no document under the key.
     pub fn if_absent(self) -> Self {
         self.condition(GivenCondition::Absent)
     }
 
-    /// Happens only if the document has exactly this version; the store must be `versioned`.
+    /// Applies the write only if the document has exactly this version; the store must be
+    /// `versioned`.
     pub fn if_version(self, version: DocumentVersion) -> Self {
         self.condition(GivenCondition::Version(version))
     }
 
-    /// Happens only if the value that this write sets the field to is above the one that it holds.
+    /// Applies the write only if the value that it sets the field to is greater than the field's
+    /// current value.
     pub fn if_newer(self, field: &str) -> Self {
         self.condition(GivenCondition::Newer(field.to_owned()))
     }
 
-    /// Time that this write has, its retries included, instead of the client's.
+    /// Sets the deadline of this write, retries included; the client's deadline unless set.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Sends the write, again where needed, until what became of it is known.
+    /// Sends the write, and retries until its outcome is known.
     ///
     /// Two writes of one client keep their order only if the second is sent after the first has
-    /// answered, or if both go through one [`WriteStream`](crate::WriteStream).
+    /// returned, or if both go through one [`WriteStream`](crate::WriteStream).
     ///
     /// # Errors
-    /// `NotFound`, `InvalidArgument` or `LimitExceeded` for what cannot be, with nothing written.
-    /// `LimitExceeded` when the writer pushes back: slow down. At the deadline `UnknownOutcome`, or
-    /// `Unavailable` or `DeadlineExceeded` when nothing was written; with the write, to retry it.
+    /// - `NotFound`, `InvalidArgument` or `LimitExceeded`: the write is invalid; nothing was
+    ///   written.
+    /// - `LimitExceeded`: the writer applies back-pressure; send more slowly.
+    /// - `UnknownOutcome`: the deadline passed and the outcome is unknown. The error holds the
+    ///   write, to retry it.
+    /// - `Unavailable` or `DeadlineExceeded`: the deadline passed and nothing was written. The
+    ///   error holds the write, to retry it.
     pub async fn send(self) -> Result<WriteOutcome, WriteError> {
         let outcome = send(self.store, vec![self.draft], self.deadline).await?;
         Ok(outcome.into_single()?)
@@ -176,7 +183,7 @@ impl Write {
     }
 }
 
-/// Never shows a key or a value.
+/// The output never contains a key or a value.
 impl fmt::Debug for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Write")

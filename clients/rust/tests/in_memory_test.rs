@@ -1,5 +1,5 @@
-//! A reader in memory opens nothing: no file, no socket, no thread. One test, so that nothing else
-//! in this process opens something meanwhile.
+//! An in-memory reader opens no file, no socket and no thread. The file has a single test, so that
+//! nothing else in this process opens anything at the same time.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Cells of Arrow's columns as values.
+//! Cells of Arrow columns as values.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
@@ -7,10 +7,11 @@ use arrow::datatypes::{
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
 use forebay_core::{Error, Result};
 
-/// The value of a cell, of an array that was cast to this type's; `None` where it is null.
+/// Returns the value of a cell of an array that was cast to this type's Arrow type; `None` if the
+/// cell is null.
 ///
 /// # Errors
-/// `InvalidArgument` for a list with a null in it.
+/// `InvalidArgument` for a list that contains a null.
 ///
 /// ```
 /// use forebay_columns::{cell, column};

@@ -1,11 +1,11 @@
-//! Values as Arrow's columns, and back.
+//! Conversion of values to Arrow columns, and back.
 //!
-//! | type | Arrow's |
+//! | type | Arrow type |
 //! |---|---|
 //! | bool, int32, int64, float32, float64 | the same |
 //! | string, bytes | Utf8, Binary |
 //! | timestamp | Timestamp of microseconds, UTC |
-//! | list | List of the item's |
+//! | list | List of the item's type |
 //! | vector | FixedSizeList of Float32, Float16 or Int8 |
 
 mod cell;
@@ -25,10 +25,10 @@ use forebay_core::{Error, Result};
 
 pub use cell::cell;
 
-/// Zone of all timestamps.
+/// Time zone of all timestamps.
 const UTC: &str = "UTC";
 
-/// What a type's column is in Arrow.
+/// Returns the Arrow type of a column of values of a type.
 ///
 /// ```
 /// use arrow::datatypes::DataType;
@@ -71,7 +71,7 @@ fn component_of(component: VectorType) -> FieldRef {
     ))
 }
 
-/// The column of these values, each of this type or missing.
+/// Builds the column of these values, each of this type or missing.
 ///
 /// # Errors
 /// `Corrupt` for a value of another type; `LimitExceeded` for more than 2 GiB.
@@ -96,7 +96,7 @@ pub fn column(field_type: FieldType, values: Vec<Option<Value>>) -> Result<Array
     }
 }
 
-/// The array of the values that a pattern takes.
+/// Builds the array of the values that match a pattern.
 macro_rules! array {
     ($array:ident, $values:expr, $value:ident) => {{
         let values = $values.into_iter().map(|value| match value {
@@ -146,7 +146,7 @@ fn lists(item: ScalarType, values: Vec<Option<Value>>) -> Result<ArrayRef> {
 
 fn vectors(component: VectorType, length: u16, values: Vec<Option<Value>>) -> Result<ArrayRef> {
     let there: Vec<_> = values.iter().map(Option::is_some).collect();
-    // A row without one has components too, which nobody sees.
+    // A missing row also has components, which no reader sees.
     macro_rules! components {
         ($array:ident, $value:ident) => {{
             let of_row = |value| match value {

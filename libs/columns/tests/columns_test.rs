@@ -1,4 +1,4 @@
-//! Values of every type as columns of Arrow, and back as Arrow reads them.
+//! Values of every type convert to Arrow columns, and back from Arrow's own arrays.
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float32Type, Int8Type, Int64Type, TimestampMicrosecondType};

@@ -1,11 +1,11 @@
-//! How long to wait before a failed step is tried again: longer each time, and never in step with
-//! others that failed at the same moment.
+//! Retry with back-off: the waits between attempts grow, and random jitter keeps tasks that failed
+//! at the same moment out of step.
 
 use std::time::Duration;
 
 use crate::entropy::Entropy;
 
-/// The waits of one task between its attempts.
+/// Back-off of one task: the waits between its attempts.
 ///
 /// ```
 /// use std::time::Duration;
@@ -23,18 +23,19 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Waits of up to `first`, then doubling, never above `longest`.
+    /// Creates a back-off whose first wait is at most `first`; the bound doubles up to `longest`.
     pub fn new(first: Duration, longest: Duration) -> Self {
         let first = first.min(longest);
         Self { first, longest, next: first }
     }
 
-    /// The next wait: a random point in the upper half of a bound that doubles up to its limit.
+    /// Returns the next wait: a random point in the upper half of a bound that doubles up to its
+    /// limit.
     pub fn next_wait(&mut self, entropy: &dyn Entropy) -> Duration {
         let bound = self.next;
         self.next = (bound * 2).min(self.longest);
         let half_us = u64::try_from(bound.as_micros()).unwrap_or(u64::MAX) / 2;
-        // Without randomness the wait is the longest one, which is still a correct wait.
+        // If the entropy source fails, the wait is the longest one, which is still a correct wait.
         let jitter_us = entropy.next_u64().map_or(half_us, |bits| bits % (half_us + 1));
         Duration::from_micros(half_us + jitter_us)
     }

@@ -1,7 +1,9 @@
-//! The catalog: which stores exist and how they are defined, as the fold of the control log.
+//! The catalog: which stores exist and how they are defined. Each process folds it from the control
+//! log.
 //!
-//! Of two records that name the same next version the first in the log wins; the other changes
-//! nothing, and whoever appended it sees that here and tells its caller.
+//! If two records define the same next version, the first in the log wins and the other changes
+//! nothing. The process that appended the losing record sees the result here and reports it to its
+//! caller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,65 +13,66 @@ use crate::id::{PartitionCount, SchemaVersion, StoreId};
 use crate::layout::Layout;
 use crate::schema::Definition;
 
-/// One record of the control log.
+/// A record of the control log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ControlRecord {
-    /// A store is created, or gets its next version.
+    /// Creates a store, or defines its next version.
     Define(Box<Definition>),
-    /// A store is deleted; its name is free again, its id is not.
+    /// Deletes a store. The name becomes free; the id is never used again.
     Delete(StoreId),
 }
 
-/// What a control record did.
+/// Effect of a control record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlEffect {
-    /// It took effect.
+    /// The record took effect.
     Applied,
-    /// Another record came first, or the definition cannot follow the one before; nothing happened.
+    /// The record changed nothing: another record came first, or the definition cannot follow the
+    /// previous one.
     Superseded,
 }
 
-/// One version of a definition with the layout of its rows.
+/// A version of a definition, with the layout of its rows.
 #[derive(Debug)]
 pub struct SchemaAt {
     /// The definition.
     pub definition: Definition,
-    /// Where its fields lie in rows of this version.
+    /// Position of each field in rows of this version.
     pub layout: Layout,
 }
 
-/// All versions of one store.
+/// All versions of one store's definition.
 #[derive(Clone, Debug, Default)]
 pub struct StoreHistory {
     versions: BTreeMap<SchemaVersion, Arc<SchemaAt>>,
     deleted: bool,
-    /// The store of whose documents this is a version.
+    /// For the storage id of a pushed version: the store whose documents it holds.
     home: Option<StoreId>,
 }
 
 impl StoreHistory {
-    /// One version of the definition.
+    /// Returns one version of the definition.
     pub fn at(&self, version: SchemaVersion) -> Option<&Arc<SchemaAt>> {
         self.versions.get(&version)
     }
 
-    /// The newest version of the definition.
+    /// Returns the newest version of the definition.
     pub fn newest(&self) -> Option<&Arc<SchemaAt>> {
         self.versions.values().next_back()
     }
 
-    /// Every version, oldest first.
+    /// Returns every version of the definition, oldest first.
     pub fn versions(&self) -> impl Iterator<Item = &Arc<SchemaAt>> {
         self.versions.values()
     }
 
-    /// All logs that the store's documents ever had.
+    /// Returns all logs that the store's documents ever had.
     pub fn logs(&self) -> BTreeSet<StoreId> {
         let versions = self.versions().flat_map(|schema| schema.definition.versions.all());
         versions.map(|version| version.logs.store).collect()
     }
 
-    /// Those of them that nobody follows any more, and nothing is carried from.
+    /// Returns the logs that no version follows any more and from which nothing is forwarded.
     pub fn unused_logs(&self) -> BTreeSet<StoreId> {
         let mut unused = self.logs();
         let Some(newest) = self.newest().filter(|_| !self.deleted) else { return unused };
@@ -81,7 +84,8 @@ impl StoreHistory {
         unused
     }
 
-    /// The first definition since which the version of the documents is live that is so now.
+    /// Returns the first definition since which the present live version of the documents is live
+    /// without interruption.
     pub fn live_since(&self) -> Option<SchemaVersion> {
         let live = |schema: &Arc<SchemaAt>| schema.definition.versions.live().number;
         let now = live(self.newest()?);
@@ -89,7 +93,7 @@ impl StoreHistory {
         since.last().map(|schema| schema.definition.version)
     }
 
-    /// Whether the store was deleted.
+    /// Returns whether the store was deleted.
     pub fn is_deleted(&self) -> bool {
         self.deleted
     }
@@ -103,7 +107,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Folds one record in.
+    /// Applies one record.
     pub fn apply(&mut self, record: ControlRecord) -> ControlEffect {
         match record {
             ControlRecord::Define(definition) => self.define(*definition),
@@ -118,8 +122,8 @@ impl Catalog {
         }
     }
 
-    /// Definitions of a store hold for each version of its documents that is kept under another
-    /// id, those from before it as well: its log may have entries that name them.
+    /// Copies the store's definitions to each version of its documents that has a storage id of its
+    /// own. Definitions older than the version are copied, too: entries in its log may name them.
     fn define_versions(&mut self, definition: &Definition) {
         let home = definition.store;
         for version in definition.versions.all().iter().filter(|it| it.kept_as != home) {
@@ -164,15 +168,15 @@ impl Catalog {
         ControlEffect::Applied
     }
 
-    /// A store by its id; deleted ones too.
+    /// Returns a store by its id, deleted stores included.
     pub fn store(&self, store: StoreId) -> Option<&StoreHistory> {
         self.stores.get(&store)
     }
 
-    /// The newest definition of a living store by its name.
+    /// Returns the newest definition of a living store by its name.
     ///
     /// # Errors
-    /// `NotFound`, naming the store.
+    /// Returns `NotFound`, naming the store.
     pub fn by_name(&self, name: &str) -> Result<&Arc<SchemaAt>> {
         self.by_name
             .get(name)
@@ -183,54 +187,54 @@ impl Catalog {
             })
     }
 
-    /// The newest definition of a living store of documents by its name.
+    /// Returns the newest definition of a living document store by its name.
     ///
     /// # Errors
-    /// `NotFound`, naming the store; `InvalidArgument` for a stream.
+    /// Returns `NotFound`, naming the store; `InvalidArgument` for a stream.
     pub fn of_documents(&self, name: &str) -> Result<&Arc<SchemaAt>> {
         let schema = self.by_name(name)?;
         schema.definition.check_is_of_documents()?;
         Ok(schema)
     }
 
-    /// The store whose documents a version is of that is kept under this id: the store itself, but
-    /// for what was pushed.
+    /// Returns the store to which the version with this storage id belongs: the store itself,
+    /// except for pushed versions.
     pub fn home_of(&self, kept_as: StoreId) -> StoreId {
         self.stores.get(&kept_as).and_then(|history| history.home).unwrap_or(kept_as)
     }
 
-    /// The newest definition of the living store that logs are of, or were.
+    /// Returns the newest definition of the living store that a log belongs to, or belonged to.
     pub fn of_logs(&self, logs: StoreId) -> Option<&Arc<SchemaAt>> {
         let store = self.stores.get(&self.home_of(logs))?;
         store.newest().filter(|_| !store.deleted)
     }
 
-    /// What all versions of the documents of living stores are kept as: the newest definitions,
-    /// with that id.
+    /// Returns the newest definition of each version of each living store's documents, under the
+    /// version's storage id.
     pub fn kept(&self) -> impl Iterator<Item = &Arc<SchemaAt>> {
         let versions = self.stores().flat_map(|schema| schema.definition.versions.all());
         versions.filter_map(|version| self.stores.get(&version.kept_as)?.newest())
     }
 
-    /// All logs that no store needs any more.
+    /// Returns all logs that no store needs any more.
     pub fn unused_logs(&self) -> impl Iterator<Item = StoreId> {
         let stores = self.stores.values().filter(|history| history.home.is_none());
         stores.flat_map(StoreHistory::unused_logs)
     }
 
-    /// The logs that are followed of this id, with all of their partitions: those that a version of
-    /// a living store's documents follows.
+    /// Returns each log that a version of a living store's documents follows, with its partition
+    /// count.
     pub fn logs(&self) -> BTreeMap<StoreId, PartitionCount> {
         let versions = self.stores().flat_map(|schema| schema.definition.versions.all());
         versions.map(|version| (version.logs.store, version.logs.partitions)).collect()
     }
 
-    /// The newest definitions of all living stores of documents, ordered by name.
+    /// Returns the newest definitions of all living document stores, ordered by name.
     pub fn stores(&self) -> impl Iterator<Item = &Arc<SchemaAt>> {
         self.living().filter(|schema| schema.definition.stream.is_none())
     }
 
-    /// The newest definitions of all living stores, streams among them, ordered by name.
+    /// Returns the newest definitions of all living stores, streams included, ordered by name.
     pub fn living(&self) -> impl Iterator<Item = &Arc<SchemaAt>> {
         self.by_name.values().filter_map(|id| self.stores.get(id)?.newest())
     }
@@ -323,7 +327,7 @@ mod tests {
             now = next(&now).unwrap();
             assert_eq!(catalog.apply(define(&now)), ControlEffect::Applied);
             let own = catalog.store(StoreId(1)).unwrap().unused_logs();
-            // What is kept under another id is told of by its store alone.
+            // A version with a storage id of its own is listed by its store alone.
             assert_eq!(catalog.unused_logs().collect::<BTreeSet<_>>(), own);
             own.into_iter().map(|logs| logs.0).collect::<Vec<_>>()
         };
@@ -343,7 +347,7 @@ mod tests {
         let without = alter(&mut catalog, &|it| it.without_version(one));
         assert_eq!(without, [8], "slow writers may append to those from before");
         assert_eq!(alter(&mut catalog, &|it| it.with_carrying_ended(three)), [1, 8]);
-        // A version that follows the same logs needs no others.
+        // A version that follows the same logs needs no logs of its own.
         let began = vec![Offset(3); 6];
         let pushed = alter(&mut catalog, &|it| it.with_version(StoreId(10), began.clone()));
         assert_eq!(pushed, [1, 8]);

@@ -1,4 +1,4 @@
-//! Changes: what a writer asks of one document, and the entries that carry them.
+//! Changes, each of one document, and the log entries that carry them.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::limits::LIST_COMPONENTS_MAX;
 use crate::schema::{Definition, Field, check_ttl};
 use crate::value::{FieldType, ScalarType, Value, check_list};
 
-/// What a change does to the document as a whole.
+/// Effect of a change on the document as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// Replaces the document by the fields given.
@@ -22,11 +22,11 @@ pub enum Verb {
     Upsert,
     /// Deletes the document.
     Delete,
-    /// Adds an event to a stream; any number of them have one key.
+    /// Adds an event to a stream; any number of events share one key.
     Insert,
 }
 
-/// What a change does to one field.
+/// Operation on one field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldOp {
     /// Sets a value, or null with `None`.
@@ -35,22 +35,22 @@ pub enum FieldOp {
     Remove,
     /// Adds a number; absent and null count as 0, integers saturate.
     Increment(Value),
-    /// Keeps the smaller of the two; absent and null give way, NaN never wins.
+    /// Keeps the smaller of the two values; absent and null lose, NaN never wins.
     Min(Value),
-    /// Keeps the larger of the two; absent and null give way, NaN never wins.
+    /// Keeps the larger of the two values; absent and null lose, NaN never wins.
     Max(Value),
     /// Appends components to a list and keeps the last `bound` of them.
     ListAppend {
         /// The components to append.
         items: Vec<Value>,
-        /// Most components that stay.
+        /// Maximum number of components to keep.
         bound: u32,
     },
     /// Appends the components that the list does not hold yet and keeps the last `bound`.
     SetAdd {
         /// The components to add.
         items: Vec<Value>,
-        /// Most components that stay.
+        /// Maximum number of components to keep.
         bound: u32,
     },
     /// Removes components from a list.
@@ -60,108 +60,108 @@ pub enum FieldOp {
     },
 }
 
-/// A field and what is done to it.
+/// A field and the operation on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldChange {
     /// The field.
     pub field: FieldId,
-    /// What is done to it.
+    /// The operation.
     pub op: FieldOp,
-    /// Its time to live from now on, in microseconds; `None` takes the field's own, if it has one.
-    /// Each operation on a field sets its expiry so, also one that leaves the value as it is.
+    /// Time to live of the field from now on, in microseconds; `None` takes the field's own, if it
+    /// has one. Every operation on a field sets the expiry, even if the value does not change.
     pub ttl_us: Option<i64>,
 }
 
-/// What must be true of the document for a change to happen; else it is skipped.
+/// Condition of a change: if the document does not meet it, the change is skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// There is no document under the key.
+    /// No document exists under the key.
     IfAbsent,
     /// The document has exactly this version.
     IfVersion(DocumentVersion),
-    /// The change sets this field to a value above the one it holds; absent, null and NaN are below
-    /// all, and NaN is above nothing.
+    /// The change sets this field to a value above its present one. Absent, null and NaN are below
+    /// every value; a new NaN is above nothing.
     IfNewer(FieldId),
 }
 
-/// One change of one document.
+/// A change of one document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The client's number of this change in its partition.
     pub sequence: Sequence,
-    /// Which document.
+    /// Key of the document.
     pub key: Key,
-    /// What happens to it as a whole.
+    /// Effect on the document as a whole.
     pub verb: Verb,
-    /// What happens to its fields; empty for a delete.
+    /// Operations on fields; empty for a delete.
     pub fields: Vec<FieldChange>,
-    /// What must be true for it to happen.
+    /// Condition under which the change applies.
     pub condition: Option<Condition>,
-    /// The document's time to live from now on, in microseconds.
+    /// Time to live of the document from now on, in microseconds.
     pub ttl_us: Option<i64>,
 }
 
-/// The changes of one client in one entry, in its order.
+/// The changes of one client in one entry, in the client's order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientBatch {
-    /// Who sent them.
+    /// Client that sent the changes.
     pub client: ClientId,
-    /// What it sent.
+    /// The changes.
     pub changes: Vec<Change>,
 }
 
-/// Where a copied entry came from (semantics.md 2).
+/// Origin of a copied entry (`tools/docs/src/semantics.md`, section 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Partition that it was copied from.
+    /// Partition that the entry was copied from.
     pub partition: PartitionId,
-    /// Its position there.
+    /// Position of the entry in that partition.
     pub position: Position,
-    /// Position of the entry sent to this target before, `None` for the first.
+    /// Position of the entry that was copied to this target before; `None` for the first.
     pub previous: Option<Position>,
     /// Append time at the source.
     pub append_time: Timestamp,
-    /// Whether it was copied to other partitions than it was written to: its position is its own
-    /// then, since that of the source is none of its log.
+    /// Whether the entry was forwarded to other partitions than it was written to. If so, it has a
+    /// position of its own: the source's position belongs to another log.
     pub is_moved: bool,
 }
 
-/// What an entry is for.
+/// Purpose and content of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EntryBody {
-    /// The first entry of a log: it sets the log id.
+    /// The first entry of a log; sets the log id.
     Opening,
     /// Changes of documents.
     Changes(Vec<ClientBatch>),
-    /// From here on the definition of this version holds in the partition.
+    /// Announces that the definition of this version applies to the partition from here on.
     Definition,
-    /// Nothing happened: tells readers how fresh they are.
+    /// Heartbeat without changes; gives readers the age of their data.
     Heartbeat,
-    /// Nothing happened: a caller waits until a replica has applied it.
+    /// Barrier without changes: a caller waits until a replica has applied it.
     Barrier,
     /// A control record; only in the control log.
     Control(crate::catalog::ControlRecord),
-    /// Copies of records that were skipped; only in a dead-letter log.
+    /// Copies of skipped records; only in a dead-letter log.
     DeadLetters(Vec<crate::dead_letter::DeadLetter>),
 }
 
-/// One atomic batch for one partition.
+/// An atomic batch for one partition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Id of the log that it was made for.
+    /// Id of the log that the entry was created for.
     pub log_id: LogId,
     /// Home epoch.
     pub epoch: Epoch,
-    /// Version of the definition that it was made with.
+    /// Version of the definition that the entry was created with.
     pub schema_version: SchemaVersion,
-    /// Where it was copied from, if it was.
+    /// Origin of the entry, if it was copied.
     pub source: Option<Source>,
-    /// What it is for.
+    /// Purpose and content.
     pub body: EntryBody,
 }
 
 impl Entry {
-    /// Number of changes that it carries.
+    /// Returns the number of changes in the entry.
     pub fn change_count(&self) -> usize {
         match &self.body {
             EntryBody::Changes(batches) => batches.iter().map(|batch| batch.changes.len()).sum(),
@@ -169,7 +169,7 @@ impl Entry {
         }
     }
 
-    /// Its position in its home log, when this log holds it at `offset`.
+    /// Returns the position of the entry in its home log, if this log holds it at `offset`.
     pub fn position(&self, offset: Offset) -> Position {
         match self.source {
             Some(source) if !source.is_moved => source.position,
@@ -179,8 +179,8 @@ impl Entry {
 }
 
 impl Change {
-    /// Refuses a change that the definition does not allow: unknown field, wrong type, wrong
-    /// operator, a limit. Ids that the definition retired are let through: the fold ignores them.
+    /// Refuses a change that the definition does not allow: an unknown field, a wrong type, a wrong
+    /// operator, a value over a limit. Retired field ids pass, because the fold ignores them.
     pub fn check(&self, definition: &Definition) -> Result<()> {
         self.check_key(definition)?;
         self.check_verb(definition)?;

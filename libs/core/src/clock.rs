@@ -8,26 +8,26 @@ use std::sync::atomic::{AtomicI64, Ordering};
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// Before every other timestamp; the partition time of an empty partition.
+    /// The timestamp before every other; partition time of an empty partition.
     pub const MIN: Self = Self(i64::MIN);
 
-    /// The point this many microseconds after the Unix epoch.
+    /// Returns the point this many microseconds after the Unix epoch.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds since the Unix epoch.
+    /// Returns the microseconds since the Unix epoch.
     pub const fn as_micros(self) -> i64 {
         self.0
     }
 
-    /// This point plus a duration in microseconds; stays inside the range.
+    /// Returns this point plus a duration in microseconds; saturates at the ends of the range.
     #[must_use]
     pub const fn plus_micros(self, micros: i64) -> Self {
         Self(self.0.saturating_add(micros))
     }
 
-    /// Microseconds from `earlier` to this point; negative when it is later.
+    /// Returns the microseconds from `earlier` to this point; negative if `earlier` is later.
     pub const fn micros_since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -39,10 +39,10 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Where a component reads the time. Production uses [`SystemClock`], tests and the simulator bring
+/// Source of time for a component. Production uses [`SystemClock`]; tests and the simulator supply
 /// their own.
 pub trait Clock: Send + Sync {
-    /// The current time.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 }
 
@@ -61,17 +61,17 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is moved.
+/// A clock that stops until a caller moves it.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicI64);
 
 impl ManualClock {
-    /// A clock that shows this time.
+    /// Creates a clock that shows this time.
     pub fn at(now: Timestamp) -> Self {
         Self(AtomicI64::new(now.0))
     }
 
-    /// Makes the clock show this time, earlier ones included.
+    /// Sets the clock to this time, which may be earlier than the present one.
     pub fn set(&self, now: Timestamp) {
         self.0.store(now.0, Ordering::SeqCst);
     }

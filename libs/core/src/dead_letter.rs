@@ -1,55 +1,55 @@
-//! Dead letters: copies of records that every replica of a partition skips, kept where people find
-//! them (semantics.md 3).
+//! Dead letters: copies of records that every replica of a partition skips, stored where people can
+//! inspect them (`tools/docs/src/semantics.md`, section 3).
 
 use crate::clock::Timestamp;
 use crate::error::Error;
 use crate::id::{Epoch, LogId, Offset};
 use crate::limits::DEAD_LETTER_BYTES_MAX;
 
-/// A copy of one record that was skipped, at its place in its own log, the home log.
+/// A copy of one skipped record, with its position in its own log, the home log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeadLetter {
     /// Id of the home log.
     pub home_log: LogId,
-    /// Home epoch as the record tells it; 0 when its bytes tell nothing.
+    /// Home epoch according to the record; 0 if the record's bytes do not decode.
     pub epoch: Epoch,
     /// Offset in the home log.
     pub offset: Offset,
-    /// When the home log appended it.
+    /// Time at which the home log appended the record.
     pub append_time: Timestamp,
-    /// Why it was skipped.
+    /// Reason for which replicas skip the record.
     pub reason: Error,
-    /// Its bytes as the home log holds them, or the first [`DEAD_LETTER_BYTES_MAX`] of them.
+    /// Bytes of the record in the home log, or the first [`DEAD_LETTER_BYTES_MAX`] of them.
     pub entry: Vec<u8>,
-    /// How many bytes the home log holds.
+    /// Number of bytes in the home log.
     pub entry_bytes: u64,
 }
 
 impl DeadLetter {
-    /// Whether it holds all bytes of its record.
+    /// Returns whether the letter holds all bytes of its record.
     pub fn is_whole(&self) -> bool {
         self.entry.len() as u64 == self.entry_bytes
     }
 
-    /// As many of a record's bytes as a letter holds.
+    /// Returns as many of a record's bytes as a letter holds.
     pub fn held(entry: &[u8]) -> &[u8] {
         &entry[..entry.len().min(DEAD_LETTER_BYTES_MAX)]
     }
 }
 
-/// The last letter of a dead-letter log: everything at or below it was copied.
+/// The last letter of a dead-letter log: all skipped records up to it were copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastLetter {
-    /// The home log that it came from.
+    /// Home log of the letter.
     pub home_log: LogId,
-    /// Its offset there.
+    /// Offset in the home log.
     pub offset: Offset,
 }
 
 impl LastLetter {
-    /// Takes the next letter in, in the order of the dead-letter log. Answers whether it is the
-    /// first of its position: one at or below the last of its log is a repeat, of a copier that did
-    /// not know what became of its append.
+    /// Admits the next letter, in the order of the dead-letter log. Returns whether the letter is
+    /// the first of its position. A letter at or below the last one of its home log is a repeat:
+    /// its copier did not learn the outcome of an append and appended again.
     pub fn admit(last: &mut Option<Self>, letter: &DeadLetter) -> bool {
         let next = Self { home_log: letter.home_log, offset: letter.offset };
         let is_first = !last.is_some_and(|last| last.covers(next.home_log, next.offset));
@@ -59,7 +59,7 @@ impl LastLetter {
         is_first
     }
 
-    /// Whether the record at this offset of this log was copied.
+    /// Returns whether the record at this offset of this log was copied.
     pub fn covers(&self, home_log: LogId, offset: Offset) -> bool {
         self.home_log == home_log && offset <= self.offset
     }

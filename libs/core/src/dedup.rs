@@ -1,5 +1,6 @@
-//! De-duplication: which of a client's sequences a partition has applied already. Part of the fold,
-//! so that every replica skips the same repeats (semantics.md 3).
+//! De-duplication: which of a client's sequences a partition has applied already. The window is
+//! part of the fold, so every replica skips the same repeats (`tools/docs/src/semantics.md`,
+//! section 3).
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
@@ -9,21 +10,21 @@ use crate::id::{ClientId, Sequence};
 use crate::limits::{DEDUP_IDLE_US, DEDUP_WINDOW};
 
 const WORDS: usize = (DEDUP_WINDOW / 64) as usize;
-/// Bytes of a [`ClientWindow`] as every file keeps it.
+/// Size of a [`ClientWindow`] in every file, in bytes.
 pub const WINDOW_BYTES: usize = 8 * (2 + WORDS);
 
-/// What a partition knows of a sequence.
+/// Status of a sequence in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// Not applied yet.
     New,
     /// Applied already.
     Repeat,
-    /// Below the window: it can only be a repeat.
+    /// Below the window, which only a repeat can be.
     BelowWindow,
 }
 
-/// One client's window: its highest sequence and a bit for each of the 1,024 below it.
+/// De-duplication window of one client: its highest sequence and a bit for each of the 1,024 below.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientWindow {
     /// Highest sequence applied.
@@ -35,8 +36,8 @@ pub struct ClientWindow {
 }
 
 impl ClientWindow {
-    /// Its bytes in a checkpoint, a live copy and a shard: `highest u64 | last_seen_us i64 |
-    /// below u64 * 16`.
+    /// Encodes the window for checkpoints, live copies and shards: `highest u64 | last_seen_us i64
+    /// | below u64 * 16`.
     pub fn to_bytes(&self) -> [u8; WINDOW_BYTES] {
         let mut bytes = [0; WINDOW_BYTES];
         let head = [self.highest.0.to_le_bytes(), self.last_seen.as_micros().to_le_bytes()];
@@ -45,7 +46,7 @@ impl ClientWindow {
         bytes
     }
 
-    /// The window of these bytes; every one is of a window.
+    /// Decodes a window; any bytes are valid.
     pub fn from_bytes(bytes: &[u8; WINDOW_BYTES]) -> Self {
         let mut words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
         let mut next = || words.next().unwrap_or_default();
@@ -100,16 +101,16 @@ impl ClientWindow {
     }
 }
 
-/// Sequences of one client on their way in.
+/// Handle that admits sequences of one client to its window.
 pub struct Admission<'d> {
     window: &'d mut ClientWindow,
-    /// Whether the window was made for the first of them, which it holds already.
+    /// Whether the window was created for the first sequence, which it holds already.
     is_new: bool,
 }
 
 impl Admission<'_> {
-    /// Answers what the partition knows of this sequence and notes that it was seen. The first call
-    /// is for the sequence that the admission was asked for with.
+    /// Returns the status of this sequence and records it. The first call must pass the sequence
+    /// that the admission was created with.
     pub fn admit(&mut self, sequence: Sequence) -> Seen {
         if std::mem::take(&mut self.is_new) {
             return Seen::New;
@@ -130,7 +131,7 @@ pub struct Dedup {
 }
 
 impl Dedup {
-    /// What the partition knows of this sequence of this client, at this partition time.
+    /// Returns the status of this client's sequence at this partition time.
     pub fn seen(&self, client: ClientId, sequence: Sequence, now: Timestamp) -> Seen {
         match self.clients.get(&client) {
             Some(window) if !is_idle(window.last_seen, now) => window.seen(sequence),
@@ -138,13 +139,14 @@ impl Dedup {
         }
     }
 
-    /// Answers what the partition knows of this sequence and notes that it was seen, at this
-    /// partition time. A repeat too shows that its client is not idle.
+    /// Returns the status of this sequence and records it at this partition time. A repeat also
+    /// proves that its client is not idle.
     pub fn admit(&mut self, client: ClientId, sequence: Sequence, now: Timestamp) -> Seen {
         self.admission(client, sequence, now).admit(sequence)
     }
 
-    /// As [`Dedup::admit`], for many sequences of one client of which this is the first.
+    /// Opens an admission for several sequences of one client that start with this one; see
+    /// [`Dedup::admit`].
     pub fn admission(
         &mut self,
         client: ClientId,
@@ -170,8 +172,8 @@ impl Dedup {
         }
     }
 
-    /// Forgets the clients that are idle at this partition time, and answers them. The fold does it
-    /// with every entry, so that what is kept depends on the log alone.
+    /// Forgets the clients that are idle at this partition time, and returns their ids. The fold
+    /// calls it for every entry, so the windows depend on the log alone.
     pub fn forget_idle(&mut self, now: Timestamp) -> Vec<ClientId> {
         let mut forgotten = Vec::new();
         while let Some((last_seen, client)) = self.by_last_seen.first().copied()
@@ -184,19 +186,19 @@ impl Dedup {
         forgotten
     }
 
-    /// The window of a client; `None` for one that was never seen, or was forgotten.
+    /// Returns the window of a client; `None` if the client was never seen or was forgotten.
     pub fn window(&self, client: ClientId) -> Option<&ClientWindow> {
         self.clients.get(&client)
     }
 
-    /// The windows, ordered by client; for checkpoints and comparisons.
+    /// Returns the windows, ordered by client, for checkpoints and comparisons.
     pub fn windows(&self) -> Vec<(ClientId, &ClientWindow)> {
         let mut windows: Vec<_> = self.clients.iter().map(|(id, window)| (*id, window)).collect();
         windows.sort_by_key(|(id, _)| *id);
         windows
     }
 
-    /// Puts a window back, as a checkpoint held it.
+    /// Restores a window from a checkpoint.
     pub fn restore(&mut self, client: ClientId, window: ClientWindow) {
         if let Some(before) = self.clients.get(&client) {
             self.by_last_seen.remove(&(before.last_seen, client));
@@ -222,7 +224,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_micros(1_000);
 
     proptest! {
-        /// Against a set that forgets nothing: inside the window the answers agree.
+        /// Compares the window with a set that forgets nothing: inside the window both agree.
         #[test]
         fn agrees_with_a_set(steps in prop::collection::vec((0u64..2_500, 0u64..1_500), 1..300)) {
             let mut dedup = Dedup::default();
@@ -271,7 +273,8 @@ mod tests {
         assert_eq!(dedup, Dedup::default());
     }
 
-    /// A client that only retries is not idle: forgetting it would apply its next retry twice.
+    /// Proves that a client which only retries is not idle: if the partition forgot it, the next
+    /// retry would be applied twice.
     #[test]
     fn a_repeat_keeps_its_client_known() {
         let mut dedup = Dedup::default();

@@ -1,29 +1,30 @@
-//! Randomness as an argument: where a component draws the numbers that must not repeat.
+//! Randomness as an argument: the source of the numbers that must not repeat.
 
 use std::sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::id::{ClientId, LogId, StoreId};
 
-/// Where a component draws random numbers. Production uses [`SystemEntropy`], the simulator a seed.
+/// Source of random numbers for a component. Production uses [`SystemEntropy`], the simulator a
+/// seed.
 pub trait Entropy: Send + Sync {
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     ///
     /// # Errors
-    /// `Internal` when the host has no randomness to give.
+    /// Returns `Internal` if the host cannot provide randomness.
     fn next_u64(&self) -> Result<u64>;
 
-    /// A log id; never 0.
+    /// Returns a new log id, never 0.
     fn log_id(&self) -> Result<LogId> {
         Ok(LogId(self.next_u64()? | 1))
     }
 
-    /// A store id; those without the highest bit, 0 for the control log, are reserved.
+    /// Returns a new store id. Ids without the highest bit are reserved; 0 is the control log.
     fn store_id(&self) -> Result<StoreId> {
         Ok(StoreId(self.next_u64()? | 1 << 63))
     }
 
-    /// A client id.
+    /// Returns a new client id.
     fn client_id(&self) -> Result<ClientId> {
         Ok(ClientId(u128::from(self.next_u64()?) << 64 | u128::from(self.next_u64()?)))
     }
@@ -47,7 +48,7 @@ impl Entropy for SystemEntropy {
 pub struct SeededEntropy(Mutex<u64>);
 
 impl SeededEntropy {
-    /// The sequence of this seed.
+    /// Creates the sequence of this seed.
     pub fn new(seed: u64) -> Self {
         Self(Mutex::new(seed))
     }

@@ -1,47 +1,49 @@
-//! The one error of Forebay's public surface: a code of the table `proto/forebay/v1/error.proto`,
-//! a message that says what happened and what to do next, and where it happened. Never a value.
+//! The one error type of Forebay's public surface. An error has a code of the table in
+//! `proto/forebay/v1/error.proto`, a message that says what happened and what to do next, and a
+//! context. An error never contains a stored value.
 
 use std::fmt;
 
 use crate::id::PartitionId;
 
-/// Shorthand for results of this crate's callers.
+/// Result type of this crate and its callers.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What kind of failure it is; the same table in every language (semantics.md 10).
+/// Kind of failure; the table is the same in every language (`tools/docs/src/semantics.md`, section
+/// 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
-    /// The request can never succeed as it stands.
+    /// The request can never succeed in its present form.
     InvalidArgument,
-    /// The store or field that was named does not exist. An absent key is no error.
+    /// The named store or field does not exist. An absent key is not an error.
     NotFound,
     /// Another definition came first.
     Conflict,
-    /// Not ready or not reachable yet; the same call may succeed later.
+    /// The service is not ready or not reachable yet; the same call may succeed later.
     Unavailable,
     /// The caller's deadline passed before anything was sent.
     DeadlineExceeded,
-    /// The write may or may not be in the log; the same retry settles it.
+    /// The write may or may not be in the log; retrying the same call settles it.
     UnknownOutcome,
-    /// A limit was passed; the message names the limit and the actual value.
+    /// A limit was exceeded; the message names the limit and the actual value.
     LimitExceeded,
     /// The data is older than the caller's bound.
     Stale,
     /// The token belongs to a log that is no longer served.
     TokenLost,
-    /// Bytes that fail their checksum or contradict their format.
+    /// The bytes fail their checksum or contradict their format.
     Corrupt,
     /// This build, mode or implementation does not offer the operation.
     Unsupported,
-    /// A format, change kind or fold version that this build does not know.
+    /// This build does not know the format, change kind or fold version.
     UpgradeNeeded,
     /// The reader or client was closed.
     Closed,
-    /// No valid credentials.
+    /// The call has no valid credentials.
     Unauthenticated,
-    /// Valid credentials without the needed role.
+    /// The credentials are valid, but lack the required role.
     PermissionDenied,
-    /// A broken invariant; evidence is in the log records.
+    /// An invariant is broken; the log records contain evidence.
     Internal,
 }
 
@@ -66,17 +68,17 @@ impl ErrorCode {
         Self::Internal,
     ];
 
-    /// The code's number on the wire and in the C ABI; 0 is "no error".
+    /// Returns the code's number on the wire and in the C ABI; 0 means "no error".
     pub fn number(self) -> i32 {
         Self::ALL.iter().position(|code| *code == self).map_or(0, |place| place as i32 + 1)
     }
 
-    /// The code with this number, or `None` for 0 and unknown numbers.
+    /// Returns the code with this number, or `None` for 0 and unknown numbers.
     pub fn from_number(number: i32) -> Option<Self> {
         usize::try_from(number).ok()?.checked_sub(1).and_then(|place| Self::ALL.get(place)).copied()
     }
 
-    /// The code's name, as every language spells it.
+    /// Returns the code's name, as every language spells it.
     pub fn name(self) -> &'static str {
         match self {
             Self::InvalidArgument => "InvalidArgument",
@@ -98,13 +100,13 @@ impl ErrorCode {
         }
     }
 
-    /// Whether the same call may succeed when it is simply made again.
+    /// Returns whether a retry of the same call may succeed.
     pub fn is_retryable(self) -> bool {
         matches!(self, Self::Unavailable | Self::UnknownOutcome | Self::Stale)
     }
 }
 
-/// Where a failure happened; whatever does not apply is `None`.
+/// Context of a failure; fields that do not apply are `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ErrorContext {
     /// Name of the store.
@@ -113,11 +115,11 @@ pub struct ErrorContext {
     pub partition: Option<PartitionId>,
     /// Name of the field.
     pub field: Option<String>,
-    /// xxh3 of the key's bytes; a key itself is never shown.
+    /// xxh3 digest of the key's bytes; the key itself is never shown.
     pub key_digest: Option<u64>,
-    /// The limit that was passed.
+    /// Limit that was exceeded.
     pub limit: Option<u64>,
-    /// What was sent or found instead.
+    /// Actual value.
     pub actual: Option<u64>,
 }
 
@@ -135,7 +137,7 @@ pub struct ErrorContext {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Error(Box<Failure>);
 
-/// What an error says; behind one pointer, so that a result that is no error costs nothing.
+/// Content of an error, boxed so that a successful result stays small.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Failure {
     code: ErrorCode,
@@ -155,7 +157,7 @@ macro_rules! constructors {
 }
 
 impl Error {
-    /// An error with this code and message, and no context yet.
+    /// Creates an error with this code and message, and no context yet.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         let (message, context) = (message.into(), ErrorContext::default());
         Self(Box::new(Failure { code, message, context }))
@@ -177,7 +179,8 @@ impl Error {
         internal => Internal,
     }
 
-    /// A passed limit: the message says what to do, the numbers say by how much.
+    /// Creates an error for an exceeded limit. The message says what to do; the numbers give the
+    /// limit and the actual value.
     pub fn limit_exceeded(message: impl Into<String>, limit: u64, actual: u64) -> Self {
         let mut error = Self::new(ErrorCode::LimitExceeded, message);
         error.0.context.limit = Some(limit);
@@ -185,59 +188,59 @@ impl Error {
         error
     }
 
-    /// The same error, naming its store.
+    /// Returns the error with the name of its store.
     #[must_use]
     pub fn with_store(mut self, store: impl Into<String>) -> Self {
         self.0.context.store = Some(store.into());
         self
     }
 
-    /// The same error, naming its partition.
+    /// Returns the error with its partition.
     #[must_use]
     pub fn with_partition(mut self, partition: PartitionId) -> Self {
         self.0.context.partition = Some(partition);
         self
     }
 
-    /// The same error, naming its field.
+    /// Returns the error with the name of its field.
     #[must_use]
     pub fn with_field(mut self, field: impl Into<String>) -> Self {
         self.0.context.field = Some(field.into());
         self
     }
 
-    /// The same error, naming its key by digest.
+    /// Returns the error with the digest of its key.
     #[must_use]
     pub fn with_key_digest(mut self, digest: u64) -> Self {
         self.0.context.key_digest = Some(digest);
         self
     }
 
-    /// The same error with this context in place of its own.
+    /// Returns the error with this context in place of the present one.
     #[must_use]
     pub fn with_context(mut self, context: ErrorContext) -> Self {
         self.0.context = context;
         self
     }
 
-    /// The same error with `doing: ` before its message, as a chain of verb phrases.
+    /// Returns the error with `doing: ` before its message, as a chain of verb phrases.
     #[must_use]
     pub fn while_doing(mut self, doing: &str) -> Self {
         self.0.message = format!("{doing}: {}", self.0.message);
         self
     }
 
-    /// Its code.
+    /// Returns the code.
     pub fn code(&self) -> ErrorCode {
         self.0.code
     }
 
-    /// Its message, without code and context.
+    /// Returns the message, without code and context.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Where it happened.
+    /// Returns the context of the failure.
     pub fn context(&self) -> &ErrorContext {
         &self.0.context
     }

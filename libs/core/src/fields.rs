@@ -1,10 +1,10 @@
-//! Fixed-width numbers, little-endian, and bytes of a length that is known, taken off the front of
-//! bytes that may end too early.
+//! Cursor over bytes that may end too early: takes fixed-width little-endian numbers and byte
+//! strings of known length from the front.
 
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 
-/// Bytes from the front of which fields are taken.
+/// Byte cursor from whose front fields are taken.
 ///
 /// ```
 /// use forebay_core::Error;
@@ -24,64 +24,64 @@ pub struct Fields<'b> {
 }
 
 impl<'b> Fields<'b> {
-    /// The fields of these bytes, and what is said where there are too few.
+    /// Creates a cursor over these bytes. `short` creates the error for too few bytes.
     pub fn new(bytes: &'b [u8], short: fn() -> Error) -> Self {
         Self { bytes, short }
     }
 
-    /// The next so many bytes.
+    /// Takes the next `N` bytes.
     ///
     /// # Errors
-    /// What `short` says where there are fewer; nothing is taken then.
+    /// Returns the error of `short` if fewer bytes are left; the cursor then does not move.
     pub fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
         let (taken, rest) = self.bytes.split_first_chunk().ok_or_else(self.short)?;
         self.bytes = rest;
         Ok(*taken)
     }
 
-    /// The next so many bytes, as they stand there.
+    /// Takes the next `count` bytes without copying them.
     ///
     /// # Errors
-    /// As [`Fields::take`].
+    /// Returns the errors of [`Fields::take`].
     pub fn bytes(&mut self, count: usize) -> Result<&'b [u8]> {
         let (taken, rest) = self.bytes.split_at_checked(count).ok_or_else(self.short)?;
         self.bytes = rest;
         Ok(taken)
     }
 
-    /// A number of 16 bits.
+    /// Takes a 16-bit number.
     ///
     /// # Errors
-    /// As [`Fields::take`].
+    /// Returns the errors of [`Fields::take`].
     pub fn u16(&mut self) -> Result<u16> {
         self.take().map(u16::from_le_bytes)
     }
 
-    /// A number of 32 bits.
+    /// Takes a 32-bit number.
     ///
     /// # Errors
-    /// As [`Fields::take`].
+    /// Returns the errors of [`Fields::take`].
     pub fn u32(&mut self) -> Result<u32> {
         self.take().map(u32::from_le_bytes)
     }
 
-    /// A number of 64 bits.
+    /// Takes a 64-bit number.
     ///
     /// # Errors
-    /// As [`Fields::take`].
+    /// Returns the errors of [`Fields::take`].
     pub fn u64(&mut self) -> Result<u64> {
         self.take().map(u64::from_le_bytes)
     }
 
-    /// A time, in microseconds.
+    /// Takes a time, in microseconds.
     ///
     /// # Errors
-    /// As [`Fields::take`].
+    /// Returns the errors of [`Fields::take`].
     pub fn time(&mut self) -> Result<Timestamp> {
         self.take().map(i64::from_le_bytes).map(Timestamp::from_micros)
     }
 
-    /// What was not taken.
+    /// Returns the bytes that are left.
     pub fn rest(&self) -> &'b [u8] {
         self.bytes
     }

@@ -1,19 +1,23 @@
-//! Fits a caller's value to the type that its field declares, where that loses nothing.
+//! Lossless type coercion: converts a caller's value to the type that its field declares.
 //!
-//! Integers fit wider and narrower integers that hold them, and floats that hold them exactly;
-//! floats fit floats that hold them exactly; text fits bytes. Lists and vectors fit component by
-//! component. A float never becomes an integer and a number never a timestamp, because whether
-//! that was meant cannot be seen from the value.
+//! - Integers convert to wider and narrower integers that hold them, and to floats that hold them
+//!   exactly.
+//! - Floats convert to floats that hold them exactly.
+//! - Text converts to bytes.
+//! - Lists and vectors convert component by component.
+//!
+//! A float never becomes an integer, and a number never becomes a timestamp: the value does not
+//! show whether the caller meant that.
 
 use half::f16;
 
 use crate::error::{Error, Result};
 use crate::value::{FieldType, ScalarType, Value, VectorType};
 
-/// The value as a field of type `to` holds it. Writes and definitions do this by themselves.
+/// Converts a value to type `to`. Writes and definitions call this themselves.
 ///
 /// # Errors
-/// `InvalidArgument` naming both types when the value would not stay itself.
+/// Returns `InvalidArgument`, naming both types, if the conversion would change the value.
 pub fn fit(value: Value, to: FieldType) -> Result<Value> {
     if value.field_type() == Some(to) {
         return Ok(value);
@@ -32,10 +36,10 @@ pub fn fit(value: Value, to: FieldType) -> Result<Value> {
     fitted.ok_or_else(|| misfit(from, to))
 }
 
-/// The components of a list operation as the list holds them.
+/// Converts the components of a list operation to the list's component type.
 ///
 /// # Errors
-/// `InvalidArgument` naming both types.
+/// Returns `InvalidArgument`, naming both types.
 pub fn fit_items(items: Vec<Value>, to: ScalarType) -> Result<Vec<Value>> {
     items.into_iter().map(|item| fit(item, FieldType::Scalar(to))).collect()
 }
@@ -66,7 +70,8 @@ fn fit_scalar(value: &Value, to: ScalarType) -> Option<Value> {
 }
 
 fn fit_integer(number: i64, to: ScalarType) -> Option<Value> {
-    // A float as wide as 2^63 does not fit i64, though the cast back saturates to the same number.
+    // A float as large as 2^63 does not fit i64, although the cast back saturates to the same
+    // number.
     let is_same = |back: i128| back == i128::from(number);
     match to {
         ScalarType::Int32 => i32::try_from(number).ok().map(Value::Int32),

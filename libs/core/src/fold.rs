@@ -1,8 +1,9 @@
-//! The fold: what one log record makes of a partition's state. Same prefix, same state.
+//! The fold: the effect of one log record on a partition's state. The same log prefix gives the
+//! same state on every replica.
 //!
-//! The fold reads no clock: `partition_time` is the running maximum of append times. It touches no
-//! index either: it reads documents through [`Documents`] and answers with the writes to make, the
-//! last state of each key once, so that a reader of the index never sees half an entry.
+//! The fold reads no clock: `partition_time` is the running maximum of append times. The fold does
+//! not touch an index either; documents come from [`Documents`]. The result is the list of writes,
+//! each key once with its last state, so a reader of the index never sees half an entry.
 
 mod document_change;
 mod overlay;
@@ -25,76 +26,77 @@ use crate::limits::{ENTRY_CHANGES_MAX, SCHEMA_VERSION_MAX};
 use crate::outcome::{Outcome, Verdict};
 use crate::partition::partition_of;
 
-/// The documents of one partition, as the fold needs to see them.
+/// Lookup of the documents of one partition for the fold.
 pub trait Documents {
-    /// The row under a key, or `None`.
+    /// Returns the row under a key, or `None`.
     ///
     /// # Errors
-    /// Why it cannot be told, such as a disk that refuses; the record is then not applied.
+    /// Returns an error if the row cannot be read, for example after a disk error; the record is
+    /// then not applied.
     fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>>;
 
-    /// Says which keys will be asked for next, a few dozen at most: their memory may be brought
-    /// at the same time.
+    /// Announces the next keys, a few dozen at most, so that an implementation can prefetch their
+    /// memory in parallel.
     fn prefetch(&self, keys: &[&[u8]]) {
         let _ = keys;
     }
 }
 
-/// The definitions of one store, as the fold needs to see them.
+/// Lookup of the definitions of one store for the fold.
 pub trait Schemas {
-    /// The definition of this version, or `None` when it is not known here yet.
+    /// Returns the definition of this version, or `None` if this process does not know it yet.
     fn at(&self, version: SchemaVersion) -> Option<Arc<SchemaAt>>;
 }
 
-/// One record as the log holds it, decoded or not.
+/// A record of the log, whether it decodes or not.
 #[derive(Debug)]
 pub struct Record {
-    /// Its offset.
+    /// Offset of the record.
     pub offset: Offset,
-    /// When the log appended it.
+    /// Time at which the log appended the record.
     pub append_time: Timestamp,
-    /// The entry, or why its bytes are none: `UpgradeNeeded` halts, any other error skips it.
+    /// The entry, or the reason why the bytes do not decode. `UpgradeNeeded` halts the partition;
+    /// any other error skips the record.
     pub entry: Result<Entry>,
 }
 
-/// What applying a record did.
+/// Effects of one applied record.
 #[derive(Debug, Default, PartialEq)]
 pub struct Applied {
-    /// Whether all documents go before the writes below.
+    /// Whether all documents are deleted before the writes below.
     pub drop_all: bool,
     /// The last row of each key that changed; `None` deletes it. Ordered by key.
     pub writes: Vec<(Key, Option<Vec<u8>>)>,
-    /// Of a stream the events that were inserted, each with its position; repeats are not among
-    /// them.
+    /// For a stream: the events that were inserted, each with its position. Repeats are left out.
     pub events: Vec<(Position, Change)>,
-    /// Outcomes of the conditional changes, and of changes that were too large.
+    /// Outcomes of conditional changes, and of changes that were too large.
     pub outcomes: Vec<Outcome>,
-    /// Repeats that were skipped.
+    /// Number of repeats that were skipped.
     pub repeats: u64,
-    /// Why the whole record was skipped, if it was.
+    /// Reason, if the whole record was skipped.
     pub skipped: Option<Error>,
-    /// Clients whose windows changed, or were forgotten; some may stand twice.
+    /// Clients whose windows changed or were forgotten; a client may occur twice.
     pub clients: Vec<ClientId>,
-    /// The source partitions whose positions changed.
+    /// Source partitions whose positions changed.
     pub sources: Vec<PartitionId>,
 }
 
-/// Why a record cannot be applied now.
+/// Reason why a record cannot be applied now.
 #[derive(Debug, PartialEq)]
 pub enum Blocked {
-    /// The definition of this version must be fetched first; then apply the record again.
+    /// The definition of this version is unknown; fetch it, then apply the record again.
     NeedsDefinition(SchemaVersion),
-    /// This build does not know the record's format; the partition stays where it is.
+    /// This build does not know the record's format; the partition stays at its offset.
     UpgradeNeeded(Error),
     /// A document that the record changes could not be read.
     Unreadable(Error),
-    /// A broken invariant; the state is poisoned.
+    /// An invariant is broken; the state is poisoned.
     Internal(Error),
 }
 
 impl Blocked {
-    /// Why the record is not applied, for those who cannot wait; `unknown` says it of a definition
-    /// that is not known here.
+    /// Converts to an error, for callers that cannot wait. `unknown` creates the error for an
+    /// unknown definition.
     pub fn into_error(self, unknown: impl FnOnce(SchemaVersion) -> Error) -> Error {
         match self {
             Self::NeedsDefinition(version) => unknown(version),
@@ -103,14 +105,14 @@ impl Blocked {
     }
 }
 
-/// Everything of a partition's state but the documents.
+/// The whole state of a partition, except for its documents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionState {
-    /// Which partition.
+    /// The partition.
     pub partition: PartitionRef,
     /// Partition count of its store.
     pub partitions: PartitionCount,
-    /// Id of the log that it follows; set by the log's first opening entry.
+    /// Id of the log that the partition follows; set by the log's first opening entry.
     pub log_id: Option<LogId>,
     /// First offset not yet applied.
     pub offset_applied: Offset,
@@ -120,16 +122,16 @@ pub struct PartitionState {
     pub partition_time: Timestamp,
     /// Newest schema version that the partition has seen.
     pub schema_version: SchemaVersion,
-    /// Drop-alls that the partition has carried out.
+    /// Number of drop-alls that the partition has applied.
     pub drop_all_count: u32,
-    /// What each client has sent.
+    /// De-duplication windows of the clients.
     pub dedup: Dedup,
     /// Position of the last entry applied from each source partition.
     pub sources: BTreeMap<PartitionId, Position>,
 }
 
 impl PartitionState {
-    /// The state before the first record.
+    /// Creates the state before the first record.
     pub fn new(partition: PartitionRef, partitions: PartitionCount) -> Self {
         Self {
             partition,
@@ -145,10 +147,11 @@ impl PartitionState {
         }
     }
 
-    /// Applies one record. On `Err` the state is as it was.
+    /// Applies one record. If it returns `Err`, the state is unchanged.
     ///
     /// # Errors
-    /// [`Blocked`]: fetch the definition and apply again, or stop here.
+    /// Returns [`Blocked`]: fetch the definition and apply the record again, or stop at this
+    /// offset.
     pub fn apply(
         &mut self,
         record: Record,
@@ -170,7 +173,8 @@ impl PartitionState {
         let opens = matches!(entry.body, EntryBody::Opening).then_some(entry.log_id);
         let log_id = self.log_id.or(opens);
         if opens != log_id && opens.is_some() {
-            // Several opened the log at once and the first won: nothing of the others is lost.
+            // Several writers opened the log at once and the first won: the other opening entries
+            // lose nothing.
             self.offset_applied = offset.next();
             return Ok(Applied::default());
         }
@@ -198,7 +202,7 @@ impl PartitionState {
                 loaded.map_err(|blocked| self.locate_blocked(blocked))?;
             }
         }
-        // From here on nothing fails: the state moves by the whole record.
+        // No step below can fail: the state moves by the whole record.
         self.log_id = log_id;
         self.partition_time = now;
         self.schema_version = self.schema_version.max(entry.schema_version);
@@ -219,8 +223,8 @@ impl PartitionState {
         Ok(applied)
     }
 
-    /// The partition's time behind an entry. A view's log is younger than what is derived into it,
-    /// and as old as that: nothing else moves its time (ADR 0046).
+    /// Returns the partition time after an entry. The time of a view's log follows only its source:
+    /// its append times are later than those of the events that are derived into it (ADR 0046).
     fn time_behind(&self, entry: &Entry, append_time: Timestamp, is_of_view: bool) -> Timestamp {
         match (entry.source, is_of_view) {
             (None, false) => self.partition_time.max(append_time),
@@ -248,9 +252,9 @@ impl PartitionState {
         }
     }
 
-    /// Refuses an entry that is not one of the log with this id, whatever it holds.
+    /// Refuses an entry that does not belong to the log with this id, whatever its content.
     fn check_log(&self, entry: &Entry, log_id: Option<LogId>) -> Result<()> {
-        // A log that was made anew may begin with what was on its way to the old one.
+        // A log that was recreated may begin with entries that were in flight to the old one.
         let Some(log_id) = log_id else {
             return Err(Error::corrupt("an entry before the log's opening entry"));
         };
@@ -273,7 +277,8 @@ impl PartitionState {
         Ok(())
     }
 
-    /// Refuses an entry of which any change cannot be: an entry is applied whole or not at all.
+    /// Refuses an entry if any of its changes is invalid: an entry applies as a whole or not at
+    /// all.
     fn check_changes(&self, entry: &Entry, schema: Option<&SchemaAt>) -> Result<()> {
         let EntryBody::Changes(batches) = &entry.body else { return Ok(()) };
         let schema = schema.ok_or_else(|| Error::corrupt("changes without a schema version"))?;
@@ -295,16 +300,17 @@ impl PartitionState {
         Ok(())
     }
 
-    /// A copied entry moves its source's position also when its changes are refused: sent again,
-    /// they would be refused again, and its copier could never go on.
+    /// Advances the source's position, even if the entry's changes are refused. If the position
+    /// stayed, the copier would send the refused entry again forever.
     fn note_source(&mut self, entry: &Entry) -> Option<PartitionId> {
         let source = entry.source?;
         self.sources.insert(source.partition, source.position);
         Some(source.partition)
     }
 
-    /// Hands on the events of an entry that were not inserted before. Those of a view were told
-    /// from repeats where they come from, and its entries come once each by their sources.
+    /// Passes on the events of an entry that were not inserted before. A view's entries need no
+    /// de-duplication by client: repeats are removed at the source, and the source positions admit
+    /// each entry once.
     fn take_events(&mut self, batches: Vec<ClientBatch>, is_derived: bool, applied: &mut Applied) {
         let now = self.partition_time;
         let mut next = self.position;
@@ -362,7 +368,7 @@ impl PartitionState {
     }
 }
 
-/// The definition of this version; `Ok(None)` for version 0, before there is one.
+/// Returns the definition of this version; `Ok(None)` for version 0, before the first definition.
 fn find(
     schemas: &impl Schemas,
     version: SchemaVersion,

@@ -1,4 +1,4 @@
-//! The numbers that name things, each a type of its own, so that no two of them can be swapped.
+//! Numeric ids. Each has a type of its own, so the compiler rejects swapped ids.
 
 use std::fmt;
 
@@ -17,11 +17,11 @@ macro_rules! number {
 }
 
 number!(
-    /// A store's lasting number; a name may be used again, an id never is.
+    /// Permanent id of a store. A name may be used again; an id never is.
     StoreId(u64)
 );
 number!(
-    /// One partition of a store, from 0.
+    /// Partition of a store, from 0.
     PartitionId(u32)
 );
 number!(
@@ -29,7 +29,7 @@ number!(
     PartitionCount(u32)
 );
 number!(
-    /// Place in one partition's log, from 0.
+    /// Offset in one partition's log, from 0.
     Offset(u64)
 );
 number!(
@@ -37,15 +37,15 @@ number!(
     Epoch(u32)
 );
 number!(
-    /// Version of a store's definition, from 1; rows carry it in 16 bits.
+    /// Version of a store's definition, from 1; rows store it in 16 bits.
     SchemaVersion(u32)
 );
 number!(
-    /// A field's lasting number inside its store, from 1.
+    /// Permanent id of a field in its store, from 1.
     FieldId(u32)
 );
 number!(
-    /// A writer client's number of a change inside one partition, from 1, without gaps.
+    /// Number that a writing client gives to a change in one partition, from 1, without gaps.
     Sequence(u64)
 );
 number!(
@@ -57,14 +57,14 @@ number!(
     ClientId(u128)
 );
 
-/// Set in every store id that is given out; ids without it are reserved.
+/// Bit that is set in every store id that is handed out; ids without it are reserved.
 const STORE_BIT: u64 = 1 << 63;
-/// Reserved ids below this one have a meaning of their own, 0 that of the control log.
+/// Reserved ids below this one have fixed meanings; 0 is the control log.
 const LOW_STORE_IDS: u64 = 256;
 
 impl StoreId {
-    /// The id under which the log holds this store's dead letters; `None` for a reserved id, whose
-    /// dead letters are not kept.
+    /// Returns the id under which the log stores this store's dead letters; `None` for a reserved
+    /// id, whose dead letters are not stored.
     pub const fn dead_letters(self) -> Option<Self> {
         let reserved = self.0 & !STORE_BIT;
         if self.0 & STORE_BIT == 0 || reserved < LOW_STORE_IDS {
@@ -75,7 +75,7 @@ impl StoreId {
 }
 
 impl Offset {
-    /// The offset that follows; the last one follows itself.
+    /// Returns the next offset; the last offset returns itself.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -88,24 +88,25 @@ impl fmt::LowerHex for LogId {
     }
 }
 
-/// A point in a partition's history: home epoch, home offset, and place in that entry.
+/// A point in a partition's history: home epoch, home offset, and index in that entry.
 ///
-/// Positions of one log are ordered; tokens, outcomes and lag are stated in them.
+/// Positions of one log are ordered. Tokens, outcomes and lag are expressed in positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Number of the store's home when the entry was first appended.
+    /// Home epoch in which the entry was first appended.
     pub epoch: Epoch,
     /// Offset of the entry in its home log.
     pub offset: Offset,
-    /// Place of the change in its entry, from 0.
+    /// Index of the change in its entry, from 0.
     pub place: u16,
 }
 
-/// Bytes of a [`Position`] as every file keeps it.
+/// Size of a [`Position`] in every file, in bytes.
 pub const POSITION_BYTES: usize = 14;
 
 impl Position {
-    /// Its bytes in a checkpoint, a live copy and a shard: `epoch u32 | offset u64 | place u16`.
+    /// Encodes the position for checkpoints, live copies and shards: `epoch u32 | offset u64 |
+    /// place u16`.
     pub fn to_bytes(self) -> [u8; POSITION_BYTES] {
         let mut bytes = [0; POSITION_BYTES];
         bytes[..4].copy_from_slice(&self.epoch.0.to_le_bytes());
@@ -114,7 +115,7 @@ impl Position {
         bytes
     }
 
-    /// The position of these bytes; every one is of a position.
+    /// Decodes a position; any bytes are valid.
     pub fn from_bytes(bytes: &[u8; POSITION_BYTES]) -> Self {
         let [a, b, c, d, offset @ .., e, f] = *bytes;
         let (epoch, offset) = (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(offset));
@@ -122,7 +123,8 @@ impl Position {
         Self { epoch: Epoch(epoch), offset: Offset(offset), place }
     }
 
-    /// The document version that a change at this position gives: offset and place in one number.
+    /// Returns the document version that a change at this position gives: offset and index in one
+    /// number.
     pub const fn document_version(self) -> DocumentVersion {
         DocumentVersion((self.offset.0 << 16) | self.place as u64)
     }
@@ -135,21 +137,22 @@ impl fmt::Display for Position {
 }
 
 number!(
-    /// Version of one document in a `versioned` store; grows with every change, also over a delete.
+    /// Version of one document in a `versioned` store. The version grows with every change, even
+    /// across a delete.
     DocumentVersion(u64)
 );
 
-/// One partition of one store.
+/// A partition of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionRef {
     /// The store.
     pub store: StoreId,
-    /// Its partition.
+    /// Partition of the store.
     pub partition: PartitionId,
 }
 
 impl PartitionRef {
-    /// The control log: the one partition that definitions are folded from.
+    /// The control log: the partition from which the catalog is folded.
     pub const CONTROL: Self = Self { store: StoreId(0), partition: PartitionId(0) };
 }
 

@@ -1,4 +1,4 @@
-//! Keys: what names a document, as the one byte form that every language hashes and compares.
+//! Keys: the byte form that identifies a document and that every language hashes and compares.
 //! Bytes: `proto/spec/partitioning.md`.
 
 use std::fmt;
@@ -23,12 +23,12 @@ impl KeyType {
     /// Every key type.
     pub const ALL: [Self; 3] = [Self::String, Self::Bytes, Self::Int64];
 
-    /// The type of this name.
+    /// Returns the type with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|key_type| key_type.name() == name)
     }
 
-    /// The type's name in definitions and messages.
+    /// Returns the type's name in definitions and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::String => "string",
@@ -37,7 +37,7 @@ impl KeyType {
         }
     }
 
-    /// The type of a field that holds such a key.
+    /// Returns the field type that holds such a key.
     pub fn field_type(self) -> FieldType {
         FieldType::Scalar(match self {
             Self::String => ScalarType::String,
@@ -46,10 +46,10 @@ impl KeyType {
         })
     }
 
-    /// The value of a primary key in its byte form.
+    /// Decodes a primary key from its byte form.
     ///
     /// # Errors
-    /// `Corrupt` for bytes that are no key of this type.
+    /// Returns `Corrupt` for bytes that are not a key of this type.
     ///
     /// ```
     /// use forebay_core::key::KeyType;
@@ -70,7 +70,7 @@ impl KeyType {
     }
 }
 
-/// One key value as a caller gives it.
+/// A key value that a caller passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyValue<'a> {
     /// Text.
@@ -82,7 +82,7 @@ pub enum KeyValue<'a> {
 }
 
 impl KeyValue<'_> {
-    /// The key type that this value is of.
+    /// Returns the key type of this value.
     pub fn key_type(&self) -> KeyType {
         match self {
             Self::String(_) => KeyType::String,
@@ -91,7 +91,7 @@ impl KeyValue<'_> {
         }
     }
 
-    /// Calls `with` with the byte form; allocates nothing.
+    /// Calls `with` with the byte form, without allocating.
     pub fn with_bytes<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
         match self {
             Self::String(text) => with(text.as_bytes()),
@@ -137,23 +137,23 @@ impl From<i64> for KeyValue<'_> {
     }
 }
 
-/// The bytes that identify a document: its primary key, behind its partition key where the store
+/// The bytes that identify a document: its primary key, preceded by its partition key if the store
 /// declares one.
 ///
-/// Without a declared partition key these are the primary key's bytes. With one they are
-/// `partition key length u32 | partition key | primary key`, so that the partition key can never
-/// change for a document: another one names another document.
+/// If the store declares no partition key, the identity is the primary key's bytes. Otherwise it is
+/// `partition key length u32 | partition key | primary key`. The partition key of a document can
+/// therefore never change: another partition key identifies another document.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(Box<[u8]>);
 
 impl Key {
-    /// The identity of a document by its primary key alone.
+    /// Creates the identity of a document from its primary key alone.
     pub fn plain(primary: &[u8]) -> Result<Self> {
         check_length(primary)?;
         Ok(Self(primary.into()))
     }
 
-    /// The identity of a document whose store declares a partition key.
+    /// Creates the identity of a document whose store declares a partition key.
     pub fn partitioned(partition_key: &[u8], primary: &[u8]) -> Result<Self> {
         check_length(partition_key)?;
         check_length(primary)?;
@@ -164,12 +164,12 @@ impl Key {
         Ok(Self(bytes.into()))
     }
 
-    /// The identity bytes.
+    /// Returns the identity bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The identity bytes, taken over as they are; a decoder has checked them.
+    /// Creates a key from identity bytes that a decoder has checked.
     pub fn from_identity_bytes(bytes: &[u8]) -> Self {
         Self(bytes.into())
     }
@@ -186,7 +186,7 @@ impl Key {
         Ok((Some(partition_key), primary))
     }
 
-    /// A digest for messages, so that no key is ever printed.
+    /// Returns a digest for messages, so that no key is ever printed.
     pub fn digest(&self) -> u64 {
         xxh3_64(&self.0)
     }

@@ -1,5 +1,5 @@
-//! The order of documents in a shard: that of their keys as their type orders them, behind their
-//! partition keys where the store declares one. Bytes: `proto/spec/shard.md`.
+//! The order of documents in a shard: by partition key, if the store declares one, then by primary
+//! key, each in the order of its type. Bytes: `proto/spec/shard.md`.
 
 use std::ops::Bound;
 
@@ -10,51 +10,51 @@ use crate::value::Value;
 
 /// First byte of every document's key.
 pub const DOCUMENTS: u8 = b'd';
-/// Behind a zero byte of a partition key, so that none ends it.
+/// Follows a zero byte inside a partition key, so that the zero byte does not end the key.
 const ESCAPED: u8 = 0xff;
-/// Behind the zero byte that ends a partition key.
+/// Follows the zero byte that ends a partition key.
 const ENDED: u8 = 0x01;
-/// Turned over, numbers are ordered as their bytes are.
+/// With this bit flipped, numbers sort as their bytes do.
 const SIGN: u64 = 1 << 63;
 
-/// How the keys of one store are ordered. Never changes for a store.
+/// Order of the keys of one store; never changes for a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyOrder {
     /// Type of the primary key.
     pub primary: KeyType,
-    /// Type of the partition key, where the store declares one.
+    /// Type of the partition key, if the store declares one.
     pub partition: Option<KeyType>,
 }
 
-/// Documents of a shard that lie side by side.
+/// A contiguous range of a shard's documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRange {
-    /// The first stored key that may belong to it.
+    /// First stored key that may belong to the range.
     pub from: Vec<u8>,
-    /// The first one behind it.
+    /// First stored key after the range.
     pub to: Vec<u8>,
 }
 
-/// Which way a scan goes.
+/// Direction of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// From the smallest key on.
+    /// From the smallest key upward.
     #[default]
     Forward,
-    /// From the largest key on.
+    /// From the largest key downward.
     Backward,
 }
 
 impl KeyOrder {
-    /// The order of this store's keys.
+    /// Returns the key order of this store.
     pub fn of(definition: &Definition) -> Self {
         Self { primary: definition.key_type, partition: definition.partition_key_type() }
     }
 
-    /// The key under which a shard stores a document.
+    /// Returns the key under which a shard stores a document.
     ///
     /// # Errors
-    /// `Corrupt` for bytes that identify no document of this store.
+    /// Returns `Corrupt` for bytes that identify no document of this store.
     pub fn stored(self, identity: &[u8]) -> Result<Vec<u8>> {
         let (partition_key, primary) = Key::split(identity, self.partition.is_some())?;
         let mut stored = self.scope(partition_key)?;
@@ -62,11 +62,11 @@ impl KeyOrder {
         Ok(stored)
     }
 
-    /// The document that a stored key is of.
+    /// Returns the document to which a stored key belongs.
     ///
     /// # Errors
-    /// `Corrupt` for bytes that no document is stored under, `LimitExceeded` for a key over the
-    /// limit.
+    /// Returns `Corrupt` for bytes under which no document is stored, `LimitExceeded` for a key
+    /// over the limit.
     pub fn identity(self, stored: &[u8]) -> Result<Key> {
         let [DOCUMENTS, stored @ ..] = stored else { return Err(damaged()) };
         let Some(partition) = self.partition else {
@@ -76,17 +76,20 @@ impl KeyOrder {
         Key::partitioned(&partition_key, &last(stored, self.primary)?)
     }
 
-    /// All documents.
+    /// Returns the range of all documents.
     pub fn all(self) -> KeyRange {
         KeyRange::of_prefix(vec![DOCUMENTS])
     }
 
-    /// The documents of a partition key, all without one, whose primary keys lie between these.
-    /// Nothing, where none can.
+    /// Returns the documents with this partition key (all documents for `None`) whose primary keys
+    /// are between the bounds. The range is empty if no document can be between them.
     ///
     /// # Errors
-    /// `InvalidArgument` for a partition key that the store does not declare, bounds without the
-    /// one that it does, or a key of another length than its type has.
+    /// Returns `InvalidArgument` for:
+    ///
+    /// - a partition key if the store declares none;
+    /// - bounds without a partition key if the store declares one;
+    /// - a key whose length does not fit its type.
     pub fn range(
         self,
         partition_key: Option<&[u8]>,
@@ -121,11 +124,11 @@ impl KeyOrder {
         Ok(KeyRange { to: to.max(from.clone()), from })
     }
 
-    /// The documents of a partition key, all without one, whose primary keys begin with these
-    /// bytes.
+    /// Returns the documents with this partition key (all documents for `None`) whose primary keys
+    /// begin with these bytes.
     ///
     /// # Errors
-    /// As [`KeyOrder::range`], and `InvalidArgument` where keys are numbers.
+    /// Returns the errors of [`KeyOrder::range`], and `InvalidArgument` if keys are numbers.
     pub fn prefixed(self, partition_key: Option<&[u8]>, prefix: &[u8]) -> Result<KeyRange> {
         self.check_scope(partition_key, prefix.is_empty())?;
         if self.primary == KeyType::Int64 && !prefix.is_empty() {
@@ -136,10 +139,10 @@ impl KeyOrder {
         Ok(KeyRange::of_prefix(from))
     }
 
-    /// What of a range lies behind a document, in this direction.
+    /// Returns the part of a range after a document, in this direction.
     ///
     /// # Errors
-    /// `InvalidArgument` for a key that is none of this store.
+    /// Returns `InvalidArgument` for a key that is not a key of this store.
     pub fn rest(self, range: &KeyRange, key: &Key, direction: Direction) -> Result<KeyRange> {
         let (mut from, mut to) = (range.from.clone(), range.to.clone());
         let mut stored = self.stored(key.as_bytes()).map_err(asked)?;
@@ -164,7 +167,7 @@ impl KeyOrder {
         Err(Error::invalid_argument(message))
     }
 
-    /// What the stored keys of a partition key begin with.
+    /// Returns the common prefix of all stored keys with a partition key.
     fn scope(self, partition_key: Option<&[u8]>) -> Result<Vec<u8>> {
         let mut scope = vec![DOCUMENTS];
         if let (Some(key_type), Some(key)) = (self.partition, partition_key) {
@@ -175,12 +178,12 @@ impl KeyOrder {
 }
 
 impl KeyRange {
-    /// All stored keys that begin with these bytes.
+    /// Returns the range of all stored keys that begin with these bytes.
     pub fn of_prefix(from: Vec<u8>) -> Self {
         Self { to: behind_prefix(from.clone()), from }
     }
 
-    /// Whether no key can belong to it.
+    /// Returns whether no key can belong to the range.
     pub fn is_empty(&self) -> bool {
         self.from >= self.to
     }
@@ -190,12 +193,13 @@ fn damaged() -> Error {
     Error::corrupt("a key of a shard is of no document of its store")
 }
 
-/// The same refusal where the bytes came with a request.
+/// Converts the error for bytes that came with a request.
 fn asked(error: Error) -> Error {
     Error::invalid_argument(error.message())
 }
 
-/// The first bytes behind all that begin with these, which end before a byte that cannot grow.
+/// Returns the first bytes after all keys with this prefix: trailing 0xff bytes are dropped and the
+/// last remaining byte is incremented.
 fn behind_prefix(mut prefix: Vec<u8>) -> Vec<u8> {
     while let Some(byte) = prefix.pop() {
         if byte < u8::MAX {
@@ -206,7 +210,8 @@ fn behind_prefix(mut prefix: Vec<u8>) -> Vec<u8> {
     prefix
 }
 
-/// Eight bytes that are ordered as the number is, from its own bytes, and back.
+/// Converts a number's own bytes to eight bytes that sort as the number does; [`number`] converts
+/// back.
 fn ordered_number(bytes: [u8; 8]) -> [u8; 8] {
     (u64::from_le_bytes(bytes) ^ SIGN).swap_bytes().to_le_bytes()
 }
@@ -219,7 +224,7 @@ fn eight(bytes: &[u8]) -> Result<[u8; 8]> {
     bytes.try_into().map_err(|_| Error::corrupt("an int64 key has 8 bytes"))
 }
 
-/// Appends a key that ends the stored one.
+/// Appends a key that ends the stored key.
 fn put_last(stored: &mut Vec<u8>, key_type: KeyType, key: &[u8]) -> Result<()> {
     match key_type {
         KeyType::Int64 => stored.extend(ordered_number(eight(key)?)),
@@ -228,7 +233,7 @@ fn put_last(stored: &mut Vec<u8>, key_type: KeyType, key: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Appends a key that another one follows.
+/// Appends a key that another key follows.
 fn put_first(stored: &mut Vec<u8>, key_type: KeyType, key: &[u8]) -> Result<()> {
     if key_type == KeyType::Int64 {
         return put_last(stored, key_type, key);
@@ -237,7 +242,7 @@ fn put_first(stored: &mut Vec<u8>, key_type: KeyType, key: &[u8]) -> Result<()> 
     Ok(())
 }
 
-/// Appends bytes that others follow: what comes of two is ordered as they are.
+/// Appends bytes that other bytes follow, such that two results compare as their inputs do.
 fn put_ended(stored: &mut Vec<u8>, bytes: &[u8]) {
     for byte in bytes {
         stored.push(*byte);
@@ -248,18 +253,18 @@ fn put_ended(stored: &mut Vec<u8>, bytes: &[u8]) {
     stored.extend([0, ENDED]);
 }
 
-/// Eight bytes that are ordered as the numbers are.
+/// Returns eight bytes that sort as the numbers do.
 pub fn ordered_i64(number: i64) -> [u8; 8] {
     ordered_number(number.to_le_bytes())
 }
 
-/// The number of eight such bytes.
+/// Returns the number of eight such bytes.
 pub fn number_of_ordered(bytes: [u8; 8]) -> i64 {
     i64::from_le_bytes(number(bytes))
 }
 
-/// Appends a scalar so that what comes of two of one type is ordered as they are, whatever follows;
-/// NaN comes last. Nothing is appended of lists and vectors, which have no order.
+/// Appends a scalar such that two results of one type compare as the scalars do, whatever follows;
+/// NaN sorts last. Lists and vectors have no order, so nothing is appended for them.
 pub fn put_ordered(stored: &mut Vec<u8>, value: &Value) {
     match value {
         Value::Bool(is_true) => stored.push(u8::from(*is_true)),
@@ -274,10 +279,10 @@ pub fn put_ordered(stored: &mut Vec<u8>, value: &Value) {
 }
 
 fn ordered_f64(number: f64) -> [u8; 8] {
-    // One zero, and one NaN, above all others.
+    // All zeros become one zero, and all NaNs one NaN above every other number.
     let number = if number == 0.0 { 0.0 } else { number };
     let bits = if number.is_nan() { f64::NAN.to_bits() } else { number.to_bits() } as i64;
-    // Below zero a larger number of bits is a smaller number.
+    // For negative numbers a larger bit pattern is a smaller number.
     ordered_i64(if bits < 0 { i64::MIN ^ !bits } else { bits })
 }
 
@@ -288,7 +293,7 @@ fn last(stored: &[u8], key_type: KeyType) -> Result<Vec<u8>> {
     }
 }
 
-/// A key, and what is stored behind it.
+/// Splits a stored key into its first key and the rest.
 fn first(stored: &[u8], key_type: KeyType) -> Result<(Vec<u8>, &[u8])> {
     if key_type == KeyType::Int64 {
         let (bytes, rest) = stored.split_first_chunk::<8>().ok_or_else(damaged)?;
@@ -351,7 +356,7 @@ mod tests {
         }
     }
 
-    /// Bytes of a key in which the bytes that the form needs for itself are frequent.
+    /// Returns a key strategy that often produces the bytes with a special meaning in the encoding.
     fn key(key_type: KeyType) -> BoxedStrategy<Vec<u8>> {
         let byte = prop::sample::select(vec![0u8, 1, 2, 97, 254, 255]);
         match key_type {
@@ -370,7 +375,7 @@ mod tests {
         }
     }
 
-    /// What orders keys, as their type says.
+    /// Returns a rank that orders keys as their type does.
     fn rank(key_type: KeyType, key: &[u8]) -> (i64, Vec<u8>) {
         match key_type {
             KeyType::Int64 => (i64::from_le_bytes(key.try_into().unwrap()), Vec::new()),
@@ -384,7 +389,7 @@ mod tests {
             .prop_map(|(primary, partition)| KeyOrder { primary, partition })
     }
 
-    /// Of one store, partition key and primary key of two documents.
+    /// Returns one key order, and the partition keys and primary keys of two documents.
     fn two_keys() -> impl Strategy<Value = (KeyOrder, [Parts; 2])> {
         orders().prop_flat_map(|order| {
             let one = || (key(order.partition.unwrap_or(KeyType::Bytes)), key(order.primary));

@@ -1,4 +1,4 @@
-//! Where each field of a definition lies in a row. Bytes: `proto/spec/row.md`.
+//! Layout of a row: the position of each field of a definition. Bytes: `proto/spec/row.md`.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::value::FieldType;
 /// Bytes before a row's state bits: schema version (2) and flags (1).
 pub const ROW_HEADER_BYTES: usize = 3;
 
-/// Where a field's bytes lie.
+/// Position of a field's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// At a fixed byte of the row.
@@ -19,36 +19,36 @@ pub enum Place {
         /// Number of bytes.
         width: usize,
     },
-    /// In the tail, as its n-th value.
+    /// In the tail, with this index among the tail values.
     Tail(usize),
 }
 
-/// One field of a layout.
+/// A field of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// The field.
     pub field: FieldId,
-    /// Its type at this version.
+    /// Type of the field at this version.
     pub field_type: FieldType,
-    /// Its number among the layout's fields: which state bits are its own.
+    /// Index among the layout's fields; selects the field's state bits.
     pub number: usize,
-    /// Where its bytes lie.
+    /// Position of the field's bytes.
     pub place: Place,
 }
 
-/// The places of all fields at one schema version.
+/// The positions of all fields at one schema version.
 #[derive(Clone, Debug)]
 pub struct Layout {
     version: SchemaVersion,
     slots: Vec<Slot>,
-    /// Slot number + 1 by field id; 0 where the id has no place.
+    /// Slot number + 1 by field id; 0 if the layout has no such field.
     slot_by_id: Vec<u16>,
     ends_at: usize,
     tail_values: usize,
 }
 
 impl Layout {
-    /// The layout of a definition's live fields, in the order of their ids.
+    /// Creates the layout of a definition's live fields, in the order of their ids.
     pub fn of(definition: &Definition) -> Self {
         let fields = &definition.fields;
         let ids = fields.iter().map(|field| field.id.0 as usize + 1).max().unwrap_or(0);
@@ -73,42 +73,42 @@ impl Layout {
         Self { version: definition.version, slots, slot_by_id, ends_at: at, tail_values }
     }
 
-    /// The schema version that rows of this layout carry.
+    /// Returns the schema version in rows of this layout.
     #[inline(always)]
     pub fn version(&self) -> SchemaVersion {
         self.version
     }
 
-    /// All slots, in the order of field ids.
+    /// Returns all slots, in the order of field ids.
     pub fn slots(&self) -> &[Slot] {
         &self.slots
     }
 
-    /// The slot of a field, or `None` when this version does not have it.
+    /// Returns the slot of a field, or `None` if this version does not have it.
     #[inline(always)]
     pub fn slot(&self, field: FieldId) -> Option<&Slot> {
         let number = self.slot_by_id.get(field.0 as usize)?.checked_sub(1)?;
         self.slots.get(usize::from(number))
     }
 
-    /// Bytes of the two state bits per field.
+    /// Returns the number of bytes of the state bits, two bits per field.
     pub fn state_bytes(&self) -> usize {
         (2 * self.slots.len()).div_ceil(8)
     }
 
-    /// Number of values in the tail.
+    /// Returns the number of values in the tail.
     #[inline(always)]
     pub fn tail_values(&self) -> usize {
         self.tail_values
     }
 
-    /// Where the ends of the tail values lie: a u32 for each but the last.
+    /// Returns the byte range of the ends of the tail values: a u32 for each value but the last.
     #[inline(always)]
     pub fn ends(&self) -> Range<usize> {
         self.ends_at..self.tail_at()
     }
 
-    /// First byte of the tail.
+    /// Returns the first byte of the tail.
     #[inline(always)]
     pub fn tail_at(&self) -> usize {
         self.ends_at + 4 * self.tail_values.saturating_sub(1)

@@ -1,8 +1,8 @@
 //! Domain types of Forebay: ids, keys, schema, documents, the row codec and the fold.
 //!
-//! Nothing here does I/O, reads a clock, draws a random number or awaits; whoever calls in brings
-//! those as arguments. The same code therefore runs in a writer, a reader, a replica and the
-//! simulator, and the same log prefix gives the same state everywhere.
+//! This crate does no I/O, reads no clock, draws no random number and never awaits; callers pass
+//! time and randomness as arguments. The same code therefore runs in a writer, a reader, a replica
+//! and the simulator, and the same log prefix gives the same state everywhere.
 
 pub mod backoff;
 pub mod catalog;

@@ -1,16 +1,16 @@
-//! Every limit of Forebay, in one place; beyond one, a caller gets `LimitExceeded` with the limit
-//! and what it sent.
+//! All limits of Forebay in one file. A caller that exceeds a limit gets `LimitExceeded` with the
+//! limit and the actual value.
 
 /// Longest primary key or partition key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
 /// Largest single field value, in bytes of its encoded form.
 pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Largest encoded row, in bytes. A writer cannot see what an upsert adds up to, so a replica skips
-/// and counts a change whose result would be larger.
+/// Largest encoded row, in bytes. A writer cannot know the size of an upsert's result, so a replica
+/// skips and counts a change whose result would be larger.
 pub const ROW_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Largest entry body as the log holds it, in bytes.
 pub const ENTRY_BYTES_MAX: usize = 20 * 1024 * 1024;
-/// Most changes in one entry; a place in an entry fits 16 bits.
+/// Most changes in one entry; the index of a change in its entry fits 16 bits.
 pub const ENTRY_CHANGES_MAX: usize = 16 * 1024;
 /// Most changes in one write request.
 pub const REQUEST_CHANGES_MAX: usize = 16 * 1024;
@@ -20,37 +20,38 @@ pub const MESSAGE_BYTES_MAX: usize = ENTRY_BYTES_MAX + 4 * 1024 * 1024;
 pub const NAME_BYTES_MAX: usize = 255;
 /// Most fields that a definition may hold, retired ids excluded.
 pub const FIELDS_MAX: usize = 2_000;
-/// Most earlier names that a field keeps.
+/// Most earlier names (aliases) of a field.
 pub const ALIASES_MAX: usize = 32;
-/// Values that a stream's column may allow.
+/// Most values that a stream's column may allow.
 pub const ALLOWED_VALUES_MAX: usize = 1_000;
-/// Most columns of a stream by which its events are found: each adds an entry for each event.
+/// Most indexed columns of a stream; each adds an index entry for each event.
 pub const STREAM_INDEXES_MAX: usize = 32;
-/// Bytes of a value by which an index of ranges orders events; what is behind them it leaves out.
+/// Bytes of a value by which a range index orders events; the index leaves out the rest of the
+/// value.
 pub const INDEX_VALUE_BYTES_MAX: usize = 1_024;
-/// Events that a select answers, unless it asks for another number.
+/// Events that a select returns by default.
 pub const SELECT_LIMIT: u32 = 1_000;
-/// Most events that a select may ask for.
+/// Most events that a select may request.
 pub const SELECT_LIMIT_MAX: u32 = 10_000;
-/// Most bytes of events that a select answers.
+/// Most bytes of events that a select returns.
 pub const SELECT_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Most entries of an index that a select looks at in one partition.
+/// Most index entries that a select scans in one partition.
 pub const SELECT_SCANNED_MAX: usize = 1_000_000;
-/// Most events of one partition that a select reads and does not answer.
+/// Most events of one partition that a select reads without returning them.
 pub const SELECT_READ_MAX: usize = 100_000;
-/// Bytes of labels that one training set is made of.
+/// Most bytes of labels for one training set.
 pub const TRAINING_BYTES_MAX: usize = 512 * 1024 * 1024;
-/// MiB of memory that statements of SQL may have together, unless configured otherwise.
+/// Default memory limit of all SQL statements together, in MiB.
 pub const SQL_MEMORY_MIB: u32 = 256;
-/// Bytes of a statement of SQL.
+/// Most bytes of a SQL statement.
 pub const SQL_BYTES_MAX: usize = 64 * 1024;
-/// Words and operators of a statement of SQL; items of a list are not counted.
+/// Most words and operators of a SQL statement; items of a list do not count.
 pub const SQL_OPERATORS_MAX: usize = 2_000;
-/// Bytes that a function of SQL makes of strings, in one batch of rows.
+/// Most bytes of strings that a SQL function builds for one batch of rows.
 pub const SQL_JOINED_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Highest field id, retired ids included.
 pub const FIELD_ID_MAX: u32 = 65_535;
-/// Highest schema version of a store: it stands as 16 bits in every row.
+/// Highest schema version of a store; rows store it in 16 bits.
 pub const SCHEMA_VERSION_MAX: u32 = 65_535;
 /// Most partitions of a store.
 pub const PARTITIONS_MAX: u32 = 4_096;
@@ -62,324 +63,329 @@ pub const LIST_COMPONENTS_MAX: usize = 65_535;
 pub const DEDUP_WINDOW: u64 = 1_024;
 /// Partition time after which an idle client is forgotten, in microseconds: 24 h.
 pub const DEDUP_IDLE_US: i64 = 24 * 60 * 60 * 1_000_000;
-/// Conditional outcomes that a partition's replicator keeps.
+/// Outcomes of conditional changes that a partition's replicator stores.
 pub const OUTCOMES_KEPT: usize = 65_536;
-/// Bytes of a skipped record that its dead letter holds; the rest is in the home log alone.
+/// Bytes of a skipped record that its dead letter holds; only the home log has the rest.
 pub const DEAD_LETTER_BYTES_MAX: usize = ENTRY_BYTES_MAX - 64 * 1024;
-/// Bytes of skipped records at which a record of the dead-letter log is closed; one may be larger.
+/// Target size in bytes at which the copier closes a record of the dead-letter log; a single letter
+/// may be larger.
 pub const DEAD_LETTERS_BYTES_AIM: usize = 256 * 1024;
 /// Letters in one record of the dead-letter log.
 pub const DEAD_LETTERS_PER_RECORD_MAX: usize = 256;
-/// Records that the dead-letter log of a partition keeps at least; older ones may go.
+/// Records that the dead-letter log of a partition retains at least; older records may be trimmed.
 pub const DEAD_LETTER_RECORDS_KEPT: u64 = 4_096;
-/// Skipped records of one store that wait to be copied.
+/// Most skipped records of one store that wait to be copied.
 pub const DEAD_LETTERS_WAITING_MAX: usize = 4_096;
-/// Bytes of skipped records of one store that wait to be copied, beside one that may be larger.
+/// Most bytes of skipped records of one store that wait to be copied; one further record may exceed
+/// this limit.
 pub const DEAD_LETTERS_WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Letters in one page of a listing, unless one record of the log holds more.
 pub const DEAD_LETTERS_PAGE_MAX: usize = 1_000;
-/// Bytes of records in one page of such a listing, unless one record is larger.
+/// Bytes of records in one page of a listing, unless one record is larger.
 pub const DEAD_LETTERS_PAGE_BYTES_MAX: usize = 1024 * 1024;
-/// First wait of a dead-letter copier after an error of the log, in milliseconds; it doubles.
+/// First wait of a dead-letter copier after a log error, in milliseconds; it doubles.
 pub const DEAD_LETTERS_BACKOFF_MS_MIN: u64 = 50;
-/// Longest wait of a dead-letter copier after an error of the log, in milliseconds.
+/// Longest wait of a dead-letter copier after a log error, in milliseconds.
 pub const DEAD_LETTERS_BACKOFF_MS_MAX: u64 = 5_000;
-/// Requests that wait in one partition's write queue before a writer pushes back.
+/// Requests in one partition's write queue above which the writer applies back-pressure.
 pub const WRITE_QUEUE_REQUESTS_MAX: usize = 4_096;
-/// Bytes that wait in one partition's write queue before a writer pushes back.
+/// Bytes in one partition's write queue above which the writer applies back-pressure.
 pub const WRITE_QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Entries that wait for one committer of an embedded log before an append waits.
+/// Entries in the queue of one committer of an embedded log above which an append waits.
 pub const COMMIT_QUEUE_ENTRIES_MAX: usize = 4_096;
-/// Bytes that wait for all committers of an embedded log before an append waits.
+/// Bytes in the queues of all committers of an embedded log above which an append waits.
 pub const COMMIT_QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Segment files that an embedded log holds open at once.
+/// Most segment files that an embedded log holds open at once.
 pub const LOG_FILES_OPEN_MAX: usize = 256;
-/// Longest wait of a reader's `open` for its store to appear in the catalog, unless it is told
-/// otherwise, in milliseconds.
+/// Default of the longest wait of a reader's `open` for its store to appear in the catalog, in
+/// milliseconds.
 pub const READER_OPEN_TIMEOUT_MS: u64 = 10_000;
-/// Oldest age at which a reader becomes ready, unless it is told otherwise, in milliseconds.
+/// Default of the greatest age at which a reader becomes ready, in milliseconds.
 pub const READER_READY_AGE_MS: u64 = 10_000;
-/// How long a reader's age may lie past twice its bound before it is no longer ready, in
-/// milliseconds.
+/// Time for which a reader stays ready although its age exceeds twice its bound, in milliseconds.
 pub const READER_READY_GRACE_MS: u64 = 5_000;
-/// Most bytes of entries that a reader takes from its log at once.
+/// Most bytes of entries that a reader reads from its log at once.
 pub const READER_READ_BYTES_MAX: usize = 1024 * 1024;
-/// Memory that a reader leaves to the rest of its process where nobody says how much it may take;
-/// see `tools/decisions/0027`.
+/// Memory that a reader leaves to the rest of its process if no memory limit is configured; see
+/// `tools/decisions/0027`.
 pub const MEMORY_REST_BYTES: u64 = 56 * 1024 * 1024;
-/// Memory that it leaves beside that for each partition: what its tail has in flight.
+/// Additional memory that the reader leaves for each partition: the data that its tail has in
+/// flight.
 pub const MEMORY_REST_PARTITION_BYTES: u64 = 8 * 1024 * 1024;
-/// Longest wait of a reader at its log's end before it asks again, in milliseconds.
+/// Longest wait of a reader at its log's end before it reads again, in milliseconds.
 pub const READER_READ_WAIT_MS: u64 = 1_000;
-/// Longest wait of a reader for an answer of its log, beside the wait that it asked for, in
-/// milliseconds.
+/// Longest wait of a reader for a response of its log, in addition to the wait that it requested,
+/// in milliseconds.
 pub const READER_LOG_TIMEOUT_MS: u64 = 10_000;
-/// Longest wait of a reader for a definition before it looks at its log again, in milliseconds.
+/// Longest wait of a reader for a definition before it reads its log again, in milliseconds.
 pub const READER_DEFINITION_WAIT_MS: u64 = 5_000;
-/// Time between two looks at a copy that another reader keeps, in milliseconds: while nobody waits.
+/// Poll interval on a shared copy that another reader owns, in milliseconds, while no call waits.
 pub const READER_COPY_LOOK_MS: u64 = 20;
-/// The same while somebody waits, or while it does not answer yet.
+/// Poll interval, in milliseconds, while a call waits or while the copy does not serve yet.
 pub const READER_COPY_LOOK_SOON_MS: u64 = 1;
-/// Longest wait of a reader until a version of the documents has left the memory of the one before,
-/// and until what follows a version that is gone has ended, in milliseconds.
+/// Two durations, in milliseconds: the interval between two attempts to copy the records that a
+/// version of the documents shares with its predecessor, and the longest wait for the tasks of a
+/// dropped version to end.
 pub const READER_LEAVE_WAIT_MS: u64 = 60_000;
-/// How long an opening keeps what it found before anybody had answered, in milliseconds: others may
-/// have a use for its locks.
+/// Time after which an opening reader releases local files that it opened speculatively before the
+/// catalog answered, in milliseconds: another process may need their locks.
 pub const READER_AHEAD_MS_MAX: u64 = 1_000;
-/// Time between two tries to go on with a copy that another reader keeps, in milliseconds.
+/// Interval at which a standby reader tries to take over the shared copy that another reader owns,
+/// in milliseconds.
 pub const READER_TAKE_OVER_MS: u64 = 100;
-/// Wait of a reader that was just opened over a copy before it first tries, in milliseconds: what a
-/// keeper that was killed has left to do goes behind the first reads.
+/// Wait of a newly opened reader before its first attempt to take over a shared copy, in
+/// milliseconds: the work that a killed owner left runs after the first reads.
 pub const READER_TAKE_OVER_FIRST_MS: u64 = 5;
-/// Time between two looks of a reader at its own readiness, in milliseconds.
+/// Interval at which a reader checks its readiness, in milliseconds.
 pub const READER_READY_CHECK_MS: u64 = 250;
-/// How often a reader sends a barrier that fails or whose answers get lost; a second one changes
-/// nothing.
+/// Attempts to append a barrier if the append fails or its response is lost; a second barrier
+/// changes nothing.
 pub const READER_BARRIER_TRIES_MAX: u32 = 3;
 /// First wait of a reader before it tries a failed step again, in milliseconds; it doubles.
 pub const READER_BACKOFF_MS_MIN: u64 = 50;
 /// Longest wait of a reader before it tries a failed step again, in milliseconds.
 pub const READER_BACKOFF_MS_MAX: u64 = 5_000;
-/// Time between two measurements of a reader's clock error, in milliseconds.
+/// Interval at which a reader measures its clock error, in milliseconds.
 pub const READER_CLOCK_CHECK_MS: u64 = 60_000;
-/// Length of an exchange above which the clock error that it shows is measured again soon, in
+/// Round-trip time above which the reader soon repeats the measurement of its clock error, in
 /// microseconds.
 pub const READER_CLOCK_EXCHANGE_SLOW_US: i64 = 200_000;
-/// Time to that measurement, in milliseconds.
+/// Time until the repeated measurement, in milliseconds.
 pub const READER_CLOCK_CHECK_SOON_MS: u64 = 2_000;
-/// Copies of a partition that a reader poisons in a row before it halts the partition.
+/// Consecutive poisoned replicas of a partition after which a reader halts the partition.
 pub const READER_POISONED_COPIES_MAX: u32 = 3;
-/// Time between two checkpoints of a reader's partition, unless it is told otherwise, in
-/// milliseconds.
+/// Default interval between two checkpoints of a reader's partition, in milliseconds.
 pub const CHECKPOINT_EVERY_MS: u64 = 10_000;
-/// Longest that a reader which closes may take to write its last checkpoint of a partition, in
-/// milliseconds; one that takes longer is given up, and the one before stays.
+/// Longest time that a closing reader takes to write its last checkpoint of a partition, in
+/// milliseconds. A slower checkpoint is abandoned, and the previous one stays.
 pub const CHECKPOINT_CLOSE_MS: u64 = 5_000;
-/// Largest partition that a reader writes checkpoints of, unless it is told otherwise, in bytes of
-/// keys and rows.
+/// Default of the largest partition for which a reader writes checkpoints, in bytes of keys and
+/// rows.
 pub const CHECKPOINT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
-/// Checkpoint files of one partition that a reader tries, the newest first.
+/// Most checkpoint files of one partition that a reader tries, newest first.
 pub const CHECKPOINT_FILES_MAX: usize = 8;
-/// Least memory of the shards of a process, in bytes.
+/// Least memory for the shards of a process, in bytes.
 pub const SHARD_MEMORY_BYTES_MIN: usize = 16 * 1024 * 1024;
-/// Memory for blocks and unwritten writes of all shards of a process, unless it is told otherwise,
-/// in MiB.
+/// Default memory for block cache and write buffers of all shards of a process, in MiB.
 pub const SHARD_MEMORY_MIB: u32 = 256;
-/// Bytes of documents at which a page of a scan ends; a larger document is a page of its own.
+/// Bytes of documents at which a scan page ends; a larger document has a page of its own.
 pub const SCAN_PAGE_BYTES: usize = 1024 * 1024;
-/// Rows that are looked at for one page, expired ones too.
+/// Rows that a scan reads for one page, expired rows included.
 pub const SCAN_PAGE_ROWS_MAX: usize = 10_000;
-/// How long a scan's view is held behind its last page, in milliseconds.
+/// Time for which a scan's snapshot stays open after the last page, in milliseconds.
 pub const SCAN_VIEW_HELD_MS: u64 = 60_000;
-/// Views that are held for scans of one store.
+/// Most open snapshots for the scans of one store.
 pub const SCAN_VIEWS_MAX: usize = 64;
-/// Rows of a get that are in memory at once, beside what is answered.
+/// Rows of a get that are in memory at once, in addition to the response.
 pub const ORDERED_GET_KEYS: usize = 64;
-/// Longest wait that an ordered read may ask for, in milliseconds.
+/// Longest wait that an ordered read may request, in milliseconds.
 pub const ORDERED_READ_WAIT_MS_MAX: u32 = 60_000;
-/// Bytes of writes at which a shard begins a file of them, where the memory allows it.
+/// Write-buffer size at which a shard flushes to a file, if the memory limit allows it, in bytes.
 pub const SHARD_TABLE_BYTES: usize = 64 * 1024 * 1024;
-/// Files of documents in no order at which a shard that is loaded merges them.
+/// Number of overlapping files at which a bulk load compacts the shard.
 pub const SHARD_LOAD_FILES_MAX: u64 = 64;
-/// Bytes at which a block of a copy's rows ends, behind the row that comes there: both ends go over
-/// it several times, and so much stays in a core's own cache meanwhile.
+/// Bytes at which a block of a copy's rows ends, after the row that crosses the limit. Both ends
+/// pass over a block several times, and a block of this size stays in a core's own cache.
 pub const COPY_BLOCK_BYTES: usize = 256 * 1024;
-/// Bytes of such a block, whose last row may be a large one.
+/// Largest block of a copy's rows, in bytes: its last row may be a large one.
 pub const COPY_BLOCK_BYTES_MAX: usize = ROW_BYTES_MAX + 2 * 1024 * 1024;
-/// Largest message of a copy's stream, in bytes: a block and what is said of it.
+/// Largest message of a copy's stream, in bytes: a block and its metadata.
 pub const COPY_MESSAGE_BYTES_MAX: usize = COPY_BLOCK_BYTES_MAX + 64 * 1024;
-/// Parts that a copy's bytes are divided into, as far as their sizes allow: what is lost of one
-/// that breaks off is part of a part for each stream.
+/// Parts into which a copy is divided, as far as their sizes allow. If the copy breaks off, each
+/// stream loses at most the part in progress.
 pub const COPY_PARTS: u64 = 256;
 /// Least bytes of a part of a copy.
 pub const COPY_PART_BYTES_MIN: u64 = 1024 * 1024;
 /// Most bytes of a part of a copy.
 pub const COPY_PART_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Most rows of a part of a copy: its file's filter and index are built in memory.
+/// Most rows of a part of a copy: the filter and the index of its file are built in memory.
 pub const COPY_PART_ROWS_MAX: u64 = 256 * 1024;
-/// Bytes of what is noted of a part.
+/// Largest record of a copied part, in bytes.
 pub const COPY_PART_RECORD_BYTES_MAX: usize = 1024 * 1024;
-/// Ranges that a copy is divided into, at most.
+/// Most ranges into which a copy is divided.
 pub const COPY_RANGES_MAX: usize = 64;
-/// Files that a copy moves, at most: all of them stand in its plan.
+/// Most files of a copy; its plan lists all of them.
 pub const COPY_FILES_MAX: usize = 64 * 1024;
-/// Ranges of a copy that are read side by side, at most.
+/// Most ranges of a copy that are read in parallel.
 pub const COPY_STREAMS_MAX: usize = 6;
-/// Shards that are frozen for copies at once.
+/// Most shards that are frozen for copies at once.
 pub const COPIES_MAX: usize = 8;
-/// How long a shard stays frozen that nobody reads, in milliseconds.
+/// Time for which a shard stays frozen without a read, in milliseconds.
 pub const COPY_HELD_MS: u64 = 15 * 60 * 1_000;
-/// Bytes of rows on their way, for each stream of a copy.
+/// Bytes of rows in flight for each stream of a copy.
 pub const COPY_STREAM_BYTES: u32 = 4 * 1024 * 1024;
-/// Largest frame of such a stream, in bytes: each is a call of the system at both ends.
+/// Largest frame of a copy's stream, in bytes; each frame is one system call at both ends.
 pub const COPY_FRAME_BYTES: u32 = 256 * 1024;
-/// Bytes of a chunk of a snapshot's image, but for its last one.
+/// Size of a chunk of a snapshot's image, in bytes; the last chunk may be smaller.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 4 * 1024 * 1024;
-/// Bytes of any chunk of a snapshot: one of a delta may be one large row.
+/// Largest chunk of a snapshot, in bytes: a chunk of a delta may be one large row.
 pub const SNAPSHOT_CHUNK_BYTES_MAX: usize = 80 * 1024 * 1024;
-/// Bytes of the message in a snapshot's manifest.
+/// Largest message of a snapshot's manifest, in bytes.
 pub const SNAPSHOT_MANIFEST_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Chunks that are fetched, or stored, at once.
+/// Chunks that are downloaded or uploaded in parallel.
 pub const SNAPSHOT_CHUNKS_AT_ONCE: usize = 8;
-/// Bytes of an image behind which it is put on the disk while the rest is fetched: the wait for the
-/// disk at the end is short then.
+/// Bytes of an image after which the reader syncs it to disk during the download, so that the sync
+/// at the end is short.
 pub const SNAPSHOT_SYNC_BYTES: u64 = 64 * 1024 * 1024;
 /// Longest wait for a connection to the object store of snapshots, in milliseconds.
 pub const SNAPSHOT_CONNECT_MS: u64 = 5_000;
-/// Longest wait for the whole answer to one try of a request to it, in milliseconds; a chunk is
-/// sent or fetched in it.
+/// Longest wait for the whole response to one attempt of an object-store request, in milliseconds;
+/// one attempt uploads or downloads a chunk.
 pub const SNAPSHOT_REQUEST_MS: u64 = 30_000;
-/// Time behind the begin of a request after which it is not tried again, in milliseconds.
+/// Time after the start of an object-store request beyond which it is not retried, in milliseconds.
 pub const SNAPSHOT_RETRY_MS: u64 = 10_000;
-/// First wait before it is tried again, in milliseconds; it grows.
+/// First wait before an object-store request is retried, in milliseconds; the wait grows.
 pub const SNAPSHOT_BACKOFF_MS_MIN: u64 = 100;
-/// Longest wait before it is tried again, in milliseconds.
+/// Longest wait before an object-store request is retried, in milliseconds.
 pub const SNAPSHOT_BACKOFF_MS_MAX: u64 = 2_000;
-/// Characters of an object store's own words in an error.
+/// Most characters of an object store's own message in an error.
 pub const SNAPSHOT_REFUSAL_CHARS_MAX: usize = 600;
-/// Seconds between two snapshots of a partition, unless it is set.
+/// Default interval between two snapshots of a partition, in seconds.
 pub const SNAPSHOT_EVERY_S: u64 = 15 * 60;
-/// Snapshots of a partition that are kept, unless it is set.
+/// Default number of retained snapshots of a partition.
 pub const SNAPSHOTS_KEPT: usize = 8;
-/// MiB of memory that the image of one partition may take while it is built, unless it is set.
+/// Default memory limit for building the image of one partition, in MiB.
 pub const SNAPSHOT_MEMORY_MIB: u64 = 4 * 1024;
-/// Time between two looks at what may go of a partition's snapshots, in milliseconds.
+/// Interval of the garbage collection of a partition's snapshots, in milliseconds.
 pub const SNAPSHOT_COLLECT_MS: u64 = 60 * 60 * 1_000;
-/// Deltas that are laid over an image before a new one is built.
+/// Deltas on one image after which a new image is built.
 pub const SNAPSHOT_DELTAS_MAX: usize = 64;
-/// How long a chunk stays that no snapshot names any more, in milliseconds, unless a store is kept
-/// otherwise.
+/// Default time for which a chunk stays after the last snapshot that names it is gone, in
+/// milliseconds.
 pub const SNAPSHOT_GRACE_MS: u64 = 24 * 60 * 60 * 1_000;
-/// How long a version of a store's documents stays that was live before, in seconds, unless it is
-/// set.
+/// Default rollback window, in seconds: the time for which the previously live version of a store's
+/// documents is retained.
 pub const ROLLBACK_WINDOW_S: u64 = 24 * 60 * 60;
-/// How long a reader lets calls wait in all partitions behind a move of the documents to others:
-/// they may have asked before where their keys belong. In milliseconds.
+/// Time after a repartition for which a reader lets calls wait in all partitions, in milliseconds:
+/// a call may have looked up the partition of its keys before the repartition.
 pub const READER_MOVED_MS: u64 = 60_000;
-/// Entries of one partition within so many microseconds are carried to other partitions as one.
+/// Span of append times, in microseconds, in which entries of one partition are forwarded to other
+/// partitions as one entry.
 pub const MOVE_TOGETHER_US: i64 = 100_000;
-/// How long all writers have to learn that writes to a store are held, in milliseconds.
+/// Time that all writers have to learn that writes to a store are paused, in milliseconds.
 pub const MOVE_WAIT_MS: u64 = 250;
-/// How long a writer holds a write until the documents have come to other logs, in milliseconds.
+/// Longest time that a writer holds a write while the documents are repartitioned, in milliseconds.
 pub const MOVE_HELD_MS: u64 = 5_000;
-/// Versions of one store's documents that are kept at once.
+/// Most versions of one store's documents at once.
 pub const STORE_VERSIONS_MAX: usize = 8;
 /// Bytes of rows of one partition that a push writes at once.
 pub const PUSH_BLOCK_BYTES: usize = 1024 * 1024;
 /// Bytes of rows of all partitions that a push holds in memory before it writes them.
 pub const PUSH_BLOCKS_BYTES: usize = 64 * 1024 * 1024;
-/// How long the rows stay of a push that broke off and does not go on, in milliseconds.
+/// Time for which the rows of an interrupted push stay if it does not resume, in milliseconds.
 pub const PUSH_KEPT_MS: u64 = 24 * 60 * 60 * 1_000;
-/// Records of a log beyond which a reader begins with a shard, where there is no snapshot.
+/// Number of log records above which a reader bootstraps from a shard if there is no snapshot.
 pub const READER_RECORDS_FOLDED_MAX: u64 = 100_000;
-/// Partitions that begin with an image at once in a reader: each is fetched while its copy is made.
+/// Partitions of a reader that bootstrap from an image at once; each downloads its image while it
+/// builds the replica.
 pub const READER_FETCHES_AT_ONCE: usize = 2;
-/// Bytes of an image that are fetched ahead of who makes a copy of it: what is behind it is done
-/// when the last byte comes.
+/// Bytes of an image that are downloaded ahead of the replica that is built from it, so that little
+/// is left to do when the last byte arrives.
 pub const READER_FETCHED_AHEAD_BYTES: u64 = 64 * 1024 * 1024;
-/// Chunks that are fetched at once of a version beside the one that answers, one partition after
-/// the other: nobody waits for it as for a beginning, and what is on its way takes memory.
+/// Chunks of a new version's image that are downloaded in parallel, one partition after the other,
+/// while another version serves. No call waits for the new version, and chunks in flight take
+/// memory.
 pub const READER_BESIDE_CHUNKS_AT_ONCE: usize = 4;
-/// Times that a reader asks for a snapshot before it begins with a log that has all.
+/// Attempts to get a snapshot before a reader replays a log that has all entries.
 pub const READER_SNAPSHOT_ATTEMPTS: u32 = 5;
-/// Ranges of hashes of keys whose documents have a digest each when two copies are compared.
+/// Key-hash ranges that have a digest each when two replicas are compared.
 pub const VERIFY_RANGES: usize = 4_096;
-/// Bytes of the documents of both copies that are compared one by one.
+/// Most bytes of documents of both replicas that are compared one by one.
 pub const VERIFY_BYTES_MAX: u64 = 256 * 1024 * 1024;
-/// Documents that the log may change between the positions of two copies that are compared.
+/// Most documents that the log may change between the positions of two compared replicas.
 pub const VERIFY_CHANGED_MAX: usize = 1 << 20;
-/// Documents that are named of those in which two copies differ.
+/// Most differing documents that a comparison names.
 pub const VERIFY_NAMED_MAX: usize = 1_000;
-/// Bytes of the text that declares one feature view.
+/// Largest text that declares one feature view, in bytes.
 pub const VIEW_DECLARATION_BYTES_MAX: usize = 64 * 1024;
-/// How far an event may lie behind its partition's time in a view that does not say so: what clocks
-/// and the order in which partitions are derived make of events that came in time.
+/// Default allowed lateness of a view: how far an event's time may be before its partition's time.
+/// The default covers clock differences and the order in which partitions are derived.
 pub const VIEW_LATENESS_US: i64 = 60_000_000;
-/// How far apart a feature view emits the values of one group, where it does not say so.
+/// Default interval between two emissions of one group of a feature view.
 pub const VIEW_CADENCE_US: i64 = 100_000;
-/// Least of what may be said instead: 10 ms.
+/// Least emission interval: 10 ms.
 pub const VIEW_CADENCE_US_MIN: i64 = 10_000;
-/// Most of it: an hour.
+/// Greatest emission interval: an hour.
 pub const VIEW_CADENCE_US_MAX: i64 = 60 * 60 * 1_000_000;
-/// How long a windowed value that a feature view emits outlives its next change, where the view
-/// does not say so.
+/// Default grace of a feature view: how long an emitted windowed value outlives its next change.
 pub const VIEW_GRACE_US: i64 = 30_000_000;
-/// Most that may be said instead: a day.
+/// Greatest grace: a day.
 pub const VIEW_GRACE_US_MAX: i64 = 24 * 60 * 60 * 1_000_000;
-/// Operators and words of SQL in the condition of one feature view, as text: each may nest what
-/// stands before it, and what is nested is walked by recursion.
+/// Most SQL operators and words in the condition of one feature view. Each may nest the expression
+/// before it, and nested expressions are walked by recursion.
 pub const VIEW_CONDITION_OPERATORS_MAX: usize = 512;
-/// How deep a condition of a feature view is nested.
+/// Greatest nesting depth of a feature view's condition.
 pub const PREDICATE_DEPTH_MAX: usize = 32;
-/// Columns by which one feature view groups.
+/// Most columns by which one feature view groups.
 pub const GROUP_COLUMNS_MAX: usize = 16;
-/// Stores in which one feature view looks events up.
+/// Most stores in which one feature view looks events up.
 pub const LOOKUPS_MAX: usize = 16;
-/// Aggregates of one feature view.
+/// Most aggregates of one feature view.
 pub const AGGREGATES_MAX: usize = 1_024;
-/// Windows of one feature view.
+/// Most windows of one feature view.
 pub const WINDOWS_MAX: usize = 32;
-/// Tiles that one window is made of: 30 days by hops of 5 minutes are 8,640.
+/// Most tiles of one window; 30 days with hops of 5 minutes are 8,640.
 pub const WINDOW_TILES_MAX: i64 = 10_000;
 /// Longest window and greatest lateness: ten years, in microseconds.
 pub const WINDOW_US_MAX: i64 = 10 * 365 * 24 * 60 * 60 * 1_000_000;
-/// How far an event may lie ahead of its partition's time, in microseconds: one day. What is
-/// further ahead is a wrong clock, and its tile would stay until then.
+/// Greatest lead of an event's time over its partition's time, in microseconds: one day. A greater
+/// lead indicates a wrong clock, and the event's tile would stay until then.
 pub const EVENT_AHEAD_US_MAX: i64 = 24 * 60 * 60 * 1_000_000;
-/// Bytes of a value that an aggregate keeps as it is: a first, a last, a least, a frequent one.
+/// Largest value that an aggregate stores as it is (first, last, least, frequent), in bytes.
 pub const AGGREGATE_ITEM_BYTES_MAX: usize = 1_024;
-/// Values that one `last-n` keeps.
+/// Most values of one `last-n`.
 pub const AGGREGATE_LAST_MAX: u16 = 1_000;
-/// Items that one `top-k` answers.
+/// Most items of one `top-k`.
 pub const AGGREGATE_TOP_MAX: u16 = 256;
-/// Quantiles that one aggregate answers.
+/// Most quantiles of one aggregate.
 pub const AGGREGATE_QUANTILES_MAX: usize = 64;
-/// Files that one shard holds open at once.
+/// Most files that one shard holds open at once.
 pub const SHARD_FILES_OPEN_MAX: i32 = 256;
 /// Longest time to live: 100 years, in microseconds; sums with any date stay inside `i64`.
 pub const TTL_US_MAX: i64 = 100 * 365 * 24 * 60 * 60 * 1_000_000;
-/// Keys of one multi-get or gather.
+/// Most keys of one multi-get or gather.
 pub const BATCH_KEYS_MAX: usize = 1 << 20;
-/// Time that a client gives a call before it reports what it knows, unless it is told otherwise, in
-/// milliseconds.
+/// Default deadline of a client's call, in milliseconds; the client then reports the outcome as far
+/// as it knows it.
 pub const CLIENT_DEADLINE_MS: u64 = 10_000;
-/// Time that a client gives one attempt of a call before it tries again, in milliseconds.
+/// Timeout of one attempt of a client's call before the client retries, in milliseconds.
 pub const CLIENT_ATTEMPT_MS: u64 = 4_000;
-/// First wait of a client before it sends a write again, in milliseconds; it doubles.
+/// First wait of a client before it retries a write, in milliseconds; it doubles.
 pub const CLIENT_BACKOFF_MS_MIN: u64 = 10;
-/// Longest wait of a client before it sends a write again, in milliseconds.
+/// Longest wait of a client before it retries a write, in milliseconds.
 pub const CLIENT_BACKOFF_MS_MAX: u64 = 1_000;
-/// Age beyond which a client sends no write again, in microseconds: half the time after which its
-/// partition may have forgotten it.
+/// Age beyond which a client does not retry a write, in microseconds: half the time after which the
+/// partition may have forgotten the client.
 pub const CLIENT_RETRY_AGE_US: i64 = DEDUP_IDLE_US / 2;
-/// Bytes of changes at which a client closes a request; one change may be larger.
+/// Target size at which a client closes a request, in bytes; a single change may be larger.
 pub const CLIENT_REQUEST_BYTES_AIM: usize = 4 * 1024 * 1024;
-/// Requests of one client to one store that are under way before others wait, to go together.
+/// Requests of one client to one store in flight, above which further writes wait and are
+/// coalesced.
 pub const CLIENT_REQUESTS_UNDER_WAY_MAX: usize = 2;
-/// Longest that others wait for the answer to a request before they go, too, in milliseconds.
+/// Longest time that a write waits to be coalesced before the client sends it, in milliseconds.
 pub const CLIENT_TOGETHER_WAIT_MS: u64 = 50;
-/// Bytes of changes above which a request goes by itself, at once.
+/// Bytes of changes above which the client sends a request alone and at once.
 pub const CLIENT_TOGETHER_ONE_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of changes at which a client closes a request that several writes make.
+/// Target size at which a client closes a coalesced request, in bytes.
 pub const CLIENT_TOGETHER_BYTES_AIM: usize = 1024 * 1024;
-/// Unsettled changes of one write stream, unless it is told otherwise.
+/// Default limit of unsettled changes of one write stream.
 pub const CLIENT_STREAM_CHANGES_MAX: usize = 16 * 1024;
 /// Bytes of unsettled changes of one write stream; one change may be larger.
 pub const CLIENT_STREAM_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Changes of definitions whose outcome is unknown that a client remembers; older ones it forgets.
+/// Definition changes with unknown outcome that a client remembers; it forgets the oldest.
 pub const CLIENT_UNSETTLED_DEFINITIONS_MAX: usize = 64;
-/// First and longest wait of a catalog follower after an error of the log, in milliseconds.
+/// First wait of a catalog follower after a log error, in milliseconds.
 pub const CATALOG_BACKOFF_MS_MIN: u64 = 20;
-/// See [`CATALOG_BACKOFF_MS_MIN`].
+/// Longest wait of a catalog follower after a log error, in milliseconds.
 pub const CATALOG_BACKOFF_MS_MAX: u64 = 2_000;
-/// Bytes of records that a change stream sends in one answer, unless one record is larger.
+/// Bytes of records that a change stream sends in one response, unless one record is larger.
 pub const STREAM_READ_BYTES_MAX: usize = 1024 * 1024;
-/// Silence after which a change stream sends an empty answer, in milliseconds.
+/// Silence after which a change stream sends an empty response, in milliseconds.
 pub const STREAM_SILENCE_MS: u64 = 1_000;
 /// Bytes that a change stream may send ahead of its reader.
 pub const REMOTE_STREAM_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
-/// Longest wait of a remote log for one answer, and longest time that it keeps a subscription which
-/// nobody reads, in milliseconds.
+/// Longest wait of a remote log for one response, and longest time that it keeps a subscription
+/// without reads, in milliseconds.
 pub const REMOTE_CALL_TIMEOUT_MS: u64 = 10_000;
 
 const _: () = assert!(VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX + 1024 * 1024 < ENTRY_BYTES_MAX);
@@ -392,7 +398,7 @@ const _: () = assert!(ROW_BYTES_MAX + KEY_BYTES_MAX < SNAPSHOT_CHUNK_BYTES_MAX);
 const _: () = assert!(ENTRY_BYTES_MAX < MESSAGE_BYTES_MAX);
 const _: () = assert!(2 * ENTRY_BYTES_MAX < COMMIT_QUEUE_BYTES_MAX);
 const _: () = assert!(ROW_BYTES_MAX + 2 * KEY_BYTES_MAX + COPY_BLOCK_BYTES < COPY_BLOCK_BYTES_MAX);
-// What a kill costs is a tenth of the last quarter, at most.
+// A kill costs at most a tenth of the last quarter of a copy.
 const _: () = assert!(10 * 4 * COPY_STREAMS_MAX as u64 <= COPY_PARTS);
 const _: () = assert!(ENTRY_CHANGES_MAX <= 1 << 16);
 const _: () = assert!(REQUEST_CHANGES_MAX <= ENTRY_CHANGES_MAX);

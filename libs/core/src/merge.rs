@@ -1,4 +1,4 @@
-//! Merge operators: what an operation makes of a field's present value. Deterministic, total.
+//! Merge operators: the effect of an operation on a field's present value. Deterministic and total.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -7,18 +7,18 @@ use crate::change::FieldOp;
 use crate::row::encode_value;
 use crate::value::{FieldType, ScalarType, Value};
 
-/// What becomes of a field.
+/// Result of an operation on a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Merged {
-    /// It holds this; `None` is null.
+    /// The field holds this value; `None` is null.
     Set(Option<Value>),
-    /// It becomes absent.
+    /// The field becomes absent.
     Absent,
-    /// It stays as it is.
+    /// The field does not change.
     Unchanged,
 }
 
-/// Applies an operation to a present value (`None`: absent or null) of a field of this type.
+/// Applies an operation to the present value (`None`: absent or null) of a field of this type.
 ///
 /// The operation's own value may be of a narrower type than the field; it is widened first.
 pub fn merge(present: Option<&Value>, op: &FieldOp, field_type: FieldType) -> Merged {
@@ -56,7 +56,8 @@ pub fn merge(present: Option<&Value>, op: &FieldOp, field_type: FieldType) -> Me
     }
 }
 
-/// Two components of a set are the same when their bytes are: NaN is one member, 0.0 and -0.0 two.
+/// Returns the bytes by which a set compares its components: NaN is one member, 0.0 and -0.0 are
+/// two.
 fn component_bytes(component: &Value) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_value(component, &mut bytes);
@@ -81,7 +82,7 @@ fn keep(present: Option<&Value>, value: Value, wanted: Ordering) -> Merged {
     if wins { Merged::Set(Some(value)) } else { Merged::Unchanged }
 }
 
-/// The order of two scalars of one type; `None` for other types and for NaN.
+/// Returns the order of two scalars of one type; `None` for other types and for NaN.
 pub fn compare(a: &Value, b: &Value) -> Option<Ordering> {
     match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
@@ -179,7 +180,8 @@ mod tests {
         assert_eq!(merge(Some(&Value::Float64(f64::NAN)), &narrow, FLOAT64), Merged::Unchanged);
     }
 
-    /// By bytes, NaN is a member like any other, and the two zeros are two members.
+    /// Proves that sets compare components by their bytes: NaN is a member like any other, and the
+    /// two zeros are two members.
     #[test]
     fn sets_tell_components_apart_by_their_bytes() {
         let floats = FieldType::List(ScalarType::Float64);
@@ -196,7 +198,8 @@ mod tests {
         assert_eq!(length(merge(Some(&held), &remove, floats)), 1);
     }
 
-    /// Two full sets: quadratic work here would stop a partition for minutes.
+    /// Proves that two full sets merge in one pass; quadratic work would stop a partition for
+    /// minutes.
     #[test]
     fn full_sets_are_merged_in_one_pass() {
         let numbers = |from: i32| (from..from + 65_535).map(Value::Int32).collect::<Vec<_>>();

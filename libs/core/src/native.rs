@@ -1,7 +1,7 @@
-//! Values and keys from the language's own types.
+//! Conversions from Rust's own types to values and keys.
 //!
-//! Vectors and lists of `f32` and `i8` look alike here: both become a vector, and whoever writes
-//! to a field fits the value to the type that the field declares.
+//! Vectors and lists of `f32` and `i8` have the same Rust type, so both become a vector. A write
+//! coerces the value to the type that the field declares.
 
 use half::f16;
 

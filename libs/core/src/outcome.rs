@@ -1,31 +1,31 @@
-//! Outcomes of conditional changes, and the bounded table that a replica keeps of them.
+//! Outcomes of conditional changes, and the bounded table in which a replica stores them.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::id::{ClientId, DocumentVersion, Position, Sequence};
 use crate::limits::OUTCOMES_KEPT;
 
-/// What became of a conditional change.
+/// Outcome of a conditional change's condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The condition held and the change happened.
     Applied,
-    /// The condition did not hold; the version is the document's, where the store keeps versions.
+    /// The condition did not hold; the version is the document's, if the store has versions.
     NotMet(Option<DocumentVersion>),
-    /// The document would have grown over the limit; nothing happened.
+    /// The document would have exceeded the size limit; nothing happened.
     TooLarge,
 }
 
 /// The outcome of one change of one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Who sent the change.
+    /// Client that sent the change.
     pub client: ClientId,
-    /// Its number there.
+    /// The client's number of the change.
     pub sequence: Sequence,
-    /// Where the log holds it.
+    /// Position of the change in the log.
     pub position: Position,
-    /// What became of it.
+    /// Outcome of the condition.
     pub verdict: Verdict,
 }
 
@@ -44,12 +44,13 @@ impl Default for OutcomeTable {
 }
 
 impl OutcomeTable {
-    /// A table that keeps this many outcomes.
+    /// Creates a table that holds this many outcomes.
     pub fn with_capacity(kept: usize) -> Self {
         Self { kept: kept.max(1), order: VecDeque::new(), outcomes: HashMap::new() }
     }
 
-    /// Keeps an outcome; the first one of a change stays, and the oldest gives way.
+    /// Stores an outcome. If the change has an outcome already, the first one stays; if the table
+    /// is full, the oldest outcome is evicted.
     pub fn keep(&mut self, outcome: Outcome) {
         let key = (outcome.client, outcome.sequence);
         if self.outcomes.contains_key(&key) {
@@ -64,12 +65,12 @@ impl OutcomeTable {
         self.outcomes.insert(key, outcome);
     }
 
-    /// The outcome of this client's change, if it is still kept.
+    /// Returns the outcome of this client's change, if the table still holds it.
     pub fn get(&self, client: ClientId, sequence: Sequence) -> Option<Outcome> {
         self.outcomes.get(&(client, sequence)).copied()
     }
 
-    /// All that are kept, from the oldest on.
+    /// Returns all outcomes in the table, oldest first.
     pub fn all(&self) -> impl Iterator<Item = &Outcome> {
         self.order.iter().filter_map(|key| self.outcomes.get(key))
     }

@@ -1,18 +1,18 @@
-//! Which partition a key belongs to: one hash, the same in every language, fixed for ever.
-//! Bytes and vectors: `proto/spec/partitioning.md`, `proto/vectors/partitioning.json`.
+//! The partition of a key: one hash, the same in every language, fixed permanently. Bytes and
+//! vectors: `proto/spec/partitioning.md`, `proto/vectors/partitioning.json`.
 
 use crate::error::{Error, Result};
 use crate::id::{PartitionCount, PartitionId};
 use crate::limits::PARTITIONS_MAX;
 
-/// XXH3, 64 bits, seed 0.
+/// Returns XXH3 of the bytes, 64 bits, seed 0.
 #[inline(always)]
 pub fn xxh3_64(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
 
 impl PartitionCount {
-    /// A partition count, refused when it is 0 or above the limit.
+    /// Creates a partition count; refuses 0 and counts above the limit.
     pub fn new(count: u32) -> Result<Self> {
         match count {
             0 => Err(Error::invalid_argument("a store has at least 1 partition")),
@@ -24,13 +24,13 @@ impl PartitionCount {
         }
     }
 
-    /// Every partition of a store with this count.
+    /// Returns every partition of a store with this count.
     pub fn partitions(self) -> impl Iterator<Item = PartitionId> {
         (0..self.0).map(PartitionId)
     }
 }
 
-/// The partition of a partition key's bytes: `xxh3_64(bytes) mod count`.
+/// Returns the partition of a partition key's bytes: `xxh3_64(bytes) mod count`.
 ///
 /// ```
 /// use forebay_core::id::PartitionCount;
@@ -42,7 +42,7 @@ impl PartitionCount {
 #[inline(always)]
 pub fn partition_of(partition_key: &[u8], count: PartitionCount) -> PartitionId {
     let (hash, count) = (xxh3_64(partition_key), u64::from(count.0.max(1)));
-    // Most stores have a power of two of them, which needs no division.
+    // Most stores have a power of two of partitions, for which a mask replaces the division.
     let remainder = if count.is_power_of_two() { hash & (count - 1) } else { hash % count };
     PartitionId(remainder as u32)
 }
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!((error.code(), error.context().limit), (ErrorCode::LimitExceeded, Some(4_096)));
     }
 
-    /// A count that nobody checked is no reason to divide by zero.
+    /// Proves that an unchecked count of 0 does not divide by zero.
     #[test]
     fn an_unchecked_count_of_zero_is_one_partition() {
         assert_eq!(partition_of(b"user-1", PartitionCount(0)), PartitionId(0));

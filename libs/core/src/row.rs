@@ -1,8 +1,9 @@
 //! Documents and the row codec: a document as a value, and as the bytes that an index holds.
 //!
 //! A row is `version u16 | flags u8 | state bits | fixed fields | ends of tail values | tail |
-//! footers`; see `proto/spec/row.md` for every byte. A decoder takes any bytes: what contradicts
-//! the format is `Corrupt`, a flag of a newer format `UpgradeNeeded`, never a panic.
+//! footers`; `proto/spec/row.md` specifies every byte. A decoder accepts any bytes and never
+//! panics: bytes that contradict the format are `Corrupt`, a flag of a newer format is
+//! `UpgradeNeeded`.
 
 mod document;
 mod value_codec;
@@ -28,7 +29,7 @@ const STATE_ABSENT: u8 = 0;
 const STATE_VALUE: u8 = 1;
 const STATE_NULL: u8 = 2;
 
-/// What a field holds. Absent, null and a value (an empty one too) are three answers.
+/// State of a field. Absent, null and a value (also an empty one) are three different answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// The document has no such field.
@@ -39,14 +40,16 @@ pub enum Presence {
     Value,
 }
 
-/// The schema version that a row was encoded at; `None` when the bytes are too short to be a row.
+/// Returns the schema version at which a row was encoded; `None` if the bytes are too short for a
+/// row.
 #[inline(always)]
 pub fn row_schema_version(bytes: &[u8]) -> Option<SchemaVersion> {
     let (version, _) = bytes.split_first_chunk::<2>()?;
     Some(SchemaVersion(u16::from_le_bytes(*version).into()))
 }
 
-/// When the document of a row expires, by the row's footer alone: nothing else of it is checked.
+/// Returns the time at which the document of a row expires. Reads the footer alone and checks
+/// nothing else.
 #[inline]
 pub fn row_expires_at(bytes: &[u8]) -> Option<Timestamp> {
     let expires = bytes.get(2)? & FLAG_EXPIRES != 0;
@@ -54,8 +57,8 @@ pub fn row_expires_at(bytes: &[u8]) -> Option<Timestamp> {
     Some(Timestamp::from_micros(i64::from_le_bytes(*at)))
 }
 
-/// Gives the document of a row another version, if it has one, by the row's footer alone. Bytes
-/// that are too short stay as they are.
+/// Replaces the version of a row's document, if it has one, by the row's footer alone. Bytes that
+/// are too short stay unchanged.
 pub fn set_row_version(bytes: &mut [u8], version: DocumentVersion) {
     let flags = bytes.get(2).copied().unwrap_or(0);
     if flags & FLAG_VERSION == 0 {
@@ -68,10 +71,10 @@ pub fn set_row_version(bytes: &mut [u8], version: DocumentVersion) {
     }
 }
 
-/// A row's bytes, read in place.
+/// The bytes of a row, read without copying.
 ///
-/// `new` checks the frame once: header, footers and the ends of the tail; later reads touch only
-/// the bytes of what they read.
+/// `new` checks the frame once: header, footers and the ends of the tail. Later reads touch only
+/// the bytes of the field that they read.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     bytes: &'a [u8],
@@ -83,7 +86,7 @@ impl<'a> Row<'a> {
     /// Wraps the bytes of a row that was encoded at this layout.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes contradict the format or carry another schema version;
+    /// Returns `Corrupt` if the bytes contradict the format or carry another schema version;
     /// `UpgradeNeeded` for flags that only a newer build knows.
     #[inline(always)]
     pub fn new(bytes: &'a [u8], layout: &'a Layout) -> Result<Self> {
@@ -151,21 +154,21 @@ impl<'a> Row<'a> {
         i64::from_le_bytes(bytes)
     }
 
-    /// When the whole document expires.
+    /// Returns the time at which the whole document expires.
     #[inline]
     pub fn expires_at(&self) -> Option<Timestamp> {
         let at = self.bytes.len().checked_sub(8).filter(|_| self.flag(FLAG_EXPIRES))?;
         Some(Timestamp::from_micros(self.i64_at(at)))
     }
 
-    /// The document's version, in a store that keeps versions.
+    /// Returns the document's version, in a store with versions.
     pub fn version(&self) -> Option<DocumentVersion> {
         let before = if self.flag(FLAG_EXPIRES) { 16 } else { 8 };
         let at = self.bytes.len().checked_sub(before).filter(|_| self.flag(FLAG_VERSION))?;
         Some(DocumentVersion(self.i64_at(at) as u64))
     }
 
-    /// When a field expires; costs nothing in rows without field expiries.
+    /// Returns the time at which a field expires; costs nothing in rows without field expiries.
     #[inline(always)]
     pub fn field_expires_at(&self, field: FieldId) -> Option<Timestamp> {
         if !self.flag(FLAG_FIELD_EXPIRES) {
@@ -193,24 +196,24 @@ impl<'a> Row<'a> {
         (after - 2 - self.tail_end) / FIELD_EXPIRY_BYTES
     }
 
-    /// Whether the document or a field of it expires at some time.
+    /// Returns whether the document or any of its fields has an expiry.
     #[inline]
     pub fn may_expire(&self) -> bool {
         self.flag(FLAG_EXPIRES | FLAG_FIELD_EXPIRES)
     }
 
-    /// Whether the whole document is expired at this time.
+    /// Returns whether the whole document is expired at this time.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at().is_some_and(|at| at <= now)
     }
 
-    /// Whether any field of it has an expiry of its own.
+    /// Returns whether any field of the document has an expiry of its own.
     #[inline]
     pub fn has_field_expiries(&self) -> bool {
         self.flag(FLAG_FIELD_EXPIRES)
     }
 
-    /// Whether each of the slots with these numbers holds a value, expiry left aside.
+    /// Returns whether each of the slots with these numbers holds a value; ignores expiries.
     #[inline]
     pub fn are_values(&self, slots: Range<usize>) -> bool {
         let mut at = slots.start;
@@ -218,7 +221,7 @@ impl<'a> Row<'a> {
             let (first, count) = (at % 4, (4 - at % 4).min(slots.end - at));
             let mask = (0xff_u8 >> (8 - 2 * count)) << (2 * first);
             let states = self.bytes.get(ROW_HEADER_BYTES + at / 4);
-            // Each state that is a value, in all four places.
+            // The mask has the state of a value at all four positions of the byte.
             if states.is_none_or(|states| states & mask != (STATE_VALUE * 0x55) & mask) {
                 return false;
             }
@@ -227,16 +230,16 @@ impl<'a> Row<'a> {
         true
     }
 
-    /// Bytes of its fixed part; `None` beyond it.
+    /// Returns bytes of the row's fixed part; `None` beyond it.
     #[inline]
     pub fn fixed(&self, bytes: Range<usize>) -> Option<&'a [u8]> {
         self.bytes[..self.layout.tail_at()].get(bytes)
     }
 
-    /// What a slot holds, expiry left aside.
+    /// Returns the state of a slot; ignores expiries.
     ///
     /// # Errors
-    /// `Corrupt` for state bits that mean nothing, `Internal` for a slot of another layout.
+    /// Returns `Corrupt` for undefined state bits, `Internal` for a slot of another layout.
     #[inline(always)]
     pub fn presence(&self, slot: &Slot) -> Result<Presence> {
         let byte = self.bytes.get(ROW_HEADER_BYTES + slot.number / 4).ok_or_else(foreign_slot)?;
@@ -248,18 +251,18 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// What a slot holds at this time: an expired field, or any field of an expired document, is
-    /// absent.
+    /// Returns the state of a slot at this time: an expired field, or any field of an expired
+    /// document, is absent.
     pub fn presence_at(&self, slot: &Slot, now: Timestamp) -> Result<Presence> {
         let expired = self.is_expired(now)
             || self.field_expires_at(slot.field).is_some_and(|expires_at| expires_at <= now);
         if expired { Ok(Presence::Absent) } else { self.presence(slot) }
     }
 
-    /// The bytes of a slot's value; of a field without one, whatever lies there.
+    /// Returns the bytes of a slot's value; for a field without a value, the bytes are unspecified.
     ///
     /// # Errors
-    /// `Internal` for a slot of another layout.
+    /// Returns `Internal` for a slot of another layout.
     #[inline(always)]
     pub fn bytes(&self, slot: &Slot) -> Result<&'a [u8]> {
         match slot.place {
@@ -277,7 +280,7 @@ impl<'a> Row<'a> {
     }
 }
 
-// What is wrong with a row is put into words apart from the reads that find nothing wrong.
+// Errors are built in cold functions, apart from the reads that succeed.
 #[cold]
 fn corrupt(what: &str) -> Error {
     Error::corrupt(what)

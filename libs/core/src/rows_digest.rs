@@ -1,10 +1,10 @@
-//! What two ends that should hold the same rows reckon of them, and compare.
+//! Digest of a set of rows, by which two replicas that should hold the same rows compare them.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use crate::error::{Error, Result};
 
-/// How many rows, and a sum of their hashes: those of parts add up, in any order.
+/// Number of rows and a sum of their hashes. Digests of parts add up, in any order.
 ///
 /// ```
 /// use forebay_core::rows_digest::RowsDigest;
@@ -19,9 +19,9 @@ use crate::error::{Error, Result};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowsDigest {
-    /// How many.
+    /// Number of rows.
     pub rows: u64,
-    /// The sum, modulo 2^128.
+    /// Sum of the hashes, modulo 2^128.
     pub sum: u128,
 }
 
@@ -33,16 +33,16 @@ impl RowsDigest {
         self.rows += 1;
     }
 
-    /// Adds all rows of another.
+    /// Adds all rows of another digest.
     pub fn merge(&mut self, other: Self) {
         self.sum = self.sum.wrapping_add(other.sum);
         self.rows += other.rows;
     }
 
-    /// The one that a message holds.
+    /// Decodes the digest of a message.
     ///
     /// # Errors
-    /// `Corrupt` for bytes of another length.
+    /// Returns `Corrupt` for bytes of another length.
     pub fn of(rows: u64, sum: &[u8]) -> Result<Self> {
         let sum = sum.try_into().map_err(|_| Error::corrupt("a digest of rows has 16 bytes"))?;
         Ok(Self { rows, sum: u128::from_le_bytes(sum) })

@@ -1,7 +1,9 @@
-//! A store's definition: its fields by id, its options, and which alterations keep data readable.
+//! Definition of a store: its fields by id, its options, and the alterations that keep data
+//! readable.
 //!
-//! A definition is complete, never a delta: whoever holds version N needs no earlier one to write.
-//! A field is an id that is never used again; names are only how people find ids.
+//! A definition is complete, never a delta: a process that has version N can write without any
+//! earlier version. A field is identified by an id that is never used again; names only serve
+//! people to find ids.
 
 mod check;
 mod stream;
@@ -21,45 +23,45 @@ use crate::key::KeyType;
 use crate::value::{FieldType, ScalarType, Value};
 use crate::versions::{StoreLogs, StoreVersions, VersionNumber};
 
-/// Where a document version has how often the documents have moved to other logs.
+/// Bits of a document version below the count of repartitions.
 const MOVES_SHIFT: u32 = 56;
-/// Name of the one field of a key-value store.
+/// Name of the only field of a key-value store.
 pub const KEY_VALUE_FIELD: &str = "value";
 
-/// One field of a definition.
+/// A field of a definition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// Its lasting id.
+    /// Permanent id.
     pub id: FieldId,
-    /// Its current name.
+    /// Current name.
     pub name: String,
-    /// Earlier names, which go on working until the field is dropped.
+    /// Earlier names, which stay valid until the field is dropped.
     pub aliases: Vec<String>,
-    /// Its type.
+    /// Type of the field.
     pub field_type: FieldType,
-    /// What a gather writes for absent or null, where the call itself gives no default.
+    /// Value that a gather writes for absent or null, unless the call passes a default.
     pub default: Option<Value>,
-    /// Time to live of each write that carries none, in microseconds.
+    /// Time to live of each write without its own, in microseconds.
     pub ttl_us: Option<i64>,
-    /// What a stream does with it.
+    /// Rules that a stream applies to the column.
     pub rules: ColumnRules,
 }
 
-/// What a store does beside holding fields.
+/// Options of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// Time to live of documents whose put carries none, in microseconds.
+    /// Time to live of documents whose put has none of its own, in microseconds.
     pub ttl_us: Option<i64>,
-    /// Keeps each document's version, which `if-version` needs.
+    /// Whether the store records each document's version, which `if-version` needs.
     pub versioned: bool,
     /// Silence after which the partition's replicator appends a heartbeat, in milliseconds.
     pub heartbeat_ms: u32,
-    /// How much of its logs is kept behind the newest verified snapshot, in microseconds; what is
-    /// older is trimmed. `None` keeps all. Of a stream, which has no snapshots, it is how long its
-    /// events are retained.
+    /// Retention of the logs before the newest verified snapshot, in microseconds; older entries
+    /// are trimmed. `None` retains everything. A stream has no snapshots; for it this is the
+    /// retention of its events.
     pub log_window_us: Option<i64>,
-    /// How many bytes of events each partition of a stream retains, about; older ones go. `None`
-    /// bounds nothing, and is all that a store of documents has.
+    /// Approximate retention of each partition of a stream, in bytes of events; older events are
+    /// dropped. `None` sets no limit, and is the only value for a document store.
     pub log_bytes: Option<u64>,
 }
 
@@ -75,30 +77,30 @@ impl Default for StoreOptions {
     }
 }
 
-/// A field as its creator asks for it; the id comes from the store.
+/// Field specification of a caller that creates it; the store assigns the id.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldSpec {
-    /// Its name.
+    /// Name of the field.
     pub name: String,
-    /// Its type.
+    /// Type of the field.
     pub field_type: FieldType,
-    /// What a gather writes for absent or null.
+    /// Value that a gather writes for absent or null.
     pub default: Option<Value>,
-    /// Time to live of each write that carries none, in microseconds.
+    /// Time to live of each write without its own, in microseconds.
     pub ttl_us: Option<i64>,
-    /// What a stream does with it.
+    /// Rules that a stream applies to the column.
     pub rules: ColumnRules,
 }
 
 impl FieldSpec {
-    /// A field without default, time to live and rules.
+    /// Creates a field without default, time to live and rules.
     pub fn new(name: impl Into<String>, field_type: FieldType) -> Self {
         let rules = ColumnRules::default();
         Self { name: name.into(), field_type, default: None, ttl_us: None, rules }
     }
 }
 
-/// A store as its creator asks for it.
+/// Specification of a store that a caller creates.
 ///
 /// ```
 /// use forebay_core::key::KeyType;
@@ -112,26 +114,26 @@ impl FieldSpec {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreSpec {
-    /// Its name.
+    /// Name of the store.
     pub name: String,
-    /// Type of its primary key.
+    /// Type of the primary key.
     pub key_type: KeyType,
-    /// Name of the field that partitions it, if not the primary key.
+    /// Name of the partition key's field, if it is not the primary key.
     pub partition_key: Option<String>,
     /// Number of partitions.
     pub partitions: u32,
-    /// Its fields.
+    /// Fields of the store.
     pub fields: Vec<FieldSpec>,
-    /// Its options.
+    /// Options of the store.
     pub options: StoreOptions,
-    /// Whether it is a key-value store: one bytes field named `value`.
+    /// Whether the store is a key-value store: one bytes field named `value`.
     pub key_value: bool,
-    /// What makes it a stream of events, if it is one.
+    /// Stream specification, if the store is a stream of events.
     pub stream: Option<StreamSpec>,
 }
 
 impl StoreSpec {
-    /// A document store without fields yet.
+    /// Creates the specification of a document store without fields.
     pub fn documents(name: impl Into<String>, key_type: KeyType, partitions: u32) -> Self {
         Self {
             name: name.into(),
@@ -145,7 +147,8 @@ impl StoreSpec {
         }
     }
 
-    /// A key-value store: documents with one bytes field named `value`.
+    /// Creates the specification of a key-value store: documents with one bytes field named
+    /// `value`.
     pub fn key_value(name: impl Into<String>, key_type: KeyType, partitions: u32) -> Self {
         let bytes = FieldType::Scalar(ScalarType::Bytes);
         let mut spec = Self::documents(name, key_type, partitions).field(KEY_VALUE_FIELD, bytes);
@@ -153,24 +156,24 @@ impl StoreSpec {
         spec
     }
 
-    /// A stream of events without columns yet. An event's key says which partition it goes to; any
-    /// number of events have one key.
+    /// Creates the specification of a stream of events without columns. An event's key selects its
+    /// partition; any number of events share one key.
     pub fn stream(name: impl Into<String>, key_type: KeyType, partitions: u32) -> Self {
         let stream = Some(StreamSpec::default());
         Self { stream, ..Self::documents(name, key_type, partitions) }
     }
 
-    /// The same store with one more field.
+    /// Adds a field.
     #[must_use]
     pub fn field(mut self, name: impl Into<String>, field_type: FieldType) -> Self {
         self.fields.push(FieldSpec::new(name, field_type));
         self
     }
 
-    /// The first definition of the store.
+    /// Creates the first definition of the store.
     ///
     /// # Errors
-    /// `InvalidArgument` or `LimitExceeded`, naming the field or option that cannot be.
+    /// Returns `InvalidArgument` or `LimitExceeded`, naming the invalid field or option.
     pub fn define(&self, store: StoreId) -> Result<Definition> {
         let mut definition = Definition {
             store,
@@ -206,16 +209,16 @@ impl StoreSpec {
     }
 }
 
-/// One alteration of a definition.
+/// An alteration of a definition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Alteration {
     /// Adds a field under a new id.
     AddField(FieldSpec),
     /// Retires a field's id.
     DropField(String),
-    /// Retires the ids of all fields whose current name starts so.
+    /// Retires the ids of all fields whose current name starts with this prefix.
     DropFieldsByPrefix(String),
-    /// Gives a field another name; the old one stays an alias.
+    /// Gives a field another name; the old name stays an alias.
     RenameField {
         /// Current name.
         from: String,
@@ -224,16 +227,16 @@ pub enum Alteration {
     },
     /// Gives a field a wider type.
     WidenField {
-        /// Its name.
+        /// Name of the field.
         name: String,
         /// The wider type.
         to: FieldType,
     },
-    /// Replaces what a stream does with a column.
+    /// Replaces the rules of a stream's column.
     SetRules {
-        /// The column's name.
+        /// Name of the column.
         name: String,
-        /// What it does from now on.
+        /// New rules.
         rules: ColumnRules,
     },
     /// Deletes every document of the store.
@@ -242,98 +245,103 @@ pub enum Alteration {
     SetOptions(StoreOptions),
 }
 
-/// Everything that is needed to write to and read from a store, at one version.
+/// Definition of a store at one version: everything that a write or a read needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Definition {
-    /// The store's lasting id.
+    /// Permanent id of the store.
     pub store: StoreId,
-    /// Its name.
+    /// Name of the store.
     pub name: String,
     /// Version of this definition, from 1.
     pub version: SchemaVersion,
-    /// Type of its primary key.
+    /// Type of the primary key.
     pub key_type: KeyType,
-    /// The field that partitions it, if not the primary key.
+    /// Field of the partition key, if it is not the primary key.
     pub partition_key: Option<FieldId>,
-    /// Number of partitions of the version of the documents that is kept under the store's id; the
-    /// first one's, where the store itself is meant. Writes go to those of [`Definition::written`].
+    /// Partition count of the version whose storage id is the store's id; in the store's own
+    /// definition, that of the first version. Writes go to the partitions of
+    /// [`Definition::written`].
     pub partitions: PartitionCount,
     /// Live fields, by ascending id.
     pub fields: Vec<Field>,
     /// Ids of dropped fields; never used again.
     pub retired: BTreeSet<FieldId>,
-    /// The id that the next field gets.
+    /// Id of the next new field.
     pub next_field_id: FieldId,
-    /// How often all documents were dropped; a partition that sees it grow drops its documents.
+    /// Number of drop-alls; a partition that sees it grow deletes its documents.
     pub drop_all_count: u32,
-    /// Its options.
+    /// Options of the store.
     pub options: StoreOptions,
-    /// Whether it is a key-value store.
+    /// Whether the store is a key-value store.
     pub key_value: bool,
-    /// What makes it a stream of events, if it is one.
+    /// Stream properties, if the store is a stream of events.
     pub stream: Option<Stream>,
-    /// The versions of its documents.
+    /// Versions of the store's documents.
     pub versions: StoreVersions,
 }
 
 impl Definition {
-    /// The live field with this name or alias; a current name wins over an alias.
+    /// Returns the live field with this name or alias; a current name wins over an alias.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.name == name).or_else(|| {
             self.fields.iter().find(|field| field.aliases.iter().any(|alias| alias == name))
         })
     }
 
-    /// The live field with this id.
+    /// Returns the live field with this id.
     pub fn field_by_id(&self, id: FieldId) -> Option<&Field> {
         let place = self.fields.binary_search_by_key(&id, |field| field.id).ok()?;
         self.fields.get(place)
     }
 
-    /// Type of its partition key, if it declares one.
+    /// Returns the type of the partition key, if the store declares one.
     pub fn partition_key_type(&self) -> Option<KeyType> {
         let field = self.field_by_id(self.partition_key?)?;
         Some(match field.field_type {
             FieldType::Scalar(ScalarType::String) => KeyType::String,
             FieldType::Scalar(ScalarType::Int64) => KeyType::Int64,
-            // Checked to be one of the three.
+            // `check` admits only these three types.
             _ => KeyType::Bytes,
         })
     }
 
-    /// The next one, with one more version of the documents: kept under this id, of pushes that
-    /// hold what the logs do before these offsets. It is not live yet.
+    /// Returns the next definition, with one more version of the documents under this storage id.
+    /// The version's push holds everything before these offsets of the logs. The version is not
+    /// live yet.
     ///
     /// # Errors
-    /// `LimitExceeded` beside too many, or beyond the number of schema versions.
+    /// Returns `LimitExceeded` if the store has too many versions, or used up its schema versions;
+    /// `Conflict` during a repartition.
     pub fn with_version(&self, kept_as: StoreId, began: Vec<Offset>) -> Result<Self> {
         self.revised(|versions| versions.add(kept_as, began).map(drop))
     }
 
-    /// The next one, with another version of the documents live.
+    /// Returns the next definition, with another version of the documents live.
     ///
     /// # Errors
-    /// `NotFound` for one that is not there; `LimitExceeded` beyond the number of schema versions.
+    /// Returns `NotFound` if there is no such version; `LimitExceeded` if the store used up its
+    /// schema versions.
     pub fn with_live(&self, number: VersionNumber) -> Result<Self> {
         self.revised(|versions| versions.make_live(number))
     }
 
-    /// The next one, without a version of the documents.
+    /// Returns the next definition, without a version of the documents.
     ///
     /// # Errors
-    /// `NotFound` for one that is not there, `InvalidArgument` for the live one; `LimitExceeded`
-    /// beyond the number of schema versions.
+    /// Returns `NotFound` if there is no such version, `InvalidArgument` for the live one;
+    /// `LimitExceeded` if the store used up its schema versions.
     pub fn without_version(&self, number: VersionNumber) -> Result<Self> {
         self.revised(|versions| versions.remove(number))
     }
 
-    /// The next one, with one more version of the documents, that has another number of partitions:
-    /// kept under this id, which its logs have too. What the logs that writes are for hold from
-    /// these offsets on is carried there. It is not live yet.
+    /// Returns the next definition, with one more version of the documents that has another
+    /// partition count. The version has logs of its own; its storage id is also the id of these
+    /// logs. Entries of the present write logs from these offsets on are forwarded there. The
+    /// version is not live yet.
     ///
     /// # Errors
-    /// `LimitExceeded` beside too many, or beyond the number of schema versions; `Conflict` where
-    /// the documents move already, or have moved a short time ago.
+    /// Returns `LimitExceeded` if the store has too many versions, or used up its schema versions;
+    /// `Conflict` if the documents are being repartitioned, or were a short time ago.
     pub fn with_moved_version(
         &self,
         kept_as: StoreId,
@@ -343,28 +351,31 @@ impl Definition {
         self.revised(|versions| versions.add_moved(kept_as, partitions, began).map(drop))
     }
 
-    /// The next one, with writes for the logs of this version, held until it is live.
+    /// Returns the next definition, which redirects writes to the logs of this version and pauses
+    /// them until the version is live.
     ///
     /// # Errors
-    /// `NotFound` for one that is not there; `LimitExceeded` beyond the number of schema versions.
+    /// Returns `NotFound` if there is no such version; `LimitExceeded` if the store used up its
+    /// schema versions.
     pub fn with_writes_to(&self, number: VersionNumber) -> Result<Self> {
         self.revised(|versions| versions.write_to(number))
     }
 
-    /// The next one, with nothing more carried to the logs of this version.
+    /// Returns the next definition, which ends the forwarding to the logs of this version.
     ///
     /// # Errors
-    /// `NotFound` for one that is not there; `LimitExceeded` beyond the number of schema versions.
+    /// Returns `NotFound` if there is no such version; `LimitExceeded` if the store used up its
+    /// schema versions.
     pub fn with_carrying_ended(&self, number: VersionNumber) -> Result<Self> {
         self.revised(|versions| versions.end_carrying(number))
     }
 
-    /// The logs that writes are for.
+    /// Returns the logs to which writes go.
     pub fn written(&self) -> StoreLogs {
         self.versions.written()
     }
 
-    /// The logs that the version of the documents follows which is kept under the store's id.
+    /// Returns the logs of the version whose storage id is this definition's store id.
     pub fn logs(&self) -> StoreLogs {
         let own = self.versions.kept_as(self.store).map(|version| version.logs);
         own.unwrap_or_else(|| match self.store == self.versions.home() {
@@ -373,8 +384,8 @@ impl Definition {
         })
     }
 
-    /// The document version that a change at this position of its logs gives: above all that were
-    /// given before the documents moved to these.
+    /// Returns the document version that a change at this position of the logs gives, which is
+    /// above all document versions from before the repartition to these logs.
     pub fn document_version(&self, at: Position) -> DocumentVersion {
         let moves = u64::from(self.logs().moves);
         DocumentVersion(at.document_version().0 | moves << MOVES_SHIFT)
@@ -388,11 +399,11 @@ impl Definition {
         Ok(next)
     }
 
-    /// The next version, with these alterations.
+    /// Returns the next version of the definition, with these alterations.
     ///
     /// # Errors
-    /// `NotFound` for a field that does not exist, `InvalidArgument` with the reason for an
-    /// incompatible alteration, `LimitExceeded` beyond the number of fields or versions.
+    /// Returns `NotFound` for a field that does not exist, `InvalidArgument` with the reason for an
+    /// incompatible alteration, `LimitExceeded` if the store used up its fields or schema versions.
     pub fn altered(&self, alterations: &[Alteration]) -> Result<Self> {
         let mut next = self.clone();
         next.version = SchemaVersion(self.version.0.saturating_add(1));

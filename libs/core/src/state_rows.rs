@@ -1,7 +1,6 @@
-//! The fold's state as rows, as a shard keeps it beside its documents: what moves with every entry,
-//! the windows, the sources, the outcomes of the last conditional changes, and the records that
-//! were skipped and are nobody's dead letters yet, each a row of its own. Bytes:
-//! `proto/spec/shard.md`.
+//! The fold's state as rows that a shard stores next to its documents. The head changes with every
+//! entry. Client windows, source positions, outcomes of the last conditional changes, and skipped
+//! records without a dead letter yet have a row each. Bytes: `proto/spec/shard.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +16,13 @@ use crate::id::{
 use crate::limits::OUTCOMES_KEPT;
 use crate::outcome::{Outcome, OutcomeTable, Verdict};
 
-/// First byte of every key that is no document's.
+/// First byte of every key that does not belong to a document.
 const STATE: u8 = b's';
 /// Key of the head.
 pub const HEAD: &[u8] = &[STATE, b'h'];
-/// The first key that a row of the state may have.
+/// First key that a row of the state may have.
 pub const STATE_FROM: &[u8] = &[STATE];
-/// The first one behind all of them.
+/// First key after all rows of the state.
 pub const STATE_TO: &[u8] = &[STATE + 1];
 
 const CLIENT: u8 = b'c';
@@ -44,47 +43,48 @@ const NOT_MET: u8 = 1;
 const NOT_MET_VERSIONED: u8 = 2;
 const TOO_LARGE: u8 = 3;
 
-/// What is known of the log that a shard follows.
+/// Knowledge about the log that a shard follows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Followed {
     /// Append time of the last entry applied.
     pub append_time: Option<Timestamp>,
-    /// Where the log started and ended when the shard was first opened over it.
+    /// Start and end of the log when the shard was first opened on it.
     pub opened: Option<(Offset, Offset)>,
     /// Number of the copy, from 1.
     pub copy: u32,
-    /// Whether it answers: a copy that is built beside another one does not yet.
+    /// Whether the copy serves: a copy that is built while another one serves does not serve yet.
     pub is_served: bool,
 }
 
-/// What a shard goes on with after a restart.
+/// State with which a shard resumes after a restart.
 #[derive(Debug)]
 pub struct Resumed {
     /// The fold's state.
     pub state: PartitionState,
-    /// What was known of the log.
+    /// Knowledge about the log.
     pub followed: Followed,
     /// Outcomes of the last conditional changes.
     pub outcomes: OutcomeTable,
-    /// Number of the next one.
+    /// Number of the next outcome.
     pub next_outcome: u64,
-    /// Records that were skipped and not settled, by their offsets.
+    /// Skipped records that are not settled, by offset.
     pub skipped: BTreeMap<Offset, SkippedRecord>,
 }
 
-/// Why a record was skipped.
+/// Reason for which a record was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkippedRecord {
-    /// Id of the log that was followed; `None` before its first well-formed entry.
+    /// Id of the log that the shard followed; `None` before the log's first well-formed entry.
     pub log_id: Option<LogId>,
-    /// Why. Of its context nothing is kept.
+    /// The reason, without its context, which is not stored.
     pub reason: Error,
 }
 
-/// The row that moves with every entry: a [`PartitionState`] without what has rows of its own.
+/// The row that changes with every entry: a [`PartitionState`] without the parts that have rows of
+/// their own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Head {
-    /// Which partition.
+    /// The partition.
     pub at: PartitionRef,
     /// Partition count of its store.
     pub partitions: PartitionCount,
@@ -98,16 +98,16 @@ pub struct Head {
     pub partition_time: Timestamp,
     /// Newest schema version that the partition has seen.
     pub schema_version: SchemaVersion,
-    /// Drop-alls that were carried out.
+    /// Number of drop-alls that were applied.
     pub drop_all_count: u32,
-    /// What was known of the log.
+    /// Knowledge about the log.
     pub followed: Followed,
     /// Number of the next outcome.
     pub next_outcome: u64,
 }
 
 impl Head {
-    /// The head of a state.
+    /// Creates the head of a state.
     pub fn of(state: &PartitionState, followed: Followed, next_outcome: u64) -> Self {
         Self {
             at: state.partition,
@@ -123,7 +123,7 @@ impl Head {
         }
     }
 
-    /// Its bytes.
+    /// Encodes the head.
     pub fn encode(&self) -> Vec<u8> {
         let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
         let Followed { append_time, opened, copy, is_served } = self.followed;
@@ -152,10 +152,11 @@ impl Head {
         bytes
     }
 
-    /// The head of these bytes.
+    /// Decodes a head.
     ///
     /// # Errors
-    /// `UpgradeNeeded` for a version that this build does not know, `Corrupt` for no head.
+    /// Returns `UpgradeNeeded` for a version that this build does not know, `Corrupt` for bytes
+    /// that are not a head.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut fields = Fields::new(bytes, damaged);
         let version = fields.u16()?;
@@ -199,11 +200,11 @@ impl Head {
             followed,
             next_outcome,
         };
-        // What is not known is 0, and nothing stands behind it.
+        // A canonical head has 0 for unknown values and no bytes after its last field.
         if head.encode() == bytes { Ok(head) } else { Err(damaged()) }
     }
 
-    /// The state that it is the head of, as yet without what stands in rows of their own.
+    /// Returns the state of this head, without the parts that have rows of their own.
     pub fn into_resumed(self) -> Resumed {
         let mut state = PartitionState::new(self.at, self.partitions);
         state.log_id = self.log_id;
@@ -219,10 +220,10 @@ impl Head {
 }
 
 impl Resumed {
-    /// Takes over a row that stands beside the head.
+    /// Takes over a row of the state other than the head.
     ///
     /// # Errors
-    /// `Corrupt` for none of them.
+    /// Returns `Corrupt` for a row that does not belong to the state.
     pub fn take_row(&mut self, key: &[u8], row: &[u8]) -> Result<()> {
         let [STATE, kind, key @ ..] = key else { return Err(damaged()) };
         match kind {
@@ -235,7 +236,7 @@ impl Resumed {
                 let source = PartitionId(u32::from_le_bytes(sized(key)?));
                 self.state.sources.insert(source, Position::from_bytes(&sized(row)?));
             }
-            // Their keys have them in the order in which they came.
+            // The keys sort outcomes in the order in which they happened.
             &OUTCOME => self.outcomes.keep(outcome_of(&sized(row)?)?),
             &SKIPPED => {
                 let offset = Offset(u64::from_le_bytes(sized(key)?).swap_bytes());
@@ -247,8 +248,8 @@ impl Resumed {
     }
 }
 
-/// Writes what an entry changed of the state and the head behind it; `None` deletes a row. The
-/// entry's outcomes get numbers from this one on.
+/// Writes the parts of the state that an entry changed, then the head; `None` deletes a row. The
+/// entry's outcomes get numbers from `next_outcome` on. Returns the number of the next outcome.
 pub fn write_changed(
     applied: &Applied,
     state: &PartitionState,
@@ -287,12 +288,12 @@ fn source_key(source: PartitionId) -> Vec<u8> {
     [&[STATE, SOURCE], &source.0.to_le_bytes()[..]].concat()
 }
 
-/// Ordered as the numbers are.
+/// Returns a key that sorts as the number does.
 fn outcome_key(number: u64) -> Vec<u8> {
     [&[STATE, OUTCOME], &number.swap_bytes().to_le_bytes()[..]].concat()
 }
 
-/// The key of a record that was skipped; ordered as the offsets are.
+/// Returns the key of a skipped record; keys sort as the offsets do.
 pub fn skipped_key(offset: Offset) -> Vec<u8> {
     [&[STATE, SKIPPED], &offset.0.swap_bytes().to_le_bytes()[..]].concat()
 }

@@ -1,11 +1,11 @@
-//! Field types and field values, and how one may widen into another.
+//! Types of fields, values of fields, and the conversions of values to wider types.
 
 use half::f16;
 
 use crate::error::{Error, Result};
 use crate::limits::{LIST_COMPONENTS_MAX, VALUE_BYTES_MAX, VECTOR_COMPONENTS_MAX};
 
-/// A type that one component of a list, or a whole field, may have.
+/// Type of a scalar field, or of one component of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScalarType {
     /// True or false.
@@ -27,7 +27,7 @@ pub enum ScalarType {
 }
 
 impl ScalarType {
-    /// Encoded bytes of a value, or `None` when its length varies.
+    /// Returns the encoded size of a value in bytes, or `None` if the size varies.
     pub fn width(self) -> Option<usize> {
         match self {
             Self::Bool => Some(1),
@@ -37,7 +37,7 @@ impl ScalarType {
         }
     }
 
-    /// The type's name in definitions and messages.
+    /// Returns the type's name in definitions and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bool => "bool",
@@ -64,7 +64,7 @@ pub enum VectorType {
 }
 
 impl VectorType {
-    /// Bytes of one component.
+    /// Returns the size of one component in bytes.
     pub fn width(self) -> usize {
         match self {
             Self::F32 => 4,
@@ -81,12 +81,12 @@ pub enum FieldType {
     Scalar(ScalarType),
     /// Any number of values of one type, none of them null.
     List(ScalarType),
-    /// A fixed number of numbers, for embeddings.
+    /// A fixed-length vector of numbers, for embeddings.
     Vector(VectorType, u16),
 }
 
 impl FieldType {
-    /// Encoded bytes of a value, or `None` when its length varies.
+    /// Returns the encoded size of a value in bytes, or `None` if the size varies.
     pub fn width(self) -> Option<usize> {
         match self {
             Self::Scalar(scalar) => scalar.width(),
@@ -95,7 +95,7 @@ impl FieldType {
         }
     }
 
-    /// Whether every value of this type stays itself when it is read as `to`.
+    /// Returns whether every value of this type keeps its meaning as a value of `to`.
     pub fn widens_to(self, to: Self) -> bool {
         use ScalarType::{Float32, Float64, Int32, Int64};
         let (Self::Scalar(from), Self::Scalar(to)) = (self, to) else { return false };
@@ -115,7 +115,7 @@ impl std::fmt::Display for FieldType {
     }
 }
 
-/// One value of a field. Null and absent are states of a field, not values.
+/// A value of a field. Null and absent are states of a field, not values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// A bool.
@@ -134,7 +134,7 @@ pub enum Value {
     Bytes(Vec<u8>),
     /// A timestamp, in microseconds since the Unix epoch.
     Timestamp(i64),
-    /// A list; the type is named, so that an empty list has one too.
+    /// A list. The component type is explicit, so that an empty list has one, too.
     List(ScalarType, Vec<Value>),
     /// A vector of f32.
     VectorF32(Vec<f32>),
@@ -145,7 +145,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The field type that holds this value exactly; `None` for a vector over the limit.
+    /// Returns the field type that holds this value exactly; `None` for a vector over the limit.
     pub fn field_type(&self) -> Option<FieldType> {
         let vector = |component, length: usize| {
             u16::try_from(length).ok().map(|length| FieldType::Vector(component, length))
@@ -167,7 +167,7 @@ impl Value {
         Some(FieldType::Scalar(scalar))
     }
 
-    /// Refuses a value that is not of the field's type, or over a limit.
+    /// Refuses a value that does not have the field's type, or is over a limit.
     pub fn check(&self, field_type: FieldType) -> Result<()> {
         let Some(found) = self.field_type() else {
             let (limit, actual) = (VECTOR_COMPONENTS_MAX as u64, self.components() as u64);
@@ -183,7 +183,7 @@ impl Value {
         check_value_bytes(self.encoded_bytes())
     }
 
-    /// Number of components of a list or vector; 1 for a scalar.
+    /// Returns the number of components of a list or vector; 1 for a scalar.
     fn components(&self) -> usize {
         match self {
             Self::List(_, items) => items.len(),
@@ -194,7 +194,7 @@ impl Value {
         }
     }
 
-    /// Bytes that the value takes in a row.
+    /// Returns the size of the value in a row, in bytes.
     pub fn encoded_bytes(&self) -> u64 {
         match self {
             Self::String(text) => text.len() as u64,
@@ -209,7 +209,7 @@ impl Value {
         }
     }
 
-    /// The value as the wider type says it; the value itself where the type does not widen to it.
+    /// Converts to the wider type; returns the value unchanged if its type does not widen to `to`.
     /// A NaN becomes the canonical one, so that replicas on any processor agree.
     #[must_use]
     pub fn widened_to(self, to: FieldType) -> Self {
@@ -223,7 +223,7 @@ impl Value {
         }
     }
 
-    /// Whether it is a float that is no number.
+    /// Returns whether the value is a NaN.
     pub fn is_nan(&self) -> bool {
         match self {
             Self::Float32(v) => v.is_nan(),
@@ -232,8 +232,8 @@ impl Value {
         }
     }
 
-    /// The value, a NaN replaced by the quiet NaN without sign and payload: processors differ in
-    /// the NaN that arithmetic and widening give, and replicas must not.
+    /// Replaces a NaN by the quiet NaN without sign and payload: processors differ in the NaN that
+    /// arithmetic and widening give, and replicas must not.
     #[must_use]
     pub(crate) fn canonical(self) -> Self {
         match self {
@@ -259,7 +259,7 @@ fn check_value_bytes(bytes: u64) -> Result<()> {
     Err(Error::limit_exceeded(advice, VALUE_BYTES_MAX as u64, bytes))
 }
 
-/// Refuses the components of a list that are not of its type, or over a limit.
+/// Refuses list components that do not have the list's type, or are over a limit.
 pub(crate) fn check_list(scalar: ScalarType, items: &[Value]) -> Result<()> {
     if items.len() > LIST_COMPONENTS_MAX {
         let advice = "shorten the list, or spread it over several documents";

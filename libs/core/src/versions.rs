@@ -1,18 +1,21 @@
-//! Versions of a store's documents: what it began with, and what was pushed in its place since.
+//! Versions of a store's documents: the first version, and the versions that pushes added later.
 //!
-//! Versions follow the same logs, each from the moment on of which its push was made. One of them
-//! is live: it is what reads answer from. The definition says which, so every replica comes to the
-//! change at the same entry of its log.
+//! All versions with the same partition count follow the same logs; a pushed version follows them
+//! from the moment of its push on. Reads answer from the live version. The definition names the
+//! live version, so every replica switches at the same entry of its log.
 //!
-//! A version with another number of partitions has logs of its own. What is written to the logs
-//! from before is carried there. Once little is left writes are held; once nothing is the version
-//! is live, they go to its logs, and nobody goes back.
+//! A version with another partition count has logs of its own. The repartition has these steps:
+//!
+//! 1. Entries that are written to the old logs are forwarded to the new ones.
+//! 2. Once little is left to forward, writes are paused.
+//! 3. Once nothing is left, the new version becomes live and writes go to its logs. A rollback to
+//!    the old logs is impossible.
 
 use crate::error::{Error, Result};
 use crate::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
 use crate::limits::STORE_VERSIONS_MAX;
 
-/// Number of a version, from 1, never given twice in a store.
+/// Number of a version, from 1, never used again in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VersionNumber(pub u32);
 
@@ -25,81 +28,81 @@ impl std::fmt::Display for VersionNumber {
 /// The logs of a store's partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreLogs {
-    /// The id that the log knows them by.
+    /// Id under which the log stores them.
     pub store: StoreId,
-    /// How many there are.
+    /// Number of partitions.
     pub partitions: PartitionCount,
-    /// How often the store's documents had moved to other logs before.
+    /// Number of repartitions of the store before these logs.
     pub moves: u8,
 }
 
 impl StoreLogs {
-    /// Those that a store begins with.
+    /// Creates the logs that a new store starts with.
     pub fn first(store: StoreId, partitions: PartitionCount) -> Self {
         Self { store, partitions, moves: 0 }
     }
 
-    /// One of their partitions.
+    /// Returns one partition of these logs.
     pub fn at(self, partition: PartitionId) -> PartitionRef {
         PartitionRef { store: self.store, partition }
     }
 
-    /// All of them.
+    /// Returns all partitions of these logs.
     pub fn all(self) -> impl Iterator<Item = PartitionRef> {
         self.partitions.partitions().map(move |partition| self.at(partition))
     }
 }
 
-/// Where what comes to a version from the logs from before begins there.
+/// Logs from which entries are forwarded to a version, and the offsets at which that starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carried {
-    /// The logs from before.
+    /// The old logs.
     pub from: StoreLogs,
-    /// Of each of their partitions the first offset that is not in the push.
+    /// For each of their partitions, the first offset that is not in the push.
     pub began: Vec<Offset>,
 }
 
-/// One version of a store's documents.
+/// A version of a store's documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreVersion {
-    /// Its number.
+    /// Number of the version.
     pub number: VersionNumber,
-    /// The id under which its copies, shards and snapshots are kept, as those of a store. The first
-    /// version has the store's own.
+    /// Storage id: the copies, shards and snapshots of the version are stored under it, as those of
+    /// a store. The first version has the store's own id.
     pub kept_as: StoreId,
-    /// Of each partition the first offset that is not in the push; empty for the first version,
-    /// which has all, and for one whose logs begin with it.
+    /// For each partition, the first offset that is not in the push. Empty for the first version,
+    /// which has all entries, and for a version with logs of its own.
     pub began: Vec<Offset>,
-    /// The logs that it follows.
+    /// The logs that the version follows.
     pub logs: StoreLogs,
-    /// What is carried to its logs, for as long as something may come.
+    /// Forwarding to the version's logs, as long as entries may come.
     pub carried: Option<Carried>,
 }
 
 impl StoreVersion {
-    /// The first offset of a partition's log that it follows.
+    /// Returns the first offset of a partition's log that the version follows.
     pub fn began_at(&self, partition: PartitionId) -> Offset {
         self.began.get(partition.0 as usize).copied().unwrap_or_default()
     }
 }
 
-/// The versions that a store has.
+/// The versions of a store's documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreVersions {
-    /// The store whose documents they are.
+    /// The store.
     home: StoreId,
-    /// By ascending number.
+    /// The versions, by ascending number.
     kept: Vec<StoreVersion>,
-    /// The one that reads answer from.
+    /// The live version, from which reads answer.
     live: VersionNumber,
-    /// The number that the next one gets.
+    /// Number of the next version.
     next: VersionNumber,
-    /// The logs that writes are for.
+    /// The logs to which writes go.
     written: StoreLogs,
 }
 
 impl StoreVersions {
-    /// Those of a store that began just now, with so many partitions.
+    /// Creates the versions of a new store with this partition count.
     pub fn first(store: StoreId, partitions: PartitionCount) -> Self {
         let (number, logs) = (VersionNumber(1), StoreLogs::first(store, partitions));
         let first = StoreVersion { number, kept_as: store, began: Vec::new(), logs, carried: None };
@@ -107,10 +110,11 @@ impl StoreVersions {
         Self { home: store, kept, live: number, next, written: logs }
     }
 
-    /// These versions of a store.
+    /// Creates the versions of a store from their parts.
     ///
     /// # Errors
-    /// `InvalidArgument` where they contradict each other; `LimitExceeded` for too many.
+    /// Returns `InvalidArgument` if the parts contradict each other; `LimitExceeded` for too many
+    /// versions.
     pub fn new(
         home: StoreId,
         kept: Vec<StoreVersion>,
@@ -123,45 +127,46 @@ impl StoreVersions {
         Ok(versions)
     }
 
-    /// The store whose documents they are.
+    /// Returns the store.
     pub fn home(&self) -> StoreId {
         self.home
     }
 
-    /// All of them, by ascending number.
+    /// Returns all versions, by ascending number.
     pub fn all(&self) -> &[StoreVersion] {
         &self.kept
     }
 
-    /// The one that reads answer from.
+    /// Returns the live version, from which reads answer.
     pub fn live(&self) -> &StoreVersion {
-        // Checked to be there.
+        // `check` ensures that the version exists.
         self.get(self.live).unwrap_or(&self.kept[0])
     }
 
-    /// The one that came last.
+    /// Returns the version with the highest number.
     pub fn newest(&self) -> &StoreVersion {
-        // Checked to be there.
+        // `check` ensures that there is a version.
         self.kept.last().unwrap_or_else(|| self.live())
     }
 
-    /// The logs that writes are for.
+    /// Returns the logs to which writes go.
     pub fn written(&self) -> StoreLogs {
         self.written
     }
 
-    /// Whether writes are held: what was written to the logs from before is not all in the logs
-    /// that they are for, and would stand there behind them.
+    /// Returns whether writes are paused: entries of the old logs are not all forwarded yet, and
+    /// would follow newer writes in the new logs.
     pub fn are_held(&self) -> bool {
         self.written.store != self.live().logs.store
     }
 
-    /// Whether there are other logs, or were, than those that the store began with.
+    /// Returns whether the store was ever repartitioned, or has a version of a repartition.
     pub fn have_moved(&self) -> bool {
         self.written.moves > 0 || self.kept.iter().any(|version| version.logs.moves > 0)
     }
 
-    /// Whether the documents are on their way to other logs: a version that has them is not live.
+    /// Returns whether a repartition is in progress: a version with other logs exists and is not
+    /// live.
     pub fn is_moving(&self) -> bool {
         let live = self.live();
         let moves = |version: &StoreVersion| {
@@ -170,41 +175,42 @@ impl StoreVersions {
         self.are_held() || self.kept.iter().any(moves)
     }
 
-    /// The number that the next one gets.
+    /// Returns the number of the next version.
     pub fn next(&self) -> VersionNumber {
         self.next
     }
 
-    /// The version of a number.
+    /// Returns the version with this number.
     pub fn get(&self, number: VersionNumber) -> Option<&StoreVersion> {
         self.kept.iter().find(|version| version.number == number)
     }
 
-    /// The version that is kept under this id.
+    /// Returns the version with this storage id.
     pub fn kept_as(&self, id: StoreId) -> Option<&StoreVersion> {
         self.kept.iter().find(|version| version.kept_as == id)
     }
 
-    /// Whether there was never another one than the first.
+    /// Returns whether the store never had another version than the first.
     pub fn is_first_alone(&self) -> bool {
         self.next == VersionNumber(2)
     }
 
-    /// With one more, which is not live yet; answers its number.
+    /// Adds a version, which is not live yet; returns its number.
     ///
     /// # Errors
-    /// `LimitExceeded` beside too many.
+    /// Returns `Conflict` during a repartition. [`StoreVersions::check`] enforces the limit.
     pub(crate) fn add(&mut self, kept_as: StoreId, began: Vec<Offset>) -> Result<VersionNumber> {
         self.check_rests()?;
         Ok(self.push(kept_as, began, self.written, None))
     }
 
-    /// With one more, that has logs of its own under its own id, to which is carried what the logs
-    /// that writes are for hold from these offsets on; answers its number.
+    /// Adds a version with logs of its own, to which entries of the present write logs from these
+    /// offsets on are forwarded; returns its number.
     ///
     /// # Errors
-    /// `LimitExceeded` beside too many, or behind too many moves; `Conflict` where the documents
-    /// move already, or have moved a short time ago.
+    /// Returns `LimitExceeded` after too many repartitions; `Conflict` if the documents are being
+    /// repartitioned, or were a short time ago. [`StoreVersions::check`] enforces the limit of
+    /// versions.
     pub(crate) fn add_moved(
         &mut self,
         kept_as: StoreId,
@@ -239,7 +245,7 @@ impl StoreVersions {
         number
     }
 
-    /// Refuses what cannot be while the documents are on their way to other logs.
+    /// Refuses an operation that is impossible during a repartition.
     pub(crate) fn check_rests(&self) -> Result<()> {
         if !self.is_moving() {
             return Ok(());
@@ -249,20 +255,20 @@ impl StoreVersions {
         Err(Error::conflict(message))
     }
 
-    /// With writes for the logs of this one, held until it is live.
+    /// Redirects writes to the logs of this version; writes are paused until it is live.
     ///
     /// # Errors
-    /// `NotFound` for one that is not there.
+    /// Returns `NotFound` if there is no such version.
     pub(crate) fn write_to(&mut self, number: VersionNumber) -> Result<()> {
         self.written = self.get(number).ok_or_else(|| no_version(number))?.logs;
         Ok(())
     }
 
-    /// With another one live.
+    /// Makes another version live.
     ///
     /// # Errors
-    /// `NotFound` for one that is not there, `InvalidArgument` for one whose logs writes are not
-    /// for.
+    /// Returns `NotFound` if there is no such version, `InvalidArgument` if writes do not go to its
+    /// logs.
     pub(crate) fn make_live(&mut self, number: VersionNumber) -> Result<()> {
         let version = self.get(number).ok_or_else(|| no_version(number))?;
         if version.logs != self.written {
@@ -274,21 +280,21 @@ impl StoreVersions {
         Ok(())
     }
 
-    /// With nothing more carried to the logs of this one.
+    /// Ends the forwarding to the logs of this version.
     ///
     /// # Errors
-    /// `NotFound` for one that is not there.
+    /// Returns `NotFound` if there is no such version.
     pub(crate) fn end_carrying(&mut self, number: VersionNumber) -> Result<()> {
         let version = self.kept.iter_mut().find(|version| version.number == number);
         version.ok_or_else(|| no_version(number))?.carried = None;
         Ok(())
     }
 
-    /// Without this one.
+    /// Removes this version.
     ///
     /// # Errors
-    /// `NotFound` for one that is not there, `InvalidArgument` for the one that is live, `Conflict`
-    /// for the one that writes have moved to.
+    /// Returns `NotFound` if there is no such version, `InvalidArgument` for the live one,
+    /// `Conflict` for the one to which writes were redirected.
     pub(crate) fn remove(&mut self, number: VersionNumber) -> Result<()> {
         let version = self.get(number).ok_or_else(|| no_version(number))?;
         if number == self.live {
@@ -347,7 +353,7 @@ impl StoreVersions {
         }
     }
 
-    /// Refuses versions that cannot come right after `previous`.
+    /// Refuses versions that cannot directly follow `previous`.
     pub(crate) fn check_follows(&self, previous: &Self) -> Result<()> {
         let wrong = |message: &str| Err(Error::invalid_argument(message));
         if self.next < previous.next {

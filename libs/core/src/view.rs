@@ -1,8 +1,8 @@
-//! Feature views: what is made of the events of a stream, as it is declared.
+//! Feature views: declarations of features over the events of a stream.
 //!
-//! A view is a stream of its own. Its events are derived of another one's: those that its filter
-//! lets through, with what was looked up for them, partitioned by the columns that it groups by.
-//! Of them its features are folded, each over each of its windows.
+//! A view is itself a stream, derived from another stream: the view's filter selects events,
+//! lookups add columns, and the result is partitioned by the grouping columns. Aggregates fold
+//! these events into features, each over each of the view's windows.
 
 mod aggregate;
 mod check;
@@ -24,72 +24,74 @@ pub use self::spec::{FeatureSpec, KEY_COLUMN, LookupSpec, ViewFault, ViewPart, V
 pub use self::window::{NamedWindow, Window};
 use crate::id::{FieldId, StoreId};
 
-/// What makes a stream a feature view.
+/// Properties of a stream that is a feature view.
 #[derive(Clone, Debug, PartialEq)]
 pub struct View {
-    /// The stream whose events it is derived of.
+    /// The source stream.
     pub source: StoreId,
-    /// Which of them, by the source's columns; all without.
+    /// Filter over the source's columns; `None` selects all events.
     pub filter: Option<Predicate<FieldId>>,
-    /// What each is looked up in.
+    /// Stores in which each event is looked up.
     pub lookups: Vec<Lookup>,
-    /// Where each of the view's own columns comes from.
+    /// Origin of each of the view's own columns.
     pub columns: BTreeMap<FieldId, Origin>,
-    /// The own columns that say of which group an event is. One without a value of each is of none.
+    /// The view's own columns that identify an event's group. An event without a value in one of
+    /// them belongs to no group.
     pub group_by: Vec<FieldId>,
-    /// What is folded of a group's events, in the order in which their states stand in tiles.
+    /// Aggregates over a group's events, in the order in which tiles hold their states.
     pub features: Vec<Feature>,
-    /// The windows that each feature is over.
+    /// The windows of each feature.
     pub windows: Vec<NamedWindow>,
-    /// How far an event may lie behind its partition's time, in microseconds.
+    /// Allowed lateness: how far an event's time may be before its partition's time, in
+    /// microseconds.
     pub lateness_us: i64,
-    /// Where its values go; nowhere without.
+    /// Destination of the view's values; `None` emits nothing.
     pub emission: Option<Emission>,
 }
 
-/// Where a column of a view comes from.
+/// Origin of a column of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The key of the source's event.
     Key,
-    /// When the source's event happened: its event time, or else when the log took it.
+    /// Time of the source's event: its event time, or else its append time.
     EventTime,
     /// A column of the source.
     Column(FieldId),
     /// A field of a document that was looked up.
     Lookup {
-        /// Which of the view's lookups, from 0.
+        /// Index of the view's lookup, from 0.
         lookup: u16,
-        /// The field of that store.
+        /// Field of the looked-up store.
         field: FieldId,
     },
 }
 
-/// A look into a store of documents for each event.
+/// A lookup in a document store for each event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
     /// The store.
     pub store: StoreId,
-    /// The source's column that is its documents' key; the event's own key without.
+    /// The source's column that is the document key; `None` uses the event's own key.
     pub key: Option<FieldId>,
-    /// Whether an event that finds no document is left out. Else it has the defaults of the columns
-    /// that would come of one, or no values.
+    /// Whether an event that finds no document is dropped. Otherwise the event has the defaults of
+    /// the lookup's columns, or no values.
     pub is_required: bool,
 }
 
-/// One aggregate of a view.
+/// An aggregate of a view.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Feature {
-    /// Its name, in front of those of its windows and outputs.
+    /// Name, which precedes the names of windows and outputs.
     pub name: String,
-    /// Kind, parameters, and type of its input.
+    /// Kind, parameters and input type.
     pub aggregate: AggregateSpec,
-    /// The own column that it is of; a count of events is of none.
+    /// The view's own column that the aggregate reads; a count of events has none.
     pub input: Option<FieldId>,
 }
 
 impl View {
-    /// Whether both derive the same events.
+    /// Returns whether both views derive the same events.
     pub(crate) fn derives_as(&self, other: &Self) -> bool {
         let derives = |view: &Self| (view.source, view.group_by.clone(), view.columns.clone());
         derives(self) == derives(other)
@@ -97,7 +99,7 @@ impl View {
             && self.lookups == other.lookups
     }
 
-    /// The source's columns that it needs.
+    /// Returns the source's columns that the view needs.
     pub fn columns_of_source(&self) -> BTreeSet<FieldId> {
         let columns = self.columns.values().filter_map(|origin| match origin {
             Origin::Column(id) => Some(*id),
@@ -113,7 +115,7 @@ impl View {
         all
     }
 
-    /// The fields of a store that it looks up.
+    /// Returns the fields of a store that the view looks up.
     pub fn fields_of(&self, store: StoreId) -> BTreeSet<FieldId> {
         let of_store = |lookup: u16| self.lookups.get(usize::from(lookup)).map(|it| it.store);
         let fields = self.columns.values().filter_map(|origin| match origin {

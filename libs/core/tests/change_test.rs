@@ -1,4 +1,4 @@
-//! What a definition allows a change to say; each refusal names what is wrong.
+//! Checks of a change against its definition; each refusal names the error.
 
 mod fixture;
 
@@ -135,7 +135,7 @@ fn partition_keys_stand_in_the_key_only() {
     assert!(upsert(1, &primary[..3], vec![]).check(&definition).is_err());
 }
 
-/// A late writer may still name what its own schema has retired.
+/// Proves that a late writer may still name a field that its schema retired.
 #[test]
 fn retired_fields_are_let_through() {
     let definition = definition(KeyType::Bytes);

@@ -1,5 +1,5 @@
-//! The fold against the naive model, over random logs: whatever a log holds, both come to the same
-//! documents after every record, and a replica that is cut into restarts comes to the same bytes.
+//! Compares the fold with a naive model over random logs. For any log, both have the same documents
+//! after every record, and a replica that restarts in between ends with the same bytes.
 
 mod fixture;
 
@@ -28,7 +28,7 @@ const SEEDS: u64 = 200;
 const RECORDS: usize = 120;
 const PARTITIONS: u32 = 4;
 
-/// How often each kind of thing happened, over all seeds; a kind that never did proves nothing.
+/// Count of each kind of event over all seeds; a kind that never occurred proves nothing.
 type Counts = BTreeMap<&'static str, u64>;
 
 #[derive(Clone)]
@@ -43,7 +43,7 @@ impl Told {
     }
 }
 
-/// Writes a random log, one record after the other, and knows which of them must be skipped.
+/// Generates a random log, record by record, and knows which records a replica must skip.
 struct Scribe {
     dice: Dice,
     definitions: Vec<Definition>,
@@ -106,7 +106,7 @@ impl Scribe {
         Entry { log_id: fixture::LOG, epoch: Epoch(0), schema_version, source: None, body }
     }
 
-    /// The next record, and why it must be skipped, if it must.
+    /// Returns the next record and the reason to skip it, if it must be skipped.
     fn next(&mut self, model: &Model) -> (Told, Option<&'static str>) {
         if self.dice.chance(8) {
             let alteration = self.dice.alteration(self.definitions.last().unwrap());
@@ -131,8 +131,8 @@ impl Scribe {
         if wrong == Some("garbage") {
             return (Told { append_time, entry: Err(Error::corrupt("garbage")) }, wrong);
         }
-        // A copy that is refused for its changes takes its place in the chain; one that is refused
-        // for its log or its place does not.
+        // A copied entry that is refused for its changes advances the chain; an entry that is
+        // refused for its log or its position in the chain does not.
         let chained = !matches!(wrong, Some("log" | "control" | "version" | "chain"));
         if let Some(source) = entry.source.filter(|_| chained) {
             self.copied = Some(source.position);
@@ -191,7 +191,7 @@ impl Scribe {
         change
     }
 
-    /// Makes the entry one that every replica must skip, and says how.
+    /// Corrupts the entry so that every replica must skip it, and returns the kind of corruption.
     fn spoil(&mut self, entry: &mut Entry, definition: &Definition) -> Option<&'static str> {
         let opens = matches!(entry.body, EntryBody::Opening);
         let first_change = match &mut entry.body {
@@ -199,7 +199,7 @@ impl Scribe {
             _ => None,
         };
         match (self.dice.below(8), first_change) {
-            // A second opening is passed over, not skipped.
+            // A second opening entry is ignored, not skipped.
             (0, _) if !opens => {
                 entry.log_id = LogId(77);
                 Some("log")
@@ -261,7 +261,8 @@ fn draw_key(dice: &mut Dice, definition: &Definition) -> (Key, PartitionId) {
     (key, partition_of(&partition_key, definition.partitions))
 }
 
-/// Applies a record; hands over definitions only when asked, and sees that asking moves nothing.
+/// Applies a record. Hands over definitions only on request, and checks that a request changes
+/// nothing.
 fn apply(replica: &mut Replica, told: &Told, definitions: &[Definition]) -> Applied {
     loop {
         let before = replica.state.clone();
@@ -316,7 +317,8 @@ fn count(counts: &mut Counts, applied: &Applied, wrong: Option<&'static str>, to
     }
 }
 
-/// Writes a log of this seed and applies it beside the model, comparing after every record.
+/// Generates a log of this seed and applies it to the fold and to the model, comparing both after
+/// every record.
 fn run(seed: u64, counts: &mut Counts) -> (Vec<(Told, Applied)>, Vec<Definition>, Replica) {
     let mut scribe = Scribe::new(seed);
     let mut replica = Replica::new(scribe.newest());
@@ -346,7 +348,8 @@ fn run(seed: u64, counts: &mut Counts) -> (Vec<(Told, Applied)>, Vec<Definition>
     (log, scribe.definitions, replica)
 }
 
-/// A state as a checkpoint brings it back: every part by itself, de-duplication window by window.
+/// Returns a state as a checkpoint restores it: each part separately, de-duplication window by
+/// window.
 fn restored(state: &PartitionState) -> PartitionState {
     let mut dedup = Dedup::default();
     for (client, window) in state.dedup.windows().into_iter().rev() {
@@ -402,7 +405,7 @@ fn the_fold_agrees_with_the_model_however_it_is_cut() {
     }
 }
 
-/// Says which seed failed, whatever in it panicked.
+/// Runs a seed and names it if the run panics.
 fn run_or_name(seed: u64, counts: &mut Counts) -> (Vec<(Told, Applied)>, Vec<Definition>, Replica) {
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(seed, counts)));
     result.unwrap_or_else(|_| panic!("the log of seed {seed} is folded wrongly"))

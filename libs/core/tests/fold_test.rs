@@ -1,4 +1,5 @@
-//! The fold, rule by rule (semantics.md 1-4). `fold_model_test.rs` holds it against the model.
+//! The fold, rule by rule (`tools/docs/src/semantics.md`, sections 1 to 4). `fold_model_test.rs`
+//! compares it with a model.
 
 mod fixture;
 
@@ -341,7 +342,7 @@ fn an_unknown_definition_is_waited_for_and_an_impossible_one_is_not() {
     assert!(replica.apply(1, without).unwrap().skipped.is_some());
 }
 
-/// A replica that came back with fewer definitions than its rows need waits for them.
+/// Proves that a replica which restarts with fewer definitions than its rows need waits for them.
 #[test]
 fn a_row_of_an_unknown_version_is_waited_for_and_moves_nothing() {
     let mut replica = replica();
@@ -479,7 +480,8 @@ fn copied_entries_apply_in_their_chain_only_and_carry_their_append_time() {
     assert_eq!(replica.value(b"k", COUNT), Some(int(3)));
 }
 
-/// Were its place in the chain not kept, a copier would resend a refused entry for ever.
+/// Proves that a refused copied entry advances its chain; otherwise the copier would resend it
+/// forever.
 #[test]
 fn a_refused_copy_does_not_hold_up_the_copies_behind_it() {
     let mut replica = replica();

@@ -14,7 +14,7 @@ use forebay_testkit::random::Dice;
 
 const SEEDS: u64 = 1_500;
 
-/// Equality that tells NaN from NaN by their bits.
+/// Returns whether two documents are equal, with NaNs compared by their bits.
 fn same(one: &Document, other: &Document) -> bool {
     ModelDocument::from(one) == ModelDocument::from(other)
 }
@@ -86,7 +86,7 @@ fn only_a_version_that_is_there_is_replaced() {
     }
 }
 
-/// Reads everything that a row offers; any bytes may stand in it.
+/// Reads everything that a row offers, whatever its bytes.
 fn read_all(bytes: &[u8], layout: &Layout) -> Result<(), Error> {
     let row = Row::new(bytes, layout)?;
     let inside = bytes.as_ptr_range();
@@ -183,7 +183,8 @@ fn rows_of_another_version_and_of_a_newer_format_are_told_apart() {
     assert_eq!(code(&[1, 0, 8]), ErrorCode::UpgradeNeeded);
 }
 
-/// Each count of field expiries that the bytes cannot hold, the largest included.
+/// Proves that every count of field expiries that exceeds the bytes is refused, up to the largest
+/// count.
 #[test]
 fn counts_of_field_expiries_that_lie_are_corrupt() {
     let layout = Layout::of(&definition_of(&[FieldType::Scalar(ScalarType::Bytes)]));

@@ -1,4 +1,4 @@
-//! Definitions and their alterations: what is refused, and what stays true of any history.
+//! Definitions and their alterations: refused alterations, and invariants of any history.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +38,8 @@ fn drop_field(name: &str) -> Alteration {
     Alteration::DropField(name.to_owned())
 }
 
-/// Whatever is altered: ids are never used again, types only widen, each version follows the one
-/// before, and a row of any version keeps the values of the fields that live on.
+/// Proves for any history of alterations: ids are never used again, types only widen, each version
+/// follows the one before, and a row of any version keeps the values of the fields that remain.
 #[test]
 fn any_history_keeps_its_promises() {
     let mut accepted = 0;
@@ -82,8 +82,8 @@ fn any_history_keeps_its_promises() {
     assert!(accepted > 2_000, "only {accepted} alterations were accepted");
 }
 
-/// A row of an old version, encoded anew at the newest: fields that live on keep their values (as
-/// the wider type), dropped ones have no slot, later ones are absent.
+/// Re-encodes a row of an old version at the newest version and checks it: remaining fields keep
+/// their values (as the wider type), dropped fields have no slot, later fields are absent.
 fn check_old_rows(dice: &mut Dice, versions: &[Definition], seed: u64) {
     let newest = versions.last().unwrap();
     let layout = Layout::of(newest);
@@ -185,7 +185,7 @@ fn a_key_value_store_has_its_one_field_for_ever() {
     assert_eq!(other.code(), ErrorCode::InvalidArgument);
 }
 
-/// What a decoder may hand in: each broken definition is refused, none panics.
+/// Proves that each broken definition that a decoder may produce is refused without a panic.
 #[test]
 fn broken_definitions_are_refused() {
     let broken: &[fn(&mut Definition)] = &[

@@ -1,5 +1,5 @@
-//! The golden vectors of a shard's keys and of its state: one generator, and the check that this
-//! build agrees with what the file says. `UPDATE_VECTORS=1` writes it anew.
+//! Golden vectors of a shard's keys and state: their generator, and the check that this build
+//! agrees with the file. `UPDATE_VECTORS=1` rewrites the file.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Streams: what a definition of one may be, what an event must be, and that no store is both.
+//! Streams: valid definitions, valid events, and the proof that no store is both a stream and a
+//! document store.
 
 use forebay_core::change::{Change, Condition, FieldChange, FieldOp, Verb};
 use forebay_core::id::{FieldId, Sequence, StoreId};
@@ -24,7 +25,8 @@ fn column(name: &str, field_type: FieldType, required: bool, allowed: &[Value]) 
     FieldSpec { rules, ..FieldSpec::new(name, field_type) }
 }
 
-/// at: when; city: required; device: one of two, the first by default; price: anything.
+/// Returns a stream with event time `at`, required `city`, `device` (one of two values, the first
+/// by default) and `price` without rules.
 fn spec() -> StoreSpec {
     let devices = [text("phone"), text("desktop")];
     let device =
@@ -133,7 +135,7 @@ fn a_stream_grows_and_keeps_its_event_time() {
     assert!(next.field("section").unwrap().rules.required);
     let as_documents = Definition { stream: None, ..next.clone() };
     assert_eq!(code(as_documents.check_follows(&first)), INVALID, "a store stays what it is");
-    // Integers widen to float64 only from 32 bits.
+    // Only 32-bit integers widen to float64.
     assert_eq!(code(next.altered(&[widen])), INVALID);
     assert_eq!(
         code(alter(Alteration::SetRules {
@@ -253,7 +255,8 @@ fn a_default_is_stored_where_a_value_is_absent_but_not_where_it_is_null() {
     assert!(upsert.fields.is_empty(), "only events are filled in");
 }
 
-/// A program that runs on with yesterday's definition does not know the column of today.
+/// Proves that a program with an older definition can insert although a newer definition requires a
+/// column that it does not know.
 #[test]
 fn an_older_writer_misses_no_column_that_came_later() {
     let first = orders();

@@ -1,5 +1,5 @@
-//! The golden vectors of partitioning and rows: one generator, and the check that this build agrees
-//! with what the files say. `UPDATE_VECTORS=1` writes them anew.
+//! Golden vectors of partitioning and rows: their generator, and the check that this build agrees
+//! with the files. `UPDATE_VECTORS=1` rewrites the files.
 
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{DocumentVersion, FieldId, PartitionCount, StoreId};
@@ -75,7 +75,7 @@ fn keys() -> Vec<KeyVector> {
     ];
     let numbers = [0, 1, -1, 42, 4_294_967_296, i64::MAX, i64::MIN];
     keys.extend(numbers.map(number));
-    // Lengths where the hash changes its way of reading.
+    // Lengths at which the hash switches its algorithm.
     for length in [3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 256, 1_024, 1_025] {
         keys.push(key_vector(&format!("{length} bytes"), (&[0xa5u8]).into(), length));
     }
@@ -136,7 +136,7 @@ fn partitioning_vectors_hold() {
     }
 }
 
-/// One field of every type, each scalar also as a list.
+/// Returns a definition with one field of every type; each scalar also as a list.
 fn every_type() -> Definition {
     let mut spec = StoreSpec::documents("every-type", KeyType::Bytes, 1);
     for scalar in SCALAR_TYPES {
@@ -394,7 +394,7 @@ fn row_vectors_hold() {
     }
 }
 
-/// The codec really sees each type and presence that the format has.
+/// Proves that the vectors cover each type and presence of the format.
 #[test]
 fn row_vectors_cover_every_type() {
     let held: RowVectors = read("row.json");

@@ -1,5 +1,5 @@
-//! Feature views: the definition that a declaration becomes, what it refuses and where, how a view
-//! is altered, and where its values go.
+//! Feature views: the definition of a declaration, refusals with their locations, alterations, and
+//! the destination of values.
 
 use forebay_core::id::{FieldId, PartitionCount, SchemaVersion, StoreId};
 use forebay_core::key::KeyType;
@@ -17,7 +17,7 @@ fn scalar(scalar: ScalarType) -> FieldType {
     FieldType::Scalar(scalar)
 }
 
-/// Orders by user: when, a city, a price, a weight, tags.
+/// Returns orders by user: event time, city, price, weight, tags.
 fn orders() -> Definition {
     let mut spec = StoreSpec::stream("orders", KeyType::String, 4)
         .field("at", scalar(ScalarType::Timestamp))
@@ -29,7 +29,7 @@ fn orders() -> Definition {
     spec.define(StoreId(1)).unwrap()
 }
 
-/// Cities by name, and counters by a number.
+/// Returns a store of cities by name, and a store of counters by number.
 fn store(name: &str) -> Result<Definition> {
     let (key_type, id) = match name {
         "cities" => (KeyType::String, 2),
@@ -55,7 +55,7 @@ fn more_than(column: &str, value: impl Into<Value>) -> Predicate<String> {
     Predicate::Compare { column: column.to_owned(), comparison: Comparison::Greater, to }
 }
 
-/// By country and user, of dear orders.
+/// Returns a view by country and user over orders with a high price.
 fn spec() -> ViewSpec {
     let columns = [("country", "country", Some("none".into())), ("people", "people", None)];
     let columns = columns.map(|(name, field, fill)| (name.to_owned(), field.to_owned(), fill));
@@ -285,7 +285,7 @@ fn nothing_emitted(_: FieldId) -> bool {
     false
 }
 
-/// The view that emits to this store, in its next version if there is one.
+/// Returns the view that emits to this store, as the next version of `was` if there is one.
 fn emitting(
     spec: &ViewSpec,
     current: Option<&Definition>,
@@ -298,7 +298,7 @@ fn emitting(
     }
 }
 
-/// The view with its emission, and the store that it emits to.
+/// Returns the view with its emission, and the store to which it emits.
 fn emitted() -> (ViewSpec, Definition, Definition) {
     let to = emission().new_store(StoreId(20), &spending()).unwrap();
     let spec = ViewSpec { emission: Some(emission()), ..spec() };
@@ -410,7 +410,7 @@ fn an_emission_is_altered_with_its_view() {
         let silent = emitting(&silent, Some(&view), to).unwrap();
         spec.emission.as_ref().unwrap().altered_store(&silent, Some(&view), to, &is_emitted)
     };
-    // Another name does not matter.
+    // A renamed field stays the view's field.
     let rename = Alteration::RenameField { from: "orders".to_owned(), to: "all_orders".to_owned() };
     let to = to.altered(&[rename]).unwrap();
     assert_eq!(next_store(&spec, &to).unwrap(), to, "it has all");
@@ -445,7 +445,7 @@ fn an_emission_is_altered_with_its_view() {
     );
 }
 
-/// Of views that group by columns of these types: the type of documents' keys, and a group's key.
+/// Returns the document key type and a group's key of a view that groups by columns of these types.
 fn document_key(values: &[Value]) -> (KeyType, Vec<u8>) {
     let mut stream = StoreSpec::stream("events", KeyType::String, 1);
     let names: Vec<_> = (0..values.len()).map(|number| format!("c{number}")).collect();

@@ -14,14 +14,14 @@ use crate::view::{KeyStatus, View};
 /// The answer about one key of a batch.
 #[derive(Clone, Copy, Debug)]
 pub enum KeyAnswer<'v> {
-    /// Its document.
+    /// The key's document.
     Found(RowRef<'v>),
-    /// There is none, or the partition does not answer now; never `Found`.
+    /// The key has no document, or its partition does not answer now; never `Found`.
     None(KeyStatus),
 }
 
 impl KeyAnswer<'_> {
-    /// What became of the key.
+    /// The key's status.
     pub fn status(&self) -> KeyStatus {
         match self {
             Self::Found(_) => KeyStatus::Found,
@@ -30,21 +30,22 @@ impl KeyAnswer<'_> {
     }
 }
 
-/// Strings or bytes of many documents, one behind another; reuse it to save its memory.
+/// Strings or bytes of many documents, concatenated; reuse it to save its allocations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PackedValues {
-    /// The values' bytes; those of key `n` end at `ends[n]`, where those of key `n + 1` start.
+    /// The concatenated values; the value of key `n` ends at `ends[n]`, where that of key `n + 1`
+    /// starts.
     pub bytes: Vec<u8>,
-    /// Where each key's value ends; no bytes for a key without value.
+    /// The end of each key's value; a key without a value has no bytes.
     pub ends: Vec<u64>,
-    /// What became of each key.
+    /// The status of each key.
     pub statuses: Vec<KeyStatus>,
     /// Whether each field is absent, null or a value.
     pub presences: Vec<Presence>,
 }
 
 impl PackedValues {
-    /// The value of the key at a place, or `None` when it is absent or null.
+    /// Returns the value of the key at a position, or `None` when it is absent or null.
     pub fn value(&self, place: usize) -> Option<&[u8]> {
         if *self.presences.get(place)? != Presence::Value {
             return None;
@@ -62,13 +63,13 @@ impl PackedValues {
 }
 
 impl View<'_> {
-    /// Reads many keys and hands each answer to `visit`, in the caller's order. A key that stands
-    /// twice is answered twice. Each document is whole; two of them may be of different moments.
+    /// Reads many keys and passes each answer to `visit`, in the caller's order. A key that occurs
+    /// twice is answered twice. Each document is whole; two documents may be of different moments.
     ///
     /// # Errors
     /// `InvalidArgument` for a key of another type, `LimitExceeded` over [`BATCH_KEYS_MAX`] keys,
     /// `Internal` from a poisoned partition, and the first error of `visit`. A partition that is
-    /// not followed or does not answer is a status, not an error.
+    /// not followed or does not answer yields a status, not an error.
     pub fn multi_get<K: KeyList + ?Sized>(
         &self,
         keys: &K,
@@ -81,7 +82,7 @@ impl View<'_> {
         })
     }
 
-    /// The documents of many keys, decoded, in the caller's order.
+    /// Returns the documents of many keys, decoded, in the caller's order.
     ///
     /// # Errors
     /// As [`View::multi_get`].
@@ -101,7 +102,7 @@ impl View<'_> {
         Ok(documents)
     }
 
-    /// A string or bytes field of many documents, packed into `out`, whose content is replaced.
+    /// Packs a string or bytes field of many documents into `out`, replacing the content of `out`.
     ///
     /// # Errors
     /// As [`View::multi_get`], and `InvalidArgument` for a handle that was resolved for another
@@ -115,9 +116,9 @@ impl View<'_> {
         self.multi_get_packed_within(keys, handle, usize::MAX, out).map(drop)
     }
 
-    /// As [`View::multi_get_packed`], for a caller who must know beforehand how much is copied:
-    /// answers the bytes of all values, and where they are more than `bytes_max`, `out` holds only
-    /// some of them and is good for nothing.
+    /// As [`View::multi_get_packed`], for a caller that must bound the copied bytes. Returns the
+    /// total bytes of all values. If the total exceeds `bytes_max`, `out` contains only some of the
+    /// values and must not be used.
     ///
     /// # Errors
     /// As [`View::multi_get_packed`].

@@ -1,28 +1,29 @@
-//! How much memory the spaces of one index may take, all together, and how much of the disk beyond.
+//! The memory budget of an index: a bound on the memory of all its spaces together, and on their
+//! disk space for spilled documents.
 //!
-//! What a chunk takes counts from the moment that it is handed out until its memory is free again:
-//! also while readers of a time before are still in it. Addresses count nothing.
+//! A chunk counts from its allocation until its memory is free again, including the time in which
+//! earlier readers may still be in it. Reserved addresses do not count.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_core::{Error, Result};
 
-/// What an index takes of the memory that it may take.
+/// The memory that an index uses, and its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Bytes that documents, their index and what waits to be used again take.
+    /// Bytes of documents, their index and memory that waits for its reuse.
     pub used: u64,
-    /// Bytes that they may take; `None` without a bound.
+    /// Bound of these bytes; `None` without a bound.
     pub limit: Option<u64>,
-    /// Bytes on disk that documents take which have no room in memory.
+    /// Bytes on disk of spilled documents.
     pub spilled: u64,
-    /// Bytes on disk that they may take; 0 where nothing is spilled.
+    /// Bound of these bytes; 0 if nothing is spilled.
     pub spill_limit: u64,
 }
 
 impl MemoryUse {
-    /// Whether nine tenths of the bound are used, or of that on disk where documents are spilled:
-    /// time to raise it.
+    /// Whether nine tenths of the memory bound are used, or of the disk bound if documents are
+    /// spilled: time to raise the bound.
     pub fn is_scarce(&self) -> bool {
         let is_nearly = |used: u64, limit: u64| used >= limit - limit / 10;
         match self.spill_limit {
@@ -32,7 +33,7 @@ impl MemoryUse {
     }
 }
 
-/// The memory that writers may hand out.
+/// The memory that writers may allocate.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: AtomicU64,
@@ -45,7 +46,7 @@ pub(crate) struct Budget {
 const HEADROOM_SHARE: u64 = 32;
 
 impl Budget {
-    /// One without a bound.
+    /// Creates a budget without a bound.
     pub(crate) fn new() -> Self {
         let [limit, used, spill_limit, spilled] = [u64::MAX, 0, 0, 0].map(AtomicU64::new);
         Self { limit, used, spill_limit, spilled }
@@ -59,12 +60,12 @@ impl Budget {
         self.spill_limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether anything may be spilled at all.
+    /// Whether spilling is allowed.
     pub(crate) fn may_spill(&self) -> bool {
         self.spill_limit.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether so little is left that records should be spilled ahead.
+    /// Whether so little is left that records should be spilled early.
     pub(crate) fn is_short(&self) -> bool {
         !self.has_room(0)
     }
@@ -121,7 +122,7 @@ impl Budget {
         self.spilled.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Counts bytes that are in use already, in memory and on disk.
+    /// Charges bytes that are in use already, in memory and on disk.
     pub(crate) fn count(&self, bytes: u64, spilled: u64) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
         self.spilled.fetch_add(spilled, Ordering::Relaxed);

@@ -1,12 +1,12 @@
 //! Counts of reads, exact and cheap: each thread adds to a line of its own.
 //!
-//! A thread takes a number when it first reads and gives it back when it ends; the number picks its
-//! line in every index of the process. Only that thread writes the line, so a count is a load and a
-//! store, no locked instruction. The numbers that are taken are bits of two words: a mutex could
-//! stay locked in a forked child, by a thread that it does not have. Giving a number back and
-//! taking it orders the last counts of an ended thread before the first ones of the thread that
-//! gets its number. Threads beyond the number of lines share the last line and pay for a locked
-//! add.
+//! A thread takes a number at its first read and returns it when the thread ends; the number
+//! selects the thread's line in every index of the process. Only that thread writes the line, so a
+//! count is a load and a store, without a locked instruction. The taken numbers are bits of two
+//! words and not guarded by a mutex: in a forked child a mutex could stay locked, by a thread that
+//! the child does not have. Returning a number (release) and taking it (acquire) orders the last
+//! counts of an ended thread before the first counts of the thread that gets its number. Threads
+//! beyond the number of lines share the last line and pay for a locked add.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const LINES: usize = 128;
 const SHARED_LINE: usize = LINES - 1;
 
-/// How often documents were found and not found.
+/// Number of reads that found a document, and that did not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounts {
     /// Reads that found a document.
     pub hits: u64,
-    /// Reads that found none, or an expired one.
+    /// Reads that found no document, or an expired one.
     pub misses: u64,
 }
 
@@ -43,7 +43,7 @@ impl Counters {
 
     /// Counts reads of the calling thread.
     pub(crate) fn add(&self, hits: u64, misses: u64) {
-        // While a thread's own data is torn down it counts in the shared line.
+        // While a thread's locals are destroyed, the thread counts in the shared line.
         let place = NUMBER.try_with(ThreadNumber::get).unwrap_or(SHARED_LINE);
         let line = &self.lines[place.min(SHARED_LINE)];
         for (counter, by) in [(&line.hits, hits), (&line.misses, misses)] {
@@ -59,7 +59,7 @@ impl Counters {
         }
     }
 
-    /// The sums so far; counts that race with this call may be missing.
+    /// Returns the sums so far; counts that race with this call may be missing.
     pub(crate) fn counts(&self) -> ReadCounts {
         let mut counts = ReadCounts::default();
         for line in &self.lines {
@@ -70,7 +70,7 @@ impl Counters {
     }
 }
 
-/// The numbers that threads hold, a bit for each; that of the shared line is nobody's.
+/// The numbers that threads hold, a bit for each; the bit of the shared line is always set.
 static TAKEN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(1 << (SHARED_LINE % 64))];
 const _: () = assert!(LINES == 128, "a bit for each line");
 
@@ -126,7 +126,8 @@ mod tests {
                     (0..1_000).for_each(|_| counters.add(1, 2));
                 };
                 let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(add)).collect();
-                // One by one: ThreadSanitizer does not see how a scope waits for its threads.
+                // The threads are joined one by one: ThreadSanitizer does not see how a scope waits
+                // for its threads.
                 threads.into_iter().for_each(|thread| thread.join().unwrap());
             });
         }

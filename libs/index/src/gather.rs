@@ -1,8 +1,8 @@
 //! Gather: many keys x many fields straight into one dense matrix, without an object per value.
 //!
-//! A plan is made once: it resolves the fields to columns, checks that their types convert, and
-//! converts the defaults. It holds no place in a row, so it survives every alteration as a handle
-//! does.
+//! A plan is created once: it resolves the fields to columns, checks that their types convert, and
+//! converts the defaults. A plan contains no offset into a row, so it survives every alteration of
+//! the store, as a handle does.
 
 mod runs;
 
@@ -25,20 +25,21 @@ use crate::view::{KeyStatus, View};
 /// A field to gather.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatherField<'a> {
-    /// Its name or an alias.
+    /// The field's name or an alias.
     pub name: &'a str,
-    /// What its cells hold when it is absent or null: a number, for a vector one number for all
-    /// components or a vector. `None` takes the field's default in the schema, and 0 without one.
+    /// The value of the field's cells when the field is absent or null: a number, for a vector one
+    /// number for all components or a vector. `None` takes the field's default in the schema, or 0
+    /// if there is none.
     pub default: Option<Value>,
 }
 
 impl<'a> GatherField<'a> {
-    /// A field with the schema's default.
+    /// Gathers a field with the schema's default.
     pub fn new(name: &'a str) -> Self {
         Self { name, default: None }
     }
 
-    /// The same field with this default.
+    /// Returns the same field with this default.
     #[must_use]
     pub fn or(mut self, default: Value) -> Self {
         self.default = Some(default);
@@ -49,7 +50,7 @@ impl<'a> GatherField<'a> {
 /// Whether a gather may change values to make them fit the matrix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Conversion {
-    /// Every value stays itself; pairs of types that cannot promise it are refused.
+    /// Every value stays exact; pairs of types that cannot guarantee this are refused.
     #[default]
     Exact,
     /// Values are rounded to the nearest float, cut to an integer (NaN becomes 0), and limited to
@@ -57,14 +58,14 @@ pub enum Conversion {
     Lossy,
 }
 
-/// Where a field's columns lie.
+/// The columns of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GatherColumns {
-    /// The name that the plan was made with.
+    /// The field's name as the plan was created with.
     pub field: String,
-    /// Its first column.
+    /// The field's first column.
     pub first: usize,
-    /// Number of its columns: 1, or the components of a vector.
+    /// The field's number of columns: 1, or the components of a vector.
     pub count: usize,
 }
 
@@ -72,7 +73,7 @@ pub struct GatherColumns {
 struct Planned<E> {
     handle: FieldHandle,
     first: usize,
-    /// One per column.
+    /// The default of each column.
     defaults: Box<[E]>,
 }
 
@@ -82,21 +83,23 @@ pub struct GatherPlan<E> {
     fields: Box<[Planned<E>]>,
     width: usize,
     conversion: Conversion,
-    /// How rows of the versions that were met first are read.
+    /// The copy instructions for the row versions that were met first.
     known: [OnceLock<Arc<Runs>>; VERSIONS_KNOWN],
 }
 
-/// Pairs of versions whose places in a row a plan keeps; for others a call works them out anew.
+/// Number of version pairs whose row offsets a plan caches; for other pairs each call computes
+/// them.
 const VERSIONS_KNOWN: usize = 4;
 
-/// Where a gather writes. Rows are in the order of the keys; cells are row-major.
+/// The output buffers of a gather. Rows are in the order of the keys; cells are row-major.
 #[derive(Debug)]
 pub struct GatherOut<'o, E> {
     /// The matrix: keys x [`width`](GatherPlan::width).
     pub values: &'o mut [E],
-    /// What became of each key.
+    /// The status of each key.
     pub statuses: Option<&'o mut [KeyStatus]>,
-    /// Whether each cell is a value, or the default in place of null or absent; as the matrix.
+    /// Whether each cell is a value, or the default instead of null or absent; same shape as the
+    /// matrix.
     pub cells: Option<&'o mut [Presence]>,
 }
 
@@ -166,12 +169,12 @@ impl<E: Element> GatherPlan<E> {
         Ok(Planned { handle, first, defaults: defaults.into() })
     }
 
-    /// Columns of a row.
+    /// Number of columns in a row.
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// Names and places of the columns, in the order of the fields.
+    /// Names and positions of the columns, in the order of the fields.
     pub fn columns(&self) -> impl ExactSizeIterator<Item = GatherColumns> + '_ {
         self.fields.iter().map(|field| GatherColumns {
             field: field.handle.name().to_owned(),
@@ -196,7 +199,7 @@ impl<E: Element> GatherPlan<E> {
         Ok(())
     }
 
-    /// How rows of this one's versions are read.
+    /// Returns the copy instructions for rows of this row's versions.
     fn runs(&self, row: &RowRef<'_>) -> Arc<Runs> {
         let make = || Arc::new(Runs::of(&self.fields, row));
         let known = self.known.iter().map(|known| known.get_or_init(make));
@@ -297,7 +300,7 @@ fn convert<E: Element>(number: Number, conversion: Conversion) -> Option<E> {
     }
 }
 
-/// The cells that a default fills, or `None` when it is of another shape or does not fit.
+/// Converts a default to cells; returns `None` if it is of another shape or does not fit.
 fn default_cells<E: Element>(
     value: &Value,
     count: usize,
@@ -316,17 +319,19 @@ fn default_cells<E: Element>(
 }
 
 impl View<'_> {
-    /// Fills a matrix: one row per key in the caller's order, the plan's columns. A key that stands
-    /// twice gets two rows. A row is of one version of its document. Null and absent take the
-    /// default.
+    /// Fills a matrix with the plan's columns: one row per key in the caller's order. A key that
+    /// occurs twice gets two rows. Each row is of one version of its document. Null and absent
+    /// fields take the default.
     ///
     /// # Errors
-    /// `InvalidArgument` for an `out` that is too small, with nothing written; for a plan of
-    /// another store; for a key of another type; for a value that no longer fits since its field
-    /// was widened. Where `statuses` is not asked for, also the error of a key whose partition is
-    /// not followed or does not answer, for a default would pass for its value. `LimitExceeded`
-    /// over [`BATCH_KEYS_MAX`](forebay_core::limits::BATCH_KEYS_MAX) keys. After any other error
-    /// than the first the content of `out` is unspecified.
+    /// - `InvalidArgument` for an `out` that is too small, with nothing written; for a plan of
+    ///   another store; for a key of another type; for a value that no longer fits since its field
+    ///   was widened.
+    /// - If `statuses` is `None`, also the error of a key whose partition is not followed or does
+    ///   not answer, because a default would pass for its value.
+    /// - `LimitExceeded` over [`BATCH_KEYS_MAX`](forebay_core::limits::BATCH_KEYS_MAX) keys.
+    ///
+    /// After any other error than the first the content of `out` is unspecified.
     pub fn gather<E: Element, K: KeyList + ?Sized>(
         &self,
         plan: &GatherPlan<E>,

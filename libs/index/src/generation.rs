@@ -1,4 +1,4 @@
-//! One generation of a partition's documents, as its writer has it.
+//! A generation of a partition's documents, as its writer sees it.
 
 mod beside;
 
@@ -20,55 +20,56 @@ use crate::schedule;
 use crate::storage::{SeededHash, Space};
 use crate::table::{FIRST_SERIAL, MoveTo, PREFETCHED, Publishing, Replaced, Root, Table};
 
-/// Bucket groups that one `apply` looks through for what has expired, and one more for this many
-/// writes.
+/// Number of bucket groups that one `apply` searches for expired documents, plus one more for each
+/// `WRITES_PER_EXPIRED` writes.
 const EXPIRED_PER_APPLY: usize = 4;
 const WRITES_PER_EXPIRED: usize = 128;
 
-/// Bytes of old records that one `apply` walks for reclaim, beyond twice what it replaces.
+/// Bytes of old records that one `apply` walks for reclaim, in addition to twice the bytes it
+/// replaces.
 const WALKED_PER_APPLY: u64 = 4 * 1024;
 
-/// As many where memory is short: more than an entry adds, most often.
+/// Bytes that one `apply` walks if memory is short: more than an entry adds, in most cases.
 const SPILLED_PER_APPLY: u64 = 256 * 1024;
-/// And where an entry found none: two of the largest segments.
+/// Bytes that are walked for an entry that found no memory: two of the largest segments.
 const SPILLED_FOR_ROOM: u64 = 4 * 1024 * 1024;
 
-/// Attempts to make room that may bring none, one after another, until an entry is refused.
+/// Consecutive attempts to free memory without success, after which the entry is refused.
 const IN_VAIN_MAX: u32 = 3;
 
-/// One generation of a partition's documents.
+/// A generation of a partition's documents.
 #[derive(Debug)]
 pub(crate) struct Generation {
     pub(crate) space: Arc<Space>,
     pub(crate) table: Table,
-    /// What the fold keeps beside the documents; in a live space only.
+    /// The fold's state next to the documents; in a live space only.
     pub(crate) windows: Option<Windows>,
-    /// Where the list of an entry's writes lies; in a live space only.
+    /// The chunk of the list of an entry's writes (the redo list); in a live space only.
     list: Option<Chunk>,
-    /// How many writes the list has.
+    /// Number of writes in the list.
     listed: u64,
     pub(crate) progress: Progress,
     pub(crate) held: Held,
     pub(crate) following: Following,
-    /// How many blocks of the image that it goes on from were mended.
+    /// Number of repaired blocks of the image that this generation continues from.
     mended: Arc<AtomicU64>,
 }
 
 impl Generation {
-    /// An empty one, in a private space of its own.
+    /// Creates an empty generation, in a private space of its own.
     pub(crate) fn private(addresses: u64, hash: SeededHash) -> Result<Self> {
         let memory = Memory::reserve(addresses)?;
         Ok(Self::within(Space::new(memory, hash, Root::NONE)))
     }
 
-    /// An empty one, in a space that is empty.
+    /// Creates an empty generation, in an empty space.
     pub(crate) fn within(space: Arc<Space>) -> Self {
         let table = Table::new(space.memory.clone(), space.hash, FIRST_SERIAL);
         let windows = space.memory.is_live().then(|| Windows::new(&space));
         Self::of(space, table, windows, &Status::START)
     }
 
-    /// One with what a space holds already.
+    /// Creates a generation with the existing content of a space.
     pub(crate) fn of(
         space: Arc<Space>,
         table: Table,
@@ -80,7 +81,8 @@ impl Generation {
         Self { space, table, windows, list, listed, progress, held, following, mended }
     }
 
-    /// One in a private space that goes on from an image, which is mapped there.
+    /// Creates a generation in a private space that continues from an image; the image is mapped
+    /// there.
     pub(crate) fn of_image(
         image: &Image,
         addresses: u64,
@@ -91,8 +93,8 @@ impl Generation {
         Ok(Self::of_table(space, table, None, image))
     }
 
-    /// One in a live space that is empty: an image is copied there, each of its blocks proved, with
-    /// the fold's state as of the image.
+    /// Creates a generation in an empty live space: the image is copied there, each of its blocks
+    /// is verified, with the fold's state as of the image.
     pub(crate) fn of_image_copied(
         image: &Image,
         space: Arc<Space>,
@@ -100,7 +102,7 @@ impl Generation {
         index: &Inner,
     ) -> Result<Self> {
         let table = Table::of_image_copied(image, &space.memory)?;
-        // Keys are found by the image's hash from here on.
+        // From here on keys are found by the image's hash.
         let space = Arc::new(Space {
             memory: space.memory.clone(),
             hash: table.hash(),
@@ -123,27 +125,29 @@ impl Generation {
         Self { mended: image.mended().clone(), ..Self::of(space, table, windows, &status) }
     }
 
-    /// Notes of which log it is: whoever takes over before anything is applied goes on with that.
+    /// Notes the log's identity: a successor that takes over before anything is applied continues
+    /// with it.
     fn note_log(&mut self, state: &PartitionState) {
         self.following.log_id = state.log_id;
         self.following.drop_all_count = state.drop_all_count;
     }
 
-    /// How many blocks of the image that it goes on from were mended so far.
+    /// Number of blocks of the underlying image that were repaired so far.
     pub(crate) fn blocks_mended(&self) -> u64 {
         self.mended.load(Ordering::Relaxed)
     }
 
-    /// What it comes to at the moment.
+    /// Returns the current status.
     pub(crate) fn status(&self) -> Status {
         let Self { progress, held, following, .. } = *self;
         Status { progress, held, following, generation: self.space.generation }
     }
 
-    /// Carries out one record's effect. `published` is where readers see it, if they do.
+    /// Applies one record. `published` is the header that readers use, if this generation is
+    /// visible.
     ///
     /// # Errors
-    /// `LimitExceeded`, `Corrupt`: all is as it was. `Internal`: it may be half done.
+    /// `LimitExceeded`, `Corrupt`: nothing has changed. `Internal`: the record may be half applied.
     pub(crate) fn apply(
         &mut self,
         index: &Inner,
@@ -170,8 +174,8 @@ impl Generation {
         Ok(())
     }
 
-    /// Prepares a record's writes; nobody sees any of it yet. What comes after a drop goes to a
-    /// table that is shown when all of it is there.
+    /// Prepares a record's writes; no reader sees any of them yet. Documents written after a drop
+    /// go to a new table, which is shown once it is complete.
     fn prepare(
         &mut self,
         index: &Inner,
@@ -212,7 +216,8 @@ impl Generation {
         }
     }
 
-    /// Writes down what was prepared, in a live space: whoever takes over finishes it.
+    /// Writes the redo list of the prepared writes, in a live space: a successor that takes over
+    /// finishes them.
     fn write_list(&mut self) -> Result<()> {
         let Some(windows) = &self.windows else { return Ok(()) };
         let items = self.table.items(0).chain(windows.0.items(WINDOWS));
@@ -224,15 +229,15 @@ impl Generation {
             memory.release(self.list.replace(larger));
         }
         if let Some(list) = &self.list {
-            // SAFETY: the chunk is this writer's, is long enough, and no reader comes to it.
+            // SAFETY: the chunk is this writer's, is long enough, and no reader reaches it.
             unsafe { memory.write(list.address(), &bytes) };
         }
         self.listed = needed / 8;
         Ok(())
     }
 
-    /// Shows what was prepared, and publishes what it comes to; answers the table that another one
-    /// has taken the place of.
+    /// Shows the prepared writes and publishes the resulting status; returns the table that was
+    /// replaced, if any.
     fn show(&mut self, fresh: Option<Table>, published: Option<&Words>) -> Result<Option<Table>> {
         let status = self.status();
         let words = self.space.memory.words();
@@ -263,8 +268,8 @@ impl Generation {
         Ok(dropped)
     }
 
-    /// Lets the memory of expired documents and of replaced records go, a bounded amount for this
-    /// many writes.
+    /// Garbage-collects expired documents and replaced records, a bounded amount for this many
+    /// writes.
     ///
     /// # Errors
     /// As [`Generation::apply`].
@@ -306,7 +311,7 @@ impl Generation {
 }
 
 impl Generation {
-    /// Whether memory is so short that records are to be spilled before it is used up.
+    /// Whether memory is so short that records must be spilled before it is used up.
     fn is_to_spill(&self, index: &Inner) -> bool {
         if !index.budget.may_spill() || !index.budget.is_short() {
             return false;
@@ -321,7 +326,7 @@ impl Generation {
         index.budget.may_spill() && memory.can_spill()
     }
 
-    /// Spills records for an entry that found no memory; answers whether it may find some now.
+    /// Spills records for an entry that found no memory; returns whether a retry may find some now.
     ///
     /// # Errors
     /// As [`Generation::apply`].
@@ -334,7 +339,8 @@ impl Generation {
         self.table.reclaim(SPILLED_FOR_ROOM, MoveTo::Spill, publishing)?;
         index.reclaim.go_on(&memory);
         memory.take_back();
-        // What the entry took before it failed comes free each time: only new lows count.
+        // Each failed attempt frees the memory that the entry took, so only a new minimum counts as
+        // success.
         let used = memory.used_bytes();
         tried.in_vain = if used < tried.lowest { 0 } else { tried.in_vain + 1 };
         tried.lowest = tried.lowest.min(used);
@@ -342,11 +348,11 @@ impl Generation {
     }
 }
 
-/// How far an entry has come that looks for room.
+/// The attempts to free memory for one entry.
 pub(crate) struct Tried {
-    /// The least that was in use behind any attempt.
+    /// The lowest memory use after any attempt.
     lowest: u64,
-    /// Attempts since then.
+    /// Attempts since the lowest use.
     in_vain: u32,
 }
 
@@ -354,10 +360,10 @@ impl Tried {
     pub(crate) const NOTHING: Self = Self { lowest: u64::MAX, in_vain: 0 };
 }
 
-/// The bit of an item of the list whose record lies in the windows' table.
+/// The bit of a list item whose record is in the fold-state table (`Windows`).
 pub(crate) const WINDOWS: u64 = 1 << 62;
 
-/// Writes what the fold keeps beside the documents, to a table that is empty.
+/// Writes the fold's state to an empty table.
 fn note_windows(windows: &mut Windows, state: &PartitionState, index: &Inner) -> Result<()> {
     let memory = windows.0.memory().clone();
     let root = Some(&memory.words().windows);
@@ -365,7 +371,7 @@ fn note_windows(windows: &mut Windows, state: &PartitionState, index: &Inner) ->
     windows.0.show()
 }
 
-/// What the documents take, and what the fold keeps beside them.
+/// Bytes that the documents and the fold's state take.
 fn bytes_of(table: &Table, windows: Option<&Windows>) -> u64 {
     table.bytes() + windows.map_or(0, |windows| windows.0.bytes())
 }

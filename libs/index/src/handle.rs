@@ -1,4 +1,4 @@
-//! A field as a reader holds it: resolved once by name, then bound to id and type.
+//! A field as a reader refers to it: resolved once by name, then bound to id and type.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use forebay_core::{Error, Result};
 
 /// A field of one store and the type that it is read as. Cheap to clone; any thread may use it.
 ///
-/// It survives every alteration: other fields that come and go, a new name, a wider type. Reads at
-/// a type narrower than the field's go on while values fit. After a drop it answers absent, also
-/// when another field takes the name.
+/// A handle survives every alteration of the store: added and dropped fields, a new name, a wider
+/// type. Reads at a type narrower than the field's work while values fit. After the field is
+/// dropped, reads answer absent, even if another field takes the name.
 #[derive(Clone, Debug)]
 pub struct FieldHandle {
-    /// Whatever version of its documents.
+    /// The store; the same id for every version of its documents.
     store: StoreId,
     field: FieldId,
     asked: FieldType,
@@ -43,18 +43,18 @@ impl FieldHandle {
         Ok(Self { store, field: field.id, asked, name: name.into() })
     }
 
-    /// The field's lasting id.
+    /// The field's permanent id.
     #[inline]
     pub fn field(&self) -> FieldId {
         self.field
     }
 
-    /// The type that it is read as.
+    /// The type that the field is read as.
     pub fn asked(&self) -> FieldType {
         self.asked
     }
 
-    /// The name that it was resolved by.
+    /// The name that the field was resolved by.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -83,7 +83,7 @@ impl FieldHandle {
         Error::invalid_argument(message).with_field(&*self.name)
     }
 
-    /// A stored value that the type asked for cannot hold.
+    /// Returns the error for a stored value that the requested type cannot represent.
     pub(crate) fn misfit(&self, stored: FieldType) -> Error {
         let asked = self.asked;
         let message = format!(

@@ -1,11 +1,12 @@
-//! The header of one partition: what readers ask of it before they touch a row.
+//! The header of one partition: the state that readers load before they touch a row.
 //!
-//! One writer stores, any readers load; nobody waits. The words that every read needs (phase,
-//! space, schema version, partition time) stand alone and are stored with release after the
-//! rows that they speak of. The status, which must be consistent in itself, lies in two sets of
-//! words that take turns: the writer fills the set that is not current and then raises the turn.
-//! A reader copies the current set and keeps the copy if the turn has not moved; it tries again
-//! only when the writer got further, so a writer that is frozen in the middle stops no reader.
+//! A single writer stores, any number of readers load, and nobody waits. The words that every read
+//! needs (phase, space, schema version, partition time) stand alone; each is stored with release
+//! after the rows that it describes. The status must be consistent in itself, so the header stores
+//! the status in two sets of words that take turns, like a seqlock: the writer fills the set that
+//! is not current and then increments the turn. A reader copies the current set and keeps the copy
+//! if the turn has not moved. A reader retries only when the writer made progress, so a writer that
+//! stops in the middle blocks no reader.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
@@ -21,15 +22,16 @@ use crate::reclaim::Reclaim;
 use crate::schedule;
 use crate::storage::Space;
 
-/// How far a partition is; whether it may say *absent*.
+/// The phase of a partition: whether it may answer *absent*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PartitionPhase {
-    /// It has not caught up once: reads answer `Unavailable` unless partial answers were asked for.
+    /// The partition has not caught up yet: reads answer `Unavailable` unless partial answers are
+    /// allowed.
     Bootstrapping = 0,
-    /// It has caught up once and answers.
+    /// The partition has caught up once and answers.
     Serving = 1,
-    /// An invariant broke: reads answer `Internal` until it is rebuilt.
+    /// An invariant broke: reads answer `Internal` until the partition is rebuilt.
     Poisoned = 2,
 }
 
@@ -43,7 +45,7 @@ impl PartitionPhase {
     }
 }
 
-/// Where in its history a partition's documents are.
+/// The point in its history that a partition's documents are at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Position of the last entry applied.
@@ -57,7 +59,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Before the first entry.
+    /// The state before the first entry.
     pub const START: Self = Self {
         position: Position { epoch: Epoch(0), offset: Offset(0), place: 0 },
         offset_applied: Offset(0),
@@ -77,28 +79,29 @@ impl From<&PartitionState> for Progress {
     }
 }
 
-/// How much a partition holds; expired documents count until they are reclaimed.
+/// The amount that a partition stores; expired documents count until they are reclaimed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Documents.
+    /// Number of documents.
     pub documents: u64,
     /// Bytes of their keys.
     pub key_bytes: u64,
     /// Bytes of their rows.
     pub row_bytes: u64,
-    /// Bytes of memory that they and their index take.
+    /// Bytes of memory that the documents and their index take.
     pub memory_bytes: u64,
 }
 
 impl Held {
-    /// A document came.
+    /// Adds a document.
     pub(crate) fn gain(&mut self, key_bytes: usize, row_bytes: usize) {
         self.documents += 1;
         self.key_bytes += key_bytes as u64;
         self.row_bytes += row_bytes as u64;
     }
 
-    /// A document went. Where an image lied about what it holds, there may be less than that.
+    /// Removes a document. The counts saturate at 0, because an image may state less than it
+    /// contains.
     pub(crate) fn lose(&mut self, key_bytes: usize, row_bytes: usize) {
         self.documents = self.documents.saturating_sub(1);
         self.key_bytes = self.key_bytes.saturating_sub(key_bytes as u64);
@@ -106,31 +109,31 @@ impl Held {
     }
 }
 
-/// What the reader that writes a partition knows of its log, for whoever takes over from it and for
-/// those that read beside it.
+/// The log state of the reader that writes a partition, for a successor that takes over and for the
+/// other processes that read the partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Following {
     /// Id of the log.
     pub log_id: Option<LogId>,
     /// Append time of the last entry applied.
     pub append_time: Option<Timestamp>,
-    /// How far apart its clock and the reader's may be, in microseconds.
+    /// Largest difference between the log's clock and the reader's, in microseconds.
     pub clock_error_us: Option<i64>,
-    /// Where the log started and ended when the copy was opened.
+    /// Start and end of the log when the copy was opened.
     pub opened: Option<(Offset, Offset)>,
-    /// Drop-alls that were carried out.
+    /// Number of drop-alls that were applied.
     pub drop_all_count: u32,
     /// Number of the copy, from 1; 0 before the first.
     pub copy: u32,
 }
 
-/// One consistent state of a partition.
+/// A consistent state of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) progress: Progress,
     pub(crate) held: Held,
     pub(crate) following: Following,
-    /// Number of the space that it is of; 0 in a process's own memory.
+    /// Number of the space that the status belongs to; 0 in a process's own memory.
     pub(crate) generation: u64,
 }
 
@@ -152,9 +155,9 @@ impl Status {
 
 const STATUS_WORDS: usize = 17;
 
-/// The words of a header; on lines of their own, so that partitions do not slow each other. Those
-/// that every read loads are on the first. They lie in the process's own memory, or in a file that
-/// all processes map which read the partition.
+/// The words of a header, on cache lines of their own, so that partitions do not slow each other.
+/// The words that every read loads are on the first line. The words are in the process's own
+/// memory, or in a file that all processes map which read the partition.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Words {
@@ -168,7 +171,7 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// Those of a partition that nothing was applied to.
+    /// Creates the words of a partition without any applied entry.
     pub(crate) fn new() -> Self {
         let words = Self::default();
         words.publish(&Status::START);
@@ -186,34 +189,34 @@ impl Words {
         PartitionPhase::from_word(self.phase.load(Ordering::Acquire))
     }
 
-    /// Number of the space that readers see.
+    /// Loads the number of the space that readers see.
     #[inline]
     pub(crate) fn load_generation(&self) -> u64 {
         schedule::load();
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Shows readers another space.
+    /// Switches readers to another space.
     pub(crate) fn store_generation(&self, generation: u64) {
         schedule::store();
         self.generation.store(generation, Ordering::SeqCst);
     }
 
-    /// Publishes what one entry made; its rows, and the root that leads to them, were stored
-    /// before. Only the writer calls it.
+    /// Publishes the result of one entry; its rows, and the root that leads to them, were stored
+    /// before. Only the writer calls this.
     ///
-    /// A reader loads in the opposite order (schema version, then space, root and row), so whoever
-    /// sees the new schema version also sees the new rows.
+    /// A reader loads in the opposite order (schema version, then space, root and row), so a reader
+    /// that sees the new schema version also sees the new rows.
     pub(crate) fn publish(&self, status: &Status) {
         let turn = self.prepare(status);
         self.take_turn(turn);
     }
 
-    /// Fills the set that is not current; answers the turn that makes it so.
+    /// Fills the set that is not current; returns the turn that makes this set current.
     pub(crate) fn prepare(&self, status: &Status) -> u64 {
         let turn = self.turn.load(Ordering::Relaxed) + 1;
-        // Whoever sees one of the words below also sees that the turn before this one was taken,
-        // and so drops what it copied of the set that is overwritten now.
+        // A reader that sees one of the words below also sees that the previous turn was taken, and
+        // therefore discards its copy of the set that is overwritten now.
         fence(Ordering::Release);
         for (word, value) in self.set(turn).iter().zip(pack(status)) {
             schedule::store();
@@ -222,7 +225,7 @@ impl Words {
         turn
     }
 
-    /// Publishes the set of a turn.
+    /// Makes the set of a turn current.
     pub(crate) fn take_turn(&self, turn: u64) {
         let progress = unpack(self.load_set(turn)).progress;
         schedule::store();
@@ -238,7 +241,7 @@ impl Words {
         self.turn.load(Ordering::Acquire)
     }
 
-    /// The set of a turn, as it is.
+    /// Returns the set of a turn, without validation.
     pub(crate) fn status_of(&self, turn: u64) -> Status {
         unpack(self.load_set(turn))
     }
@@ -255,7 +258,7 @@ impl Words {
         })
     }
 
-    /// The status as one entry left it.
+    /// Returns the status as one entry left it.
     pub(crate) fn status(&self) -> Status {
         loop {
             schedule::load();
@@ -270,12 +273,12 @@ impl Words {
     }
 }
 
-/// A hold on the words of a header, by its readers or its writer.
+/// A reference to the words of a header, held by its readers or its writer.
 #[derive(Clone, Debug)]
 pub(crate) enum Published {
-    /// In the process's own memory.
+    /// Words in the process's own memory.
     Own(Arc<Words>),
-    /// In a file.
+    /// Words in a file.
     Shared(Arc<HeaderFile>),
 }
 
@@ -291,18 +294,18 @@ impl Deref for Published {
     }
 }
 
-/// What the readers of one process come to a partition by.
+/// The path by which the readers of one process reach a partition.
 #[derive(Debug)]
 pub(crate) struct Header {
-    /// Those of `first`; or those of the live copy, once readers go on with it.
+    /// The words of `first`, or of the live copy once readers have switched to it.
     words: AtomicPtr<Words>,
-    /// Made of an `Arc`, which is this header's.
+    /// A pointer from an `Arc` that this header owns.
     space: AtomicPtr<Space>,
-    /// Where readers began. It stays: some may still be looking there.
+    /// The words that readers began with. They stay: some readers may still use them.
     #[expect(dead_code, reason = "held, and let go by its drop")]
     first: Published,
-    /// The live copy; of a partition in the process's own memory there is none, of one that began
-    /// with an image not yet.
+    /// The live copy. Unset for a partition in the process's own memory, and for a partition that
+    /// began with an image until readers switch to its live copy.
     live: OnceLock<(Published, Attach)>,
 }
 
@@ -317,7 +320,7 @@ impl Header {
 
     #[inline]
     fn words(&self) -> &Words {
-        // SAFETY: they are those of `first` or of `live`, each of which stays as long as `self`.
+        // SAFETY: the words belong to `first` or to `live`, each of which lives as long as `self`.
         unsafe { &*self.words.load(Ordering::Acquire) }
     }
 
@@ -326,15 +329,16 @@ impl Header {
         self.words().load_phase_acquire()
     }
 
-    /// Whether readers have come to a live copy.
+    /// Whether readers use a live copy.
     pub(crate) fn is_live(&self) -> bool {
         self.live.get().is_some()
     }
 
-    /// Lets readers go on with a live copy in place of the image that they began with; hands the
-    /// image back, to be retired. `None` where another thread was first.
+    /// Switches readers from the image that they began with to a live copy; returns the image, to
+    /// be retired. Returns `None` if another thread was first.
     ///
-    /// The space comes before the words: whoever sees a position finds the documents of it.
+    /// The space is stored before the words, so a reader that sees a position finds the documents
+    /// of it.
     #[must_use]
     pub(crate) fn go_live(
         &self,
@@ -349,20 +353,21 @@ impl Header {
         Some(image)
     }
 
-    /// The space that readers see.
+    /// Returns the space that readers see.
     ///
     /// # Errors
-    /// `Unavailable` when that of a live partition cannot be mapped.
+    /// `Unavailable` when the space of a live partition cannot be mapped.
     ///
     /// # Safety
-    /// The caller holds a guard of this index, and has since before this call, for as long as `'g`
-    /// lasts; or is the writer, who alone takes spaces out of use.
+    /// The caller either holds a guard of this index, entered before this call and held for as long
+    /// as `'g` lasts, or is the writer, which alone takes spaces out of use.
     #[inline]
     pub(crate) unsafe fn load_space<'g>(&self, reclaim: &Reclaim) -> Result<&'g Space> {
         let generation = self.words().load_generation();
         schedule::load();
-        // SAFETY: it is never null, and stays until the caller's guard has gone. Sequentially
-        // consistent, as all loads on the way to a record: see `Group::load_to_follow`.
+        // SAFETY: the pointer is never null, and its space stays until the caller's guard is gone.
+        // The load is sequentially consistent, as all loads on the path to a record: see
+        // `Group::load_to_follow`.
         let space = unsafe { &*self.space.load(Ordering::SeqCst) };
         if space.generation == generation {
             return Ok(space);
@@ -372,12 +377,13 @@ impl Header {
         Ok(unsafe { &*self.space.load(Ordering::SeqCst) })
     }
 
-    /// Maps the space that is live now in place of the one before.
+    /// Maps the current live space in place of the previous one.
     #[cold]
     fn attach_anew(&self, reclaim: &Reclaim) -> Result<()> {
         let Some((published, attach)) = self.live.get() else { return Ok(()) };
         if !std::ptr::eq(self.words(), &raw const **published) {
-            // Between the two steps of `go_live`; a process that was forked there stays there.
+            // Readers are between the two steps of `go_live`; a process that was forked there stays
+            // there.
             return Ok(());
         }
         let _one_at_a_time = schedule::lock(&attach.lock);
@@ -402,17 +408,17 @@ impl Header {
         SchemaVersion(self.words().schema_version.load(Ordering::Acquire))
     }
 
-    /// Puts a space in place of the one that readers see, which is handed back to be retired. Of a
-    /// partition in the process's own memory only the writer calls it, and publishes behind it.
+    /// Replaces the space that readers see; returns the old space, to be retired. For a partition
+    /// in the process's own memory only the writer calls this, and publishes afterwards.
     #[must_use]
     pub(crate) fn swap_space(&self, space: Arc<Space>) -> Arc<Space> {
         schedule::store();
         let old = self.space.swap(Arc::into_raw(space).cast_mut(), Ordering::SeqCst);
-        // SAFETY: what stands there was made of an `Arc`, by `new` or by this.
+        // SAFETY: the pointer came from an `Arc`, by `new` or by this function.
         unsafe { Arc::from_raw(old) }
     }
 
-    /// The status as one entry left it.
+    /// Returns the status as one entry left it.
     pub(crate) fn status(&self) -> Status {
         self.words().status()
     }
@@ -420,12 +426,12 @@ impl Header {
 
 impl Drop for Header {
     fn drop(&mut self) {
-        // SAFETY: as in `swap_space`; nobody reads any more.
+        // SAFETY: as in `swap_space`; no reader is left.
         drop(unsafe { Arc::from_raw(*self.space.get_mut()) });
     }
 }
 
-/// What of a status may be unknown, as bits of a word.
+/// Bits of a word that say which optional parts of a status are known.
 const HAS_LOG: u64 = 1;
 const HAS_APPEND_TIME: u64 = 2;
 const HAS_CLOCK_ERROR: u64 = 4;

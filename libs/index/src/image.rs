@@ -1,13 +1,13 @@
 //! Images: one partition's documents at one position, as a file that is mapped and not read.
 //!
-//! The bytes are `proto/spec/image.md`. A file holds what lies in a space's memory, block by block,
-//! each with a checksum, and beside it the little that a writer must know to go on. Opening one
-//! reads only that; a block is compared with its checksum when somebody first comes to it, so
-//! nothing damaged is ever served, and what an open costs grows with a thousandth of the image. A
-//! damaged block is mended from parity where the others of its class are sound (`blocks`).
+//! The format is `proto/spec/image.md`. A file contains the memory of a space, block by block, each
+//! with a checksum, and the small amount of metadata that a writer needs to continue. Opening an
+//! image reads only the metadata. A block is compared with its checksum at its first use, so no
+//! damaged data is ever served, and the cost of an open grows with a thousandth of the image's
+//! size. A damaged block is repaired from parity if the other blocks of its class are sound
+//! (`blocks`).
 //!
-//! What the fold keeps beside the documents travels in the image as bytes that this crate does not
-//! know: its *state*.
+//! The fold's state next to the documents is stored in the image as opaque bytes: its *state*.
 
 mod blocks;
 mod format;
@@ -30,28 +30,29 @@ pub(crate) use write::{Content, write};
 
 use crate::header::{Held, Progress};
 
-/// A file to open an image from.
+/// A file that an image can be opened from.
 pub trait ImageFile: Send + Sync + fmt::Debug {
-    /// Its length in bytes.
+    /// The file's length in bytes.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Any error of the file system.
     fn size(&self) -> io::Result<u64>;
 
-    /// Reads at a place; fewer bytes than asked for only at the file's end.
+    /// Reads at an offset; returns fewer bytes than requested only at the file's end.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Any error of the file system.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
 
-    /// What to map it by; without one its bytes are read. Whoever has an image of it must see to it
-    /// that it is neither written nor cut while it is mapped; it may be renamed and removed.
+    /// The descriptor to map the file by; without a descriptor the bytes are read. The owner of an
+    /// image must ensure that the file is neither written nor truncated while it is mapped; the
+    /// file may be renamed and removed.
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }
 
-/// A file of the host's, which images are mapped from.
+/// A file of the host's file system, from which images are mapped.
 #[derive(Debug)]
 pub struct MappedFile(File);
 
@@ -84,30 +85,31 @@ impl ImageFile for MappedFile {
     }
 }
 
-/// A file to write an image to, from front to end but for its first block, which comes last.
+/// A file to write an image to, from front to end except its first block, which is written last.
 pub trait ImageSink {
-    /// Writes all bytes at a place.
+    /// Writes all bytes at an offset.
     ///
     /// # Errors
-    /// Any: the image is given up then, with the same error.
+    /// Any: the image is then abandoned, with the same error.
     fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()>;
 }
 
-/// What an image says of itself.
+/// The metadata of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageAbout {
-    /// Which partition of which store.
+    /// The partition and its store.
     pub partition: PartitionRef,
-    /// How many partitions that store has.
+    /// The number of partitions of that store.
     pub partitions: PartitionCount,
-    /// Where in its history it is.
+    /// The point in the partition's history.
     pub progress: Progress,
-    /// What it holds; of `memory_bytes`, what the documents took when it was written.
+    /// The content's size; `memory_bytes` is the memory that the documents took when the image was
+    /// written.
     pub held: Held,
 }
 
 impl ImageAbout {
-    /// Refuses an image of another partition, or of a store with another number of them.
+    /// Fails for an image of another partition, or of a store with another number of partitions.
     ///
     /// # Errors
     /// `Unsupported`, naming both.
@@ -123,7 +125,7 @@ impl ImageAbout {
     }
 }
 
-/// Why an image cannot be used.
+/// Returns the error for an unusable image.
 pub(crate) fn damaged(what: &str) -> Error {
     let message = format!("the image is damaged: {what}; it is built anew from its log");
     Error::corrupt(message)

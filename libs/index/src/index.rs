@@ -1,4 +1,4 @@
-//! The index over all partitions that a process follows: what is shared, and who may touch it.
+//! The index over all partitions that a process follows: the shared state, and its access rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -26,29 +26,29 @@ use crate::storage::{Partition, SeededHash};
 use crate::view::{ReadAt, View};
 use crate::writer::{PartitionWriter, WriterState};
 
-/// What readers and writers share.
+/// The state that readers and writers share.
 #[derive(Debug)]
 pub(crate) struct Inner {
-    /// The store, whatever version of its documents this is.
+    /// The store; the same id for every version of its documents.
     pub(crate) store: StoreId,
     pub(crate) shape: KeyShape,
     pub(crate) schemas: SchemaSet,
-    /// By partition id; `None` where it is not followed.
+    /// The partitions, by id; `None` for a partition that is not followed.
     partitions: Box<[Option<Box<Partition>>]>,
     pub(crate) reclaim: Reclaim,
     pub(crate) counters: Counters,
-    /// By which copies that are begun here find keys.
+    /// The hash by which copies that start here find keys.
     hash: SeededHash,
-    /// What all writers together may hand out.
+    /// The memory budget of all writers together.
     pub(crate) budget: Arc<Budget>,
-    /// Where the documents of the process's own memory are spilled.
+    /// The directory that documents in the process's own memory are spilled to.
     spill_dir: OnceLock<PathBuf>,
-    /// Where the live copies lie that are read; `None` in an index of the process's own memory.
+    /// The directory of the live copies to read; `None` in an index of the process's own memory.
     pub(crate) live: Option<LiveDirectory>,
 }
 
 impl Inner {
-    /// A partition that this index follows.
+    /// Returns a partition that this index follows.
     pub(crate) fn followed(&self, id: PartitionId) -> Result<&Partition> {
         self.partition(id).ok_or_else(|| self.not_followed(id))
     }
@@ -68,7 +68,7 @@ impl Inner {
         Error::invalid_argument(message).with_partition(id)
     }
 
-    /// Where a space in the process's own memory spills to.
+    /// The spill location of a space in the process's own memory.
     pub(crate) fn spill_place(&self) -> Option<SpillPlace> {
         self.spill_dir.get().map(|dir| SpillPlace::Unnamed(dir.clone()))
     }
@@ -78,27 +78,27 @@ impl Inner {
     }
 }
 
-/// What a partition says of itself: one consistent state, as one entry left it.
+/// The status of a partition: one consistent state, as one entry left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionStatus {
-    /// Which partition.
+    /// The partition's id.
     pub partition: PartitionId,
-    /// Whether it may answer.
+    /// Whether the partition may answer.
     pub phase: PartitionPhase,
-    /// What was applied.
+    /// The entries that were applied.
     pub progress: Progress,
-    /// What it holds.
+    /// The documents and bytes that the partition holds.
     pub held: Held,
-    /// What its writer has noted of the log.
+    /// The writer's notes about the log.
     pub following: Following,
 }
 
 /// A pull snapshot of an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexMetrics {
-    /// Documents found and not found since the index was made.
+    /// Documents found and not found since the index was created.
     pub reads: ReadCounts,
-    /// What the partitions take that this process writes.
+    /// Memory use of the partitions that this process writes.
     pub memory: MemoryUse,
     /// The followed partitions, by id.
     pub partitions: Vec<PartitionStatus>,
@@ -145,14 +145,14 @@ pub struct Index {
 }
 
 impl Index {
-    /// An empty index of the store whose definitions these are, over the partitions given. All
-    /// start [`Bootstrapping`](PartitionPhase::Bootstrapping). `hash_seed` should be random in
-    /// production.
+    /// Creates an empty index of the store with these definitions, over the given partitions. All
+    /// partitions start [`Bootstrapping`](PartitionPhase::Bootstrapping). `hash_seed` should be
+    /// random in production.
     ///
     /// # Errors
     /// `InvalidArgument` without a definition, with definitions of several stores, without a
-    /// partition, or with one that the store does not have; `LimitExceeded` when the system
-    /// gives no addresses for it.
+    /// partition, or with a partition that the store does not have; `LimitExceeded` when the system
+    /// has no address range for it.
     pub fn new(
         definitions: impl IntoIterator<Item = Arc<SchemaAt>>,
         followed: impl IntoIterator<Item = PartitionId>,
@@ -175,15 +175,13 @@ impl Index {
         })
     }
 
-    /// An index that reads the live copies of this directory, as whoever holds them writes them.
-    /// `hash_seed` is for the copies that this process will begin, once it holds them.
+    /// Creates an index that reads the live copies of this directory, as their holders write them.
+    /// `hash_seed` is for the copies that this process will start after it takes hold of them. Call
+    /// [`Index::prepare`] afterwards, concurrently with the first reads.
     ///
     /// # Errors
-    /// As [`Index::new`]; `NotFound` where there is no live copy yet, see
-    /// [`LiveDirectory::is_made`]; `Unavailable`, `Unsupported`, `Corrupt` for one that cannot be
-    /// read.
-    ///
-    /// To be followed by [`Index::prepare`], beside the first reads.
+    /// As [`Index::new`]; `NotFound` if there is no live copy yet, see [`LiveDirectory::is_made`];
+    /// `Unavailable`, `Unsupported`, `Corrupt` for a copy that cannot be read.
     pub fn live(
         definitions: impl IntoIterator<Item = Arc<SchemaAt>>,
         followed: impl IntoIterator<Item = PartitionId>,
@@ -197,8 +195,8 @@ impl Index {
         })
     }
 
-    /// As [`Index::live`], of partitions whose readers begin here: in a live copy, or in an image
-    /// until there is one ([`Index::go_live`]).
+    /// As [`Index::live`], for partitions whose readers begin with these: a live copy, or an image
+    /// until there is a live copy ([`Index::go_live`]).
     ///
     /// # Errors
     /// As [`Index::new`].
@@ -264,28 +262,28 @@ impl Index {
         })
     }
 
-    /// Makes the reads of an index over live copies as cheap as they can be, and lets the memory of
-    /// earlier copies go. Blocks for 10 ms and more in a process that has threads, the first time
-    /// that it is called there; reads go on meanwhile.
+    /// Creates the collector of an index over live copies, which makes reads as cheap as they can
+    /// be, and frees the memory of earlier copies. The first call in a process that has threads
+    /// blocks for 10 ms or more; reads continue during the call.
     pub fn prepare(&self) {
         self.inner.reclaim.prepare();
     }
 
-    /// The definitions that it knows.
+    /// The definitions that the index knows.
     pub fn schemas(&self) -> &SchemaSet {
         &self.inner.schemas
     }
 
-    /// The partitions that it follows, by id.
+    /// The partitions that the index follows, by id.
     pub fn followed(&self) -> impl Iterator<Item = PartitionId> + '_ {
         self.inner.followed_ids()
     }
 
-    /// The partition that a key belongs to, followed or not.
+    /// Returns the partition that a key belongs to, followed or not.
     ///
     /// # Errors
-    /// `InvalidArgument` for a key that is not of the store's key type, or has or lacks a partition
-    /// key against the definition; `LimitExceeded` for one that is too long.
+    /// `InvalidArgument` for a key that is not of the store's key type, or whose partition key is
+    /// missing or superfluous by the definition; `LimitExceeded` for a key that is too long.
     pub fn partition_of<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<PartitionId> {
         self.inner.shape.locate(&key.into(), &mut Identity::default())
     }
@@ -293,21 +291,24 @@ impl Index {
     /// Takes the writer of a partition.
     ///
     /// # Errors
-    /// `InvalidArgument` while another handle of it lives, or when it is not followed.
+    /// `InvalidArgument` while another handle of the writer exists, or if the partition is not
+    /// followed.
     pub fn writer(&self, partition: PartitionId) -> Result<PartitionWriter> {
         PartitionWriter::take(self.inner.clone(), partition)
     }
 
-    /// Holds the live copy of a partition: takes its writer, in whatever state the holder before
-    /// has left it, and finishes what that was doing. Answers where that had come to; `None` for a
-    /// copy that begins here, also because what was left cannot be used. One whose readers began
-    /// with an image is made where it is not there.
+    /// Makes this process the holder of a partition's live copy: takes the writer, in whatever
+    /// state the previous holder left it, and finishes the write that was in progress. Returns the
+    /// state that the previous holder had reached, or `None` for a copy that starts empty (because
+    /// there was none, or because it cannot be used). If the partition's readers began with an
+    /// image and there is no live copy yet, the call creates it.
     ///
-    /// Only for the one process that has the lock of the copy's directory, once.
+    /// Only the one process that has the lock of the copy's directory may call this, once.
     ///
     /// # Errors
-    /// `InvalidArgument` while another handle of it lives, when it is not followed, or in an index
-    /// of the process's own memory; `NotFound`, `LimitExceeded`, `Unavailable`.
+    /// `InvalidArgument` while another handle of the writer exists, if the partition is not
+    /// followed, or in an index of the process's own memory; `NotFound`, `LimitExceeded`,
+    /// `Unavailable`.
     pub fn hold(&self, partition: PartitionId) -> Result<(PartitionWriter, Option<Resumed>)> {
         let held = self.inner.followed(partition)?;
         let directory = self.inner.live.as_ref().ok_or_else(|| {
@@ -329,24 +330,25 @@ impl Index {
         Ok((self.writer(partition)?, resumed))
     }
 
-    /// Whether what is read of some partition lies in another version's memory: see
+    /// Whether some partition refers to records in another version's memory: see
     /// [`PartitionWriter::start_rebuild_beside`].
     pub fn is_borrowing(&self) -> bool {
         let _pin = self.inner.reclaim.enter();
         self.inner.followed_ids().filter_map(|id| self.inner.partition(id)).any(|partition| {
-            // SAFETY: the guard is held while the space is looked at.
+            // SAFETY: the guard is held for as long as the space is in use.
             let space = unsafe { partition.header.load_space(&self.inner.reclaim) };
             space.is_ok_and(|space| space.memory.borrowed().is_some())
         })
     }
 
-    /// Lets the readers of a partition that began with an image go on with its live copy, once that
-    /// serves and has come as far, or follows another log. Answers whether they have a live copy
-    /// now; in an index of the process's own memory there is nothing to wait for.
+    /// Switches the readers of a partition that began with an image to its live copy, once the live
+    /// copy serves and either has reached the image's position or follows another log. Returns
+    /// whether the readers have a live copy now; in an index of the process's own memory always
+    /// `true`.
     ///
     /// # Errors
-    /// `InvalidArgument` when it is not followed; those of [`Beginning::live`], of a copy that is
-    /// there: readers stay where they are.
+    /// `InvalidArgument` if the partition is not followed; the errors of [`Beginning::live`] for an
+    /// existing copy. After an error the readers stay with the image.
     pub fn go_live(&self, partition: PartitionId) -> Result<bool> {
         let followed = self.inner.followed(partition)?;
         let Some(directory) = self.inner.live.as_ref().filter(|_| !followed.header.is_live())
@@ -363,42 +365,43 @@ impl Index {
         Ok(true)
     }
 
-    /// Bounds the memory that documents and their index may take, of all partitions that this
-    /// process writes; without it there is none. An `apply` that would need more is refused with
-    /// `LimitExceeded`, and nothing is changed. Of a live copy its holder counts all.
+    /// Bounds the memory of documents and their index, over all partitions that this process
+    /// writes. The default is no bound. An `apply` that would need more fails with `LimitExceeded`
+    /// and changes nothing. The holder of a live copy accounts for all of its memory.
     pub fn limit_memory(&self, bytes: u64) {
         self.inner.budget.set_limit(bytes);
     }
 
-    /// Lets documents that have no room in memory lie on disk, at most this many bytes of them, 0
-    /// for none: once the bound of [`Index::limit_memory`] is near, those go that were written
-    /// longest ago. The index itself stays in memory; a read of such a document waits for the disk.
-    /// Live copies have their files in their own directory; for the process's own memory a file
-    /// without a name is made in this one. The first directory counts, and the last number.
+    /// Spills documents to disk when memory is short, at most this many bytes, 0 for none: when
+    /// usage nears the bound of [`Index::limit_memory`], the least recently written documents are
+    /// spilled. The index itself stays in memory; a read of a spilled document waits for the disk.
+    /// Live copies have their spill files in their own directory; for the process's own memory an
+    /// unnamed file is created in `dir`. The first directory and the last number count.
     pub fn spill_to(&self, dir: impl Into<PathBuf>, bytes_max: u64) {
         self.inner.spill_dir.get_or_init(|| dir.into());
         self.inner.budget.set_spill_limit(bytes_max);
     }
 
-    /// What the partitions take that this process writes, and what they may take.
+    /// The memory that the partitions take which this process writes, and its bound.
     pub fn memory(&self) -> MemoryUse {
         self.inner.budget.in_use()
     }
 
-    /// Lets go of what earlier copies took; to be called now and then where nobody writes.
+    /// Frees the memory of earlier copies; call it now and then if this process writes no
+    /// partition.
     pub fn tidy(&self) {
         self.inner.reclaim.let_spaces_go();
     }
 
-    /// Opens a view: the reads of one call, all at one time. Costs a few nanoseconds; a view that
-    /// is held delays the reclaim of old rows, never a writer.
+    /// Opens a view: the reads of one call, all at one time. A view costs a few nanoseconds; a view
+    /// that is held delays the reclaim of old rows, never a writer.
     #[inline]
     pub fn view<'a>(&'a self, at: ReadAt<'a>) -> View<'a> {
         View::open(&self.inner, at)
     }
 
-    /// Resolves a field by name or alias, to be read as a type: the field's own, one that widens to
-    /// it, or one that it widens to.
+    /// Resolves a field by name or alias, to be read as the type `asked`: the field's own type, a
+    /// type that widens to it, or a type that it widens to.
     ///
     /// # Errors
     /// `NotFound` for a field that the newest definition does not have, `InvalidArgument` for
@@ -407,7 +410,7 @@ impl Index {
         FieldHandle::resolve(&self.inner.schemas.newest().definition, field, Some(asked))
     }
 
-    /// Resolves a field by name or alias, to be read as its own type of now.
+    /// Resolves a field by name or alias, to be read as its own current type.
     ///
     /// # Errors
     /// `NotFound` for a field that the newest definition does not have.
@@ -434,7 +437,7 @@ impl Index {
         Scan::new(self.clone())
     }
 
-    /// What a partition says of itself. Takes no lock and waits for nobody.
+    /// Returns the status of a partition. The call takes no lock and never waits.
     ///
     /// # Errors
     /// `InvalidArgument` when it is not followed.
@@ -445,14 +448,14 @@ impl Index {
         Ok(PartitionStatus { partition, phase, progress, held, following })
     }
 
-    /// Counts and states, for whoever exports metrics.
+    /// Returns counts and states, for metrics exporters.
     pub fn metrics(&self) -> IndexMetrics {
         let partitions = self.followed().filter_map(|id| self.status(id).ok()).collect();
         let (reads, memory) = (self.inner.counters.counts(), self.memory());
         IndexMetrics { reads, memory, partitions }
     }
 
-    /// The memory of the partitions, for measuring what an access to it costs.
+    /// The memory of the partitions, for benchmarks of memory access.
     ///
     /// # Errors
     /// `Unavailable` when a live copy cannot be mapped.

@@ -1,4 +1,4 @@
-//! Keys as a reader gives them: one document's, and lists of them for batches.
+//! Keys as a reader passes them: a single document's key, and lists of keys for batches.
 
 use forebay_core::id::{PartitionCount, PartitionId};
 use forebay_core::key::{Key, KeyType, KeyValue, check_length};
@@ -6,8 +6,8 @@ use forebay_core::partition::partition_of;
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
 
-/// What names one document in a read: its primary key, and its partition key where the store
-/// declares one.
+/// The name of one document in a read: its primary key, and its partition key if the store declares
+/// one.
 ///
 /// ```
 /// use forebay_index::DocumentKey;
@@ -22,20 +22,20 @@ pub struct DocumentKey<'a> {
 }
 
 impl<'a> DocumentKey<'a> {
-    /// The document with this primary key.
+    /// Names the document with this primary key.
     pub fn new(primary: KeyValue<'a>) -> Self {
         Self { primary, partition_key: None }
     }
 
-    /// The key that identity bytes of a store's document stand for.
+    /// Decodes the identity bytes of a store's document.
     ///
     /// # Errors
-    /// `Corrupt` for bytes that identify none of the store.
+    /// `Corrupt` for bytes that identify no document of the store.
     pub fn of_identity(identity: &'a [u8], definition: &Definition) -> Result<Self> {
         KeyShape::of(definition).name(identity)
     }
 
-    /// The same primary key under this partition key.
+    /// Returns the same primary key under this partition key.
     #[must_use]
     pub fn with_partition_key(mut self, partition_key: impl Into<KeyValue<'a>>) -> Self {
         self.partition_key = Some(partition_key.into());
@@ -47,7 +47,7 @@ impl<'a> DocumentKey<'a> {
         self.primary
     }
 
-    /// The partition key, where one was given.
+    /// The partition key, if one was given.
     pub fn partition_key(&self) -> Option<KeyValue<'a>> {
         self.partition_key
     }
@@ -59,12 +59,12 @@ impl<'a, K: Into<KeyValue<'a>>> From<K> for DocumentKey<'a> {
     }
 }
 
-/// Keys of a batch, in the caller's order; the same key may stand in it more than once.
+/// Keys of a batch, in the caller's order; the same key may occur more than once.
 pub trait KeyList {
-    /// How many keys there are.
+    /// The number of keys.
     fn count(&self) -> usize;
 
-    /// The key at a place below `count`.
+    /// The key at an index below `count`.
     fn key(&self, place: usize) -> DocumentKey<'_>;
 }
 
@@ -118,7 +118,7 @@ impl KeyList for [String] {
     }
 }
 
-/// String or bytes keys that lie one behind another, as bindings hand them over.
+/// String or bytes keys, concatenated, as bindings pass them.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedKeys<'a> {
     bytes: PackedBytes<'a>,
@@ -135,7 +135,7 @@ impl<'a> PackedKeys<'a> {
     /// Keys of type bytes: key `n` ends at `ends[n]`, where key `n + 1` starts.
     ///
     /// # Errors
-    /// `InvalidArgument` when the ends fall or lie beyond the bytes.
+    /// `InvalidArgument` when the ends decrease or exceed the bytes.
     pub fn bytes(bytes: &'a [u8], ends: &'a [u64]) -> Result<Self> {
         check_ends(bytes.len(), ends)?;
         Ok(Self { bytes: PackedBytes::Bytes(bytes), ends })
@@ -144,7 +144,7 @@ impl<'a> PackedKeys<'a> {
     /// Keys of type string, laid out as for [`PackedKeys::bytes`].
     ///
     /// # Errors
-    /// `InvalidArgument` when the ends fall, lie beyond the bytes, or a key is not UTF-8.
+    /// `InvalidArgument` when the ends decrease or exceed the bytes, or a key is not UTF-8.
     pub fn strings(bytes: &'a [u8], ends: &'a [u64]) -> Result<Self> {
         check_ends(bytes.len(), ends)?;
         let broken = || Error::invalid_argument("a string key is not UTF-8; encode it as UTF-8");
@@ -178,7 +178,7 @@ impl KeyList for PackedKeys<'_> {
     }
 }
 
-/// What all keys of a store have in common, at every version of its definition.
+/// The properties that all keys of a store share, at every version of its definition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyShape {
     key_type: KeyType,
@@ -195,8 +195,8 @@ impl KeyShape {
         }
     }
 
-    /// The partition of a key; its identity bytes are put in place, for they would be copied on the
-    /// way out. Allocates only where the store declares a partition key.
+    /// Returns the partition of a key, and writes the key's identity bytes to `identity`: returned
+    /// by value, they would be copied. Allocates only if the store declares a partition key.
     #[inline(always)]
     pub(crate) fn locate<'k>(
         &self,
@@ -237,7 +237,7 @@ impl KeyShape {
         Ok(partition)
     }
 
-    /// The key that identity bytes stand for.
+    /// Decodes identity bytes into the key that they stand for.
     pub(crate) fn name<'k>(&self, identity: &'k [u8]) -> Result<DocumentKey<'k>> {
         let (partition_key, primary) = Key::split(identity, self.partition_key_type.is_some())?;
         let primary = key_value(primary, self.key_type)?;
@@ -272,7 +272,7 @@ fn key_value(bytes: &[u8], key_type: KeyType) -> Result<KeyValue<'_>> {
     })
 }
 
-/// Identity bytes of a key, borrowed from the caller where that is possible.
+/// Identity bytes of a key, borrowed from the caller if possible.
 #[derive(Debug)]
 pub(crate) enum Identity<'k> {
     Borrowed(&'k [u8]),
@@ -280,7 +280,8 @@ pub(crate) enum Identity<'k> {
     Composed(Key),
 }
 
-/// Aligned, so that a processor that reads them back meets one store and not several.
+/// An int64 key; aligned, so that a processor that reads the bytes back meets one store and not
+/// several.
 #[derive(Debug)]
 #[repr(align(8))]
 pub(crate) struct Int64Bytes([u8; 8]);

@@ -1,59 +1,62 @@
 //! The embedded index: the documents of one store that a process reads from its own memory.
 //!
-//! It knows definitions, keys and rows. It has never heard of a log, a socket or a clock: whoever
-//! writes brings what the fold answered, whoever reads brings the time.
+//! The index works on definitions, keys and rows, and uses no log, no socket and no clock: the
+//! writer passes in the results of the fold, and each reader passes in the time.
 //!
-//! # Who writes
+//! # Writers
 //!
-//! One [`PartitionWriter`] per partition; there is no second handle, and all its methods that
-//! change something take `&mut self`. Writers of different partitions share no memory. For one
+//! Each partition has one [`PartitionWriter`]. There is no second handle, and every method that
+//! changes something takes `&mut self`. Writers of different partitions share no memory. For one
 //! entry the writer
 //!
-//! 1. stores the documents: each record is written to new memory, then one slot is swung to it,
-//!    never changed in place; when all documents are dropped, the new ones go to a new *table*,
-//!    which nobody sees yet;
-//! 2. publishes the table's root, in the *space* that readers come to through the header, then the
+//! 1. stores the documents: it writes each record to new memory, then switches one slot to the
+//!    record, and never changes a record in place; if the entry drops all documents, the new
+//!    documents go to a new *table* that no reader sees yet;
+//! 2. publishes the table's root, in the *space* that readers reach through the header, then the
 //!    schema version, then the partition time, each with release;
 //! 3. publishes the status (position, time, version, counts) as one consistent set;
-//! 4. only then retires a table that was dropped.
+//! 4. retires a dropped table, only after step 3.
 //!
-//! # Who reads
+//! # Readers
 //!
-//! Any number of threads, through a [`View`] per call. A read loads, each with acquire or stronger,
-//! in the opposite order: phase, partition time, schema version, space, root, directory, slot,
-//! record. So
+//! Any number of threads read, through one [`View`] per call. A read loads, each with acquire or
+//! stronger, in the opposite order: phase, partition time, schema version, space, root, directory,
+//! slot, record. These properties follow:
 //!
-//! - a status that names a position is true of every later read: the documents of that position
-//!   were stored before it was published;
-//! - a reader that sees the new schema version also sees the new documents. One that saw the old
-//!   version and then finds a new row takes the row's own version. Either way the document is what
-//!   it was before the entry or what it is after, never a new row seen through an old definition;
-//! - a document that an entry both drops and writes again is found in the old table or in the new
-//!   one, for the root is one word;
-//! - a search that began before a bucket group was split, or before a table ended, goes on in the
-//!   old memory, which stays as it was until the view ends;
-//! - time: a document counts as absent from the moment that it expires, by the later of the
-//!   caller's clock and the partition time. Its memory goes later, at some entry.
+//! - A status that names a position is true of every later read, because the writer stored the
+//!   documents of that position before it published the status.
+//! - A reader that sees the new schema version also sees the new documents. A reader that saw the
+//!   old version and then finds a new row uses the row's own version. Either way the document is in
+//!   its state before the entry or in its state after the entry; a reader never interprets a new
+//!   row by an old definition.
+//! - A reader finds a document that an entry both drops and rewrites in the old table or in the new
+//!   table, because the root is one word.
+//! - A search that began before a bucket group was split, or before a table ended, continues in the
+//!   old memory, which stays unchanged until the view ends.
+//! - A document counts as absent from its expiry on, by the later of the caller's clock and the
+//!   partition time. A later entry reclaims the document's memory.
 //!
-//! No reader takes a lock or waits: every retry means that a writer got further. No reader writes a
-//! line that another reader uses: the guard of a view and the counts of reads each lie on a line of
-//! the thread's own. (Of an [`Image`] a reader sets the bit of a block that it is the first to come
-//! to, once; where that block is damaged it mends it, behind a lock, or waits for who does.) A view
-//! that is held delays the reclaim of old records, and nothing else.
+//! Readers take no lock and do not wait: every retry means that a writer made progress. No reader
+//! writes a cache line that another reader uses: the guard of a view and the counts of reads are
+//! each on a line of the thread's own. Images are the exception: the first reader of a block of an
+//! [`Image`] sets the block's bit, once. If the block is damaged, this reader repairs it under a
+//! lock, and other readers of the block wait for the repair. A view that is held delays the reclaim
+//! of old records, and nothing else.
 //!
-//! # Who shares
+//! # Sharing between processes and versions
 //!
-//! A partition may lie in files that other processes read too (`live`). Then no reader holds a
-//! guard that its writer knows of; each copies what it finds and believes the copy if nothing was
-//! used again meanwhile. A partition of another version of the store may name records that lie in
-//! the files of the version before, which keeps those as they are. All else is as above.
+//! A partition may be in files that other processes read too (`live`). Readers then hold no guard
+//! that the partition's writer knows of. Each reader copies the record that it finds, and uses the
+//! copy only if no memory was reused since the read began. A partition of another version of the
+//! store may refer to records in the files of the previous version; the previous version then keeps
+//! those records unchanged. Everything else is as above.
 //!
-//! # What a read promises
+//! # Read guarantees
 //!
-//! Each document is whole: whatever is read of one [`RowRef`], one `get_document` or one row of a
-//! gathered matrix is of one moment between two entries. Two documents, also of one call, may be of
-//! different moments. The decision behind this interface is
-//! `tools/decisions/0003-index-interface.md`.
+//! Each document is whole: the results of one [`RowRef`], one `get_document` or one row of a
+//! gathered matrix belong to one moment between two entries. Two documents, even of one call, may
+//! belong to different moments. The decision behind this interface is
+//! `tools/decisions/0003-give-each-index-partition-one-writer-and-each-call-one-view.md`.
 
 mod batch;
 mod budget;

@@ -1,7 +1,7 @@
-//! Lines of the memory that documents lie in, for whoever measures what one access to it costs.
+//! Cache lines of the documents' memory, for benchmarks that measure the cost of one access.
 //!
-//! What stands in a line is of no meaning: a record, a bucket, or what was there before. It is
-//! loaded as a word that any thread or process may be writing, and never leads to anything.
+//! The content of a line has no meaning: a record, a bucket, or old bytes. A line is loaded as a
+//! word that any thread or process may be writing, and the word is never used as an address.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -12,11 +12,11 @@ use crate::index::Inner;
 use crate::memory::{BLOCK_BYTES, Memory};
 use crate::reclaim::Pin;
 
-/// Bytes of a line.
+/// Bytes of a cache line.
 const LINE_BYTES: u64 = 64;
 
-/// The memory of the followed partitions as readers see it, line by line. Keeps all of it mapped,
-/// and delays its reclaim, while it lives.
+/// The memory of the followed partitions as readers see it, line by line. While it exists, all of
+/// it stays mapped, and its reclaim is delayed.
 #[doc(hidden)]
 pub struct MemoryLines<'a> {
     partitions: Vec<Lines<'a>>,
@@ -25,7 +25,7 @@ pub struct MemoryLines<'a> {
 
 struct Lines<'a> {
     memory: &'a Memory,
-    /// How many there are; none goes, for addresses that were opened stay so.
+    /// Number of lines; never decreases, because opened addresses stay open.
     count: u64,
 }
 
@@ -33,7 +33,8 @@ impl<'a> MemoryLines<'a> {
     pub(crate) fn of(inner: &'a Inner) -> Result<Self> {
         let pin = inner.reclaim.enter();
         let lines = |id| {
-            // SAFETY: the pin was taken before, and stays as long as what is made of this.
+            // SAFETY: the pin was entered before, and lives as long as the references derived from
+            // this.
             let space = unsafe { inner.followed(id)?.header.load_space(&inner.reclaim) }?;
             let memory: &Memory = &space.memory;
             Ok(Lines { memory, count: (memory.opened() - BLOCK_BYTES) / LINE_BYTES })
@@ -42,18 +43,19 @@ impl<'a> MemoryLines<'a> {
         Ok(Self { partitions, _pin: pin })
     }
 
-    /// How many lines each followed partition has.
+    /// Number of lines of each followed partition.
     pub fn counts(&self) -> Vec<u64> {
         self.partitions.iter().map(|lines| lines.count).collect()
     }
 
-    /// The first word of a line of the partition at this place among the followed ones; `None`
-    /// where there is none.
+    /// Loads the first word of a line of the n-th followed partition; `None` if there is no such
+    /// line.
     #[inline]
     pub fn load(&self, place: usize, line: u64) -> Option<u64> {
         let lines = self.partitions.get(place).filter(|lines| line < lines.count)?;
-        // SAFETY: the first word of a line below the end of what is opened, above the first block,
-        // which nothing is in; readable while the pin is held, and loaded as an atomic.
+        // SAFETY: the first word of a line below the end of the opened addresses and above the
+        // first block, which is never used; readable while the pin is held, and loaded as an
+        // atomic.
         let word = unsafe { lines.memory.word(BLOCK_BYTES + line * LINE_BYTES) };
         Some(word.load(Ordering::Relaxed))
     }

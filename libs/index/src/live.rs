@@ -1,26 +1,27 @@
 //! Live copies: a partition's documents in files that all processes of a host map.
 //!
-//! One process *holds* a copy: it follows the log and writes. Any number read, the holder's own
-//! readers among them, and all in the same way: through a mapping that they cannot write, by copies
-//! that they validate (`table::copied`). So a reader announces itself to nobody, and one that is
-//! killed at any moment harms nobody. Who holds is for the layer above to see to, by a lock.
+//! A single process *holds* a copy: it follows the log and writes. Any number of processes read,
+//! including the holder's own readers, and all read in the same way: through a read-only mapping,
+//! by copies that they validate (`table::copied`). A reader therefore announces itself to nobody,
+//! and a reader that is killed at any moment harms nobody. The layer above decides which process
+//! holds the copy, by a lock.
 //!
 //! ```text
 //! <directory>/live-<store>-<partition>      the header: what readers ask before they read
 //! <memory directory>/forebay-<token>-<store>-<partition>-<generation>      a space
 //! ```
 //!
-//! A space lies in a memory file system where there is room, else beside its header. Of the bytes
-//! of both nothing is trusted over a restart of the machine: a header carries the boot's id, and
-//! one of another boot is made anew.
+//! A space is in a memory file system if there is room, otherwise next to its header. The bytes of
+//! both are not trusted across a restart of the machine: a header carries the boot's id, and a
+//! header of another boot is replaced.
 //!
 //! # When the holder is killed
 //!
-//! It leaves what it had stored, in the order of its stores. Each step of a write is such that
-//! readers are right after any of them; and before the first slot of an entry is stored, the entry
-//! as a whole is noted in the space's words ([`Redo`]), as is the swing of several directory
-//! entries ([`Swing`]). The next holder finishes what was noted. So the copy is at one position,
-//! and at none that a reader has not seen or will not see.
+//! A killed holder leaves its stores behind in the order in which it made them. Readers get correct
+//! answers after any step of a write. Before the first slot of an entry is stored, the entry as a
+//! whole is noted in the space's words ([`Redo`]); a swing of several directory entries is noted as
+//! well ([`Swing`]). The next holder finishes the noted steps. The copy is therefore at one
+//! position, which readers have seen or will see.
 
 mod beginning;
 mod header;
@@ -47,27 +48,28 @@ pub use takeover::Resumed;
 #[cfg(doc)]
 use crate::memory::{Redo, Swing};
 
-/// Where the live copies of one reader's partitions lie.
+/// The location of the live copies of one reader's partitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveDirectory {
     /// Directory of the headers, on a local file system: the same one for all processes.
     pub dir: PathBuf,
-    /// Directory of a memory file system, used where it has room; `None` keeps all in `dir`.
+    /// Directory of a memory file system, used while it has room; `None` puts all files into `dir`.
     pub memory_dir: Option<PathBuf>,
 }
 
 impl LiveDirectory {
-    /// Copies in this directory, their documents in the host's shared memory where it has room.
+    /// Places copies in this directory, and their documents in the host's shared memory while it
+    /// has room.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let memory_dir = Some(PathBuf::from("/dev/shm")).filter(|dir| is_memory(dir));
         Self { dir: dir.into(), memory_dir }
     }
 
-    /// Makes sure that there are copies of these partitions: those of this boot are kept as they
-    /// are, all else is made anew and empty. Only for who holds them.
+    /// Ensures that copies of these partitions exist: copies of this boot stay as they are, all
+    /// others are created empty. Only the holder may call this.
     ///
     /// # Errors
-    /// `LimitExceeded` without room; `Unsupported` on a file system that cannot hold them;
+    /// `LimitExceeded` without room; `Unsupported` on a file system that cannot store them;
     /// `Unavailable`.
     pub fn make(
         &self,
@@ -81,14 +83,14 @@ impl LiveDirectory {
         partitions.into_iter().try_for_each(|id| make(self, store, id, hash, addresses))
     }
 
-    /// Removes what no header leads to any more: of directories that were removed, of an earlier
-    /// boot, of holders that were killed.
+    /// Removes files that no header leads to any more: those of removed directories, of an earlier
+    /// boot, and of killed holders.
     pub fn sweep(&self) {
         spaces::sweep(self);
     }
 
-    /// Whether there are copies of all these partitions, for who does not hold them: somebody who
-    /// does may be just about to make them.
+    /// Whether copies of all these partitions exist. For processes that do not hold them: a holder
+    /// may be about to create them.
     pub fn is_made(
         &self,
         store: StoreId,
@@ -98,8 +100,8 @@ impl LiveDirectory {
         partitions.all(|id| HeaderFile::open(&self.header(store, id), false).is_ok())
     }
 
-    /// Removes the copies of these partitions. Only for who has the lock of each; whoever reads
-    /// them still goes on with what was there.
+    /// Removes the copies of these partitions. Only for the owner of the lock of each; existing
+    /// readers continue with the content that was there.
     pub fn remove(&self, store: StoreId, partitions: impl IntoIterator<Item = PartitionId>) {
         partitions.into_iter().for_each(|id| spaces::remove(self, store, id));
     }
@@ -109,7 +111,7 @@ impl LiveDirectory {
     }
 }
 
-/// Whether a directory is one of a memory file system.
+/// Whether a directory is in a memory file system.
 fn is_memory(dir: &Path) -> bool {
     rustix::fs::statfs(dir).is_ok_and(|at| is_of_memory(&at))
 }

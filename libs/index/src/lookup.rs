@@ -1,11 +1,12 @@
-//! Lookups: the way from a key to its document, for one key or for many at the same time.
+//! Lookups: the path from a key to its document, for one key or for many keys at the same time.
 //!
-//! For each key the phase is loaded first, then partition time, schema version, root and record:
-//! the opposite of the order in which a writer publishes them, so whatever a later load finds is at
-//! least as new as what the earlier ones said.
+//! For each key a reader loads the phase first, then partition time, schema version, root and
+//! record. This is the opposite of the order in which a writer publishes them, so the result of
+//! each load is at least as new as the results of the loads before it.
 //!
-//! What a step finds is put in place for the next one, never handed back by value: it is as large
-//! as two lines, and copying what was only just written makes a processor wait for each of them.
+//! Each step writes its result to memory that the next step reads, and never returns it by value: a
+//! result is as large as two cache lines, and a copy of just-written memory makes a processor wait
+//! for each of them.
 
 use forebay_core::clock::Timestamp;
 use forebay_core::id::PartitionId;
@@ -18,10 +19,10 @@ use crate::storage::{KeyListing, Space};
 use crate::table::{self, Record, Reused, Root, Scratch, Search};
 use crate::view::{Admission, KeyStatus, View};
 
-/// Keys whose lines are asked for at the same time: about as many as a core can wait for.
+/// Keys whose cache lines are prefetched at the same time: about as many as a core can wait for.
 const SOUGHT_AT_ONCE: usize = 32;
-/// Copies of one record that are made before a read gives up: each that fails has met the reuse of
-/// memory, of which there are some hundred a second at most.
+/// Number of copies of one record before a read gives up. A copy fails only if it meets a reuse of
+/// memory, and there are some hundred reuses a second at most.
 const LIVE_TRIES_MAX: usize = 1_000;
 
 /// The answer about one key, before it becomes an error or a status.
@@ -42,25 +43,25 @@ impl Lookup<'_> {
     }
 }
 
-/// A key on its way: its partition, and where in there.
+/// A key during its lookup: its partition, and its position there.
 #[derive(Default)]
 struct Sought<'k, 'v> {
     id: PartitionId,
     identity: Identity<'k>,
-    /// What was loaded of the partition's header, in the order in which it must be loaded.
+    /// The values loaded from the partition's header, in the order in which they must be loaded.
     partition_time: Timestamp,
     reached: Reached<'v>,
-    /// Where it is looked for.
+    /// The space that is searched.
     space: SoughtIn<'v>,
     reused: Reused,
     search: Search,
 }
 
-/// Where a key is looked for.
+/// The space that is searched for a key.
 #[derive(Clone, Copy)]
 enum SoughtIn<'v> {
     Space(&'v Space),
-    /// Nowhere: this is the answer.
+    /// There is no space to search: this is the answer.
     Nothing(KeyStatus),
 }
 
@@ -74,8 +75,8 @@ impl Sought<'_, '_> {
     #[inline(always)]
     fn ask_for_bucket(&mut self) {
         if let SoughtIn::Space(space) = self.space {
-            // SAFETY: the search began in this space, under the guard of the view that it is of; in
-            // a live one what is found is validated.
+            // SAFETY: the search began in this space, under the guard of its view; in a live space
+            // the result is validated.
             unsafe { self.search.ask_for_bucket(&space.memory) };
         }
     }
@@ -104,10 +105,11 @@ impl<'a> View<'a> {
         self.find(&sought, &self.scratch, found)
     }
 
-    /// Looks keys up in their order and hands each answer to `visit`; counts them.
+    /// Looks keys up in their order and passes each answer to `visit`; counts them.
     ///
-    /// In turns of [`SOUGHT_AT_ONCE`]: a turn asks for the buckets of all its keys, then for the
-    /// records, and only then reads the first one, so their lines arrive at the same time.
+    /// The lookup works in turns of [`SOUGHT_AT_ONCE`] keys: a turn prefetches the buckets of all
+    /// its keys, then the records, and only then reads the first record, so the cache lines arrive
+    /// at the same time.
     #[inline]
     pub(crate) fn look_up_all<K: KeyList + ?Sized>(
         &self,
@@ -142,7 +144,8 @@ impl<'a> View<'a> {
             for (place, sought) in turn.iter().enumerate() {
                 let mut found = Lookup::Absent;
                 if let Err(error) = self.find(sought, &scratch, &mut found) {
-                    // Of many keys those that lie in damaged blocks have a status.
+                    // In a batch a key whose document is in a damaged block gets a status, not an
+                    // error.
                     if error.code() != ErrorCode::Corrupt {
                         return Err(error);
                     }
@@ -160,7 +163,7 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    /// Where a key's record would be.
+    /// Computes where a key's record would be.
     #[inline(always)]
     fn seek<'k, 'v>(&'v self, key: &DocumentKey<'k>, sought: &mut Sought<'k, 'v>) -> Result<()> {
         let id = self.inner.shape.locate(key, &mut sought.identity)?;
@@ -192,16 +195,16 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    /// Where readers begin at this moment.
+    /// Returns the space, the reuse counter and the root that readers begin with at this moment.
     #[inline(always)]
     fn place(&self, header: &Header) -> Result<(&Space, Reused, Root)> {
-        // SAFETY: this view holds a guard, and what is found is borrowed from the view.
+        // SAFETY: this view holds a guard, and the result is borrowed from the view.
         let space = unsafe { header.load_space(&self.inner.reclaim) }?;
         let reused = Reused::before(&space.memory);
         Ok((space, reused, Root::load(space.root())))
     }
 
-    /// The document that was sought.
+    /// Reads the document that was sought.
     #[inline(always)]
     fn find<'v>(
         &'v self,
@@ -218,12 +221,11 @@ impl<'a> View<'a> {
         };
         let (memory, key) = (&space.memory, sought.identity.as_bytes());
         let likely = if memory.is_live() {
-            // SAFETY: the memory is live; what was copied is believed only where nothing of it was
-            // used again.
+            // SAFETY: the memory is live; the copy is used only if none of its memory was reused.
             let copied = unsafe { sought.search.likely_copied(memory, key, scratch) };
             copied.filter(|_| sought.reused.is_unchanged(memory))
         } else {
-            // SAFETY: the root was loaded while this view has held its guard, and what is found is
+            // SAFETY: the root was loaded while this view has held its guard, and the result is
             // borrowed from the view.
             unsafe { sought.search.likely_row(memory, key) }
         };
@@ -243,8 +245,8 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    /// The row that was sought where it is not that of the likely slot: the key is absent, or lies
-    /// in another slot, or the copy changed meanwhile, or is damaged.
+    /// Finds the row if it is not that of the likely slot: the key is absent, or is in another
+    /// slot, or the copy changed during the read, or is damaged.
     #[inline(never)]
     fn find_slowly<'v>(
         &'v self,
@@ -260,7 +262,8 @@ impl<'a> View<'a> {
         };
         let found = found.map_err(|error| {
             if error.code() == ErrorCode::Corrupt {
-                // Whoever writes here hears of it when it is asked whether it may go on.
+                // The writer of this space learns of the damage when it checks whether it may
+                // continue.
                 space.memory.note_damage();
             }
             error.with_partition(sought.id)
@@ -268,7 +271,7 @@ impl<'a> View<'a> {
         Ok(found.map(|record| record.row))
     }
 
-    /// Copies a record of a live copy, until a copy is one of a moment.
+    /// Copies a record of a live copy, until a copy is consistent.
     fn find_live<'v>(
         &'v self,
         sought: &Sought<'_, 'v>,
@@ -279,7 +282,7 @@ impl<'a> View<'a> {
         let Sought { mut reused, mut search, .. } = *sought;
         let mut space = space;
         for _ in 0..LIVE_TRIES_MAX {
-            // SAFETY: what is found is believed only where no memory was used again.
+            // SAFETY: the result is used only if no memory was reused.
             let found = unsafe { search.end_copied(&space.memory, key, scratch) };
             let is_unchanged = reused.is_unchanged(&space.memory);
             let cannot_be_read =
@@ -288,7 +291,7 @@ impl<'a> View<'a> {
                 return found;
             }
             let header = &self.inner.followed(sought.id)?.header;
-            // The spill file of a space that was replaced may be gone.
+            // The spill file of a replaced space may be gone.
             let before = space.generation;
             let root;
             (space, reused, root) = self.place(header)?;
@@ -326,7 +329,7 @@ impl<'a> View<'a> {
         })
     }
 
-    /// Refuses what a partition's scan must not show, as a read of one of its keys would.
+    /// Fails if a partition's scan must not show documents, as a read of one of its keys would.
     pub(crate) fn check_partition(&self, id: PartitionId) -> Result<()> {
         let phase = self.inner.followed(id)?.header.load_phase_acquire();
         match self.refusal(id, phase)? {
@@ -335,8 +338,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Lists keys of a partition from this hash on, once it may answer; answers the hash to go on
-    /// from, or `None` at the end.
+    /// Lists keys of a partition from this hash on, if the partition may answer; returns the hash
+    /// to continue from, or `None` at the end.
     pub(crate) fn list(
         &self,
         id: PartitionId,
@@ -367,7 +370,7 @@ impl<'a> View<'a> {
         Err(at(changes_too_fast()))
     }
 
-    /// The error that a refused key is, outside batches.
+    /// Returns the error for a refused key, outside batches.
     pub(crate) fn refused(&self, id: PartitionId, status: KeyStatus) -> Error {
         match status {
             KeyStatus::NotFollowed => self.inner.not_followed(id),
@@ -384,10 +387,10 @@ impl<'a> View<'a> {
     }
 }
 
-/// Why the row that was found in a space cannot be read.
+/// Maps the error of a row that was found in a space and cannot be read.
 #[cold]
 fn unreadable(error: Error, space: &Space) -> Error {
-    // Whoever holds the copy knows the definition already.
+    // The holder of the copy already knows the definition.
     if error.code() == ErrorCode::Internal && space.memory.is_live() {
         let message = "the definition that a document was written with is not known here yet; try \
             again";

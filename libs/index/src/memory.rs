@@ -1,27 +1,28 @@
-//! The memory that documents lie in: one range of addresses per space, handed out in chunks.
+//! The memory of documents: one address range per space, allocated in chunks.
 //!
-//! The range is reserved once and never moves, so a place in it is a number that stays good for
-//! every thread. Reserved addresses take nothing of the machine: they are opened block by block,
-//! and pages come when they are touched. A chunk is a power of two of pages from 8 KiB on, aligned
-//! to its own size. Whole blocks of 2 MiB ask for huge pages, which are worth 1.4 times the speed
-//! of a get once an index is far larger than the caches; small chunks are cut from shared blocks,
-//! so that an index of little data stays little.
+//! The range is reserved once and never moves, so an address in it is a number that stays valid for
+//! every thread. Reserved addresses use no memory: they are opened block by block, and pages are
+//! allocated when they are touched. The length of a chunk is a power of two, from 8 KiB on, and a
+//! chunk is aligned to its own length. Whole blocks of 2 MiB request huge pages, which make a get
+//! 1.4 times as fast once an index is far larger than the caches. Small chunks are cut from shared
+//! blocks, so that an index of little data stays small.
 //!
-//! Whoever takes a chunk out of use must know that no reader can still come to it: `reclaim` waits
-//! for readers. The reader that leaves last takes no lock for it: it puts the chunks on a stack,
-//! from which a writer puts them back. That also holds in a process that was forked while some
-//! other thread had the lock.
+//! The caller that takes a chunk out of use must know that no reader can still reach it: `reclaim`
+//! waits for readers. The last reader to leave takes no lock: it pushes the chunks onto a stack,
+//! from which a writer returns them to the free list. This also works in a process that was forked
+//! while another thread held the lock.
 //!
-//! Memory that was made of an image lies in part in the image's file, privately mapped; each block
-//! of it is proved before it is first used, and mended where that can be ([`Memory::prove`]), by
+//! Memory that was created from an image is in part the image's file, privately mapped. Each block
+//! of the image is verified before its first use, and repaired if possible ([`Memory::prove`]), by
 //! readers and the writer alike.
 //!
-//! *Live* memory lies in a file that several processes map (`live`). Whoever reads there announces
-//! itself to nobody, so nothing waits for it: what goes out of use *rests*, and before any of it is
-//! used again a word is raised that readers compare behind each copy (`rest`).
+//! *Live* memory is in a file that several processes map (`live`). Readers of live memory announce
+//! themselves to nobody, so no writer can wait for them. Instead, memory that goes out of use
+//! *rests* in quarantine, and before any of it is reused the writer increments a word that readers
+//! compare after each copy (`rest`).
 //!
-//! It may have borrowed memory of another live space (`lending`), and beside it a space may have a
-//! file on disk, with addresses of its own (`spill`).
+//! A space may have borrowed memory of another live space (`lending`), and may have a spill file on
+//! disk, with addresses of its own (`spill`).
 
 mod addresses;
 mod ahead;
@@ -66,25 +67,29 @@ use crate::schedule::{self, Fault};
 pub(crate) const CHUNK_BYTES_MIN: u64 = 8 * 1024;
 /// Bytes of the largest chunk.
 pub(crate) const CHUNK_BYTES_MAX: u64 = CHUNK_BYTES_MIN << ORDER_MAX;
-/// Blocks in which small chunks lie ask for huge pages once a space has more than this.
+/// Blocks of small chunks request huge pages once a space has more than this.
 const SMALL_SPACE_BYTES: u64 = BLOCK_BYTES;
-/// Addresses reserved: this, or half of it as often as the system refuses; where the process's
-/// addresses are limited, an eighth of the limit for all partitions, for others need them too.
+/// Number of addresses to reserve. If the system refuses, the space halves the number and retries.
+/// If the process's addresses are limited, all partitions together take an eighth of the limit,
+/// because other users need addresses too.
 pub(crate) const RESERVED_BYTES: u64 = 1 << 36;
 const RESERVED_BYTES_MIN: u64 = 1 << 28;
-/// Where in the first block of a live space stands which header leads to it.
+/// Offset in the first block of a live space of the text that names the header leading to the
+/// space.
 pub(crate) const SPACE_ABOUT_AT: u64 = 1_024;
-/// What of a space may wait until readers are waited for: this part, and at most so many bytes.
+/// Retired memory that may wait until readers are waited for: this part of a space, and at most the
+/// bytes below.
 const GATHERED_SHARE: u64 = 256;
 const GATHERED_BYTES_MAX: u64 = 1024 * 1024;
-/// What one call puts back of what readers have left: small chunks, or a sixteenth as many blocks.
+/// Number of chunks left by readers that one call frees: small chunks, or a sixteenth as many
+/// blocks.
 const SETTLED_PER_CALL: usize = 64;
 const SETTLED_BLOCK: usize = 16;
 
 const _: () = assert!(usize::BITS == 64, "an index needs the addresses of a 64-bit machine");
 
-/// A piece of a space's memory; whoever holds it may write there. It has no destructor: it is
-/// retired or released, or lost until its index ends.
+/// A piece of a space's memory; its owner may write there. A chunk has no destructor: it is retired
+/// or released, or leaked until its index ends.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Chunk {
@@ -93,17 +98,18 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// Where it begins.
+    /// The chunk's first address.
     pub(crate) fn address(&self) -> u64 {
         self.address
     }
 
-    /// How long it is.
+    /// The chunk's length.
     pub(crate) fn bytes(&self) -> u64 {
         CHUNK_BYTES_MIN << self.order
     }
 
-    /// A chunk that an image says is in use; `None` for what no chunk can be.
+    /// Returns a chunk that an image reports as in use; `None` if no chunk can have this address
+    /// and length.
     pub(crate) fn of_image(address: u64, bytes: u64) -> Option<Self> {
         let chunks = bytes / CHUNK_BYTES_MIN;
         let order = chunks.is_power_of_two().then(|| chunks.trailing_zeros() as u8)?;
@@ -114,7 +120,7 @@ impl Chunk {
     }
 }
 
-/// Chunks that readers have left, on the way back.
+/// Chunks that readers have left, on their way to the free list.
 pub(crate) struct Left {
     chunks: Vec<Chunk>,
     next: *mut Left,
@@ -124,52 +130,52 @@ pub(crate) struct Left {
 pub(crate) struct Memory {
     base: NonNull<u8>,
     reserved: u64,
-    /// The space's words: the process's own, or in the live file.
+    /// The space's words: in the process's own memory, or in the live file.
     words: NonNull<SpaceWords>,
     backing: Backing,
     state: Mutex<State>,
-    /// Of which its chunks are taken; of memory that nobody writes, none.
+    /// The budget that chunks are charged to; unset for memory that nobody writes.
     budget: OnceLock<Arc<Budget>>,
     /// Bytes of the chunks in use or retired.
     used: AtomicU64,
     /// A stack: readers push, a writer takes all.
     left: AtomicPtr<Left>,
-    /// Below this address each block was brought into a huge page, or could not be.
+    /// Each block below this address was moved into a huge page, or could not be.
     collapsed: AtomicU64,
-    /// Below this address each block has its pages, or could not have them.
+    /// Each block below this address is pre-faulted, or could not be.
     prepared: AtomicU64,
     spill: Spill,
-    /// What it has of another space.
+    /// The memory that is borrowed from another space.
     borrowed: Option<Borrowed>,
 }
 
-// SAFETY: the range belongs to this value until it is dropped; what lies in it is reached through
+// SAFETY: the range belongs to this value until it is dropped; its content is accessed through
 // atomics, or by the rules of publishing that `table` states. The nodes of the stack belong to it.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
-/// Where it comes from.
+/// The backing of a memory.
 enum Backing {
-    /// It is the process's own.
+    /// The process's own memory.
     Private,
-    /// It is the process's own, and part of it lies in an image and may not be proved yet.
+    /// The process's own memory; part of it is an image that may not be verified yet.
     Image(Proof),
-    /// It lies in a file that other processes map as well.
+    /// A file that other processes map as well.
     Live(LiveFile),
 }
 
-/// What writers keep of it.
+/// The state that writers share.
 struct State {
     free: Free,
-    /// Taken from the stack, to be put back a few at a time.
+    /// Chunks that were taken from the stack, to be returned a few at a time.
     returning: Vec<Chunk>,
-    /// Out of use, for which readers are to be waited for: see [`Memory::gather`].
+    /// Chunks out of use that still need a wait for readers: see [`Memory::gather`].
     gathered: Vec<Chunk>,
-    /// Out of use, while readers of other processes may still be there.
+    /// Chunks in quarantine: readers of other processes may still be there.
     resting: Vec<Chunk>,
     resting_bytes: u64,
-    /// Out of use, while another space has borrowed them.
+    /// Chunks out of use that another space has borrowed.
     lent: Vec<Chunk>,
 }
 
@@ -181,10 +187,10 @@ impl State {
 }
 
 impl Memory {
-    /// Reserves addresses, at most this many; takes no pages yet.
+    /// Reserves addresses, at most this many; allocates no pages yet.
     ///
     /// # Errors
-    /// `LimitExceeded` when the system does not even give the smallest range.
+    /// `LimitExceeded` when the system refuses even the smallest range.
     pub(crate) fn reserve(most: u64) -> Result<Arc<Self>> {
         Ok(Arc::new(Self::reserve_at_most(most)?))
     }
@@ -199,11 +205,11 @@ impl Memory {
         }
     }
 
-    /// Takes over the chunks that an image's table uses, as start and bytes each: all else that is
-    /// opened is free. One of them goes on being written, in this part.
+    /// Takes over the chunks that an image's table uses, as start and bytes each: all other opened
+    /// memory is free. `written` is the part of a chunk that continues to be written.
     ///
     /// # Errors
-    /// `Corrupt` for chunks that overlap or lie outside of what is opened.
+    /// `Corrupt` for chunks that overlap or exceed the opened addresses.
     pub(crate) fn adopt(&self, used: Vec<(u64, u64)>, written: Option<(u64, u64)>) -> Result<()> {
         if let (Backing::Image(proof), Some((address, bytes))) = (&self.backing, written) {
             proof.disown(address, bytes);
@@ -229,7 +235,7 @@ impl Memory {
     }
 
     fn over(base: NonNull<u8>, reserved: u64, words: NonNull<SpaceWords>, on: Backing) -> Self {
-        // Address 0 means nothing in a slot, so the first block is never handed out.
+        // Address 0 means nothing in a slot, so the first block is never allocated.
         let state = Mutex::new(State::new(Free::from(BLOCK_BYTES)));
         let (used, left) = (AtomicU64::new(0), AtomicPtr::new(null_mut()));
         let (budget, collapsed) = (OnceLock::new(), AtomicU64::new(BLOCK_BYTES));
@@ -252,7 +258,7 @@ impl Memory {
     /// The space's words.
     #[inline]
     pub(crate) fn words(&self) -> &SpaceWords {
-        // SAFETY: they live as long as this value, and are only touched as atomics.
+        // SAFETY: the words live as long as this value, and are only accessed as atomics.
         unsafe { self.words.as_ref() }
     }
 
@@ -263,30 +269,30 @@ impl Memory {
         }
     }
 
-    /// Its file, where notes are taken of what begins at an address: of no spilled one.
+    /// Returns the live file that has the note of an address; `None` for a spilled address.
     fn live_at(&self, address: u64) -> Option<&LiveFile> {
         self.live().filter(|_| !is_spilled(address))
     }
 
-    /// Whether other processes may read it, so that a copy must be validated.
+    /// Whether other processes may read this memory, so that a copy must be validated.
     #[inline]
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.backing, Backing::Live(_))
     }
 
-    /// Whether parts of it may lie in a mapped image: of their blocks only slots may change.
+    /// Whether parts of it may be a mapped image: in such blocks only slots may change.
     pub(crate) fn is_of_image(&self) -> bool {
         matches!(self.backing, Backing::Image(_))
     }
 
-    /// Notes, in live memory, how far a segment is filled, for whoever takes over.
+    /// Notes, in live memory, how far a segment is filled, for a successor that takes over.
     pub(crate) fn note_segment(&self, chunk: &Chunk, used: u64, live: u64, serial: u64) {
         if let Some(file) = self.live_at(chunk.address) {
             file.note_segment(chunk, used, live, serial);
         }
     }
 
-    /// As [`Memory::note_segment`], for one that was noted.
+    /// As [`Memory::note_segment`], for a segment that has a note.
     #[inline]
     pub(crate) fn note_fill(&self, address: u64, used: u64, live: u64) {
         if let Some(file) = self.live_at(address) {
@@ -294,36 +300,37 @@ impl Memory {
         }
     }
 
-    /// Notes, in live memory, before which time none of a group's documents expires.
+    /// Notes, in live memory, a time before which no document of a group expires.
     pub(crate) fn note_group(&self, address: u64, expires: i64) {
         if let Some(file) = self.live() {
             file.note_group(address, expires);
         }
     }
 
-    /// What was noted of a group.
+    /// Returns the noted expiry time of a group.
     pub(crate) fn group_expires(&self, address: u64) -> Option<i64> {
         self.live().and_then(|file| file.group_expires(address))
     }
 
-    /// Forgets what was noted of a chunk.
+    /// Removes the note of a chunk.
     pub(crate) fn forget_note(&self, address: u64) {
         if let Some(file) = self.live_at(address) {
             file.forget(address);
         }
     }
 
-    /// The segments that were noted.
+    /// Returns the noted segments.
     pub(crate) fn noted_segments(&self) -> Vec<SegmentNote> {
         self.live().map_or(Vec::new(), |file| file.segments(self.opened()))
     }
 
-    /// Makes sure that these bytes are what they were when they were written: those that lie in an
-    /// image are compared with its checksums the first time, and mended where they do not fit.
-    /// Costs nothing without an image, and a bit once it was done.
+    /// Verifies these bytes: bytes of an image are compared with the image's checksums at first
+    /// use, and repaired if they do not match. Costs nothing without an image, and one bit test
+    /// after the first use.
     ///
     /// # Errors
-    /// `Corrupt` when they are not and cannot be mended, or lie where nothing was ever written.
+    /// `Corrupt` when the bytes are damaged and cannot be repaired, or are at an address that was
+    /// never written.
     #[inline]
     pub(crate) fn prove(&self, address: u64, bytes: u64) -> Result<()> {
         match &self.backing {
@@ -334,8 +341,9 @@ impl Memory {
         }
     }
 
-    /// A reader that comes too late may have read any number; it is told so by the word that it
-    /// compares behind its copy, if only it stays inside until then.
+    /// Checks only that the range is inside. A reader that comes too late may have read any number
+    /// as an address; the word that the reader compares after its copy reveals that, provided that
+    /// the reader stays inside until then.
     #[inline]
     fn prove_inside(&self, address: u64, bytes: u64) -> Result<()> {
         let end = address.checked_add(bytes).filter(|end| *end <= self.opened());
@@ -355,7 +363,7 @@ impl Memory {
         inside.then_some(()).ok_or_else(outside)
     }
 
-    /// Refuses addresses that are not opened: those that an earlier writer has written down.
+    /// Refuses addresses that are not opened, for addresses that an earlier writer has noted.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -374,13 +382,14 @@ impl Memory {
                 return Ok(());
             }
             let start = self.pointer(block * CHUNK_BYTES_MIN);
-            // SAFETY: a block of an extent that was mapped, or read, when this memory was made. All
-            // others change it only by atomics, and only once it was proved.
+            // SAFETY: the block belongs to an extent that was mapped, or read, when this memory was
+            // created. All others change it only by atomics, and only after it was verified.
             unsafe { proof.prove_block(block, start) }
         })
     }
 
-    /// Why nothing here may be used any more, if so: a block of its image was found damaged.
+    /// Returns an error if nothing here may be used any more: a block of its image was found
+    /// damaged.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -392,22 +401,22 @@ impl Memory {
         self.spill.check_sound()
     }
 
-    /// How many addresses it has.
+    /// Number of reserved addresses.
     pub(crate) fn reserved(&self) -> u64 {
         self.reserved
     }
 
-    /// Where the addresses end that can be used.
+    /// End of the usable addresses.
     pub(crate) fn opened(&self) -> u64 {
         self.words().opened.load(Ordering::Acquire)
     }
 
-    /// Bytes of all chunks in use, and of those that readers are waited for or have left.
+    /// Bytes of all chunks in use, and of all retired chunks that are not free yet.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Takes a chunk of at least this many bytes out of the free ones; its content is unspecified.
+    /// Allocates a chunk of at least this many bytes; its content is unspecified.
     ///
     /// # Errors
     /// `LimitExceeded` when the reserved addresses are used up, or the system refuses memory.
@@ -430,7 +439,7 @@ impl Memory {
         taken
     }
 
-    /// Counts what is in use, and all that is taken from now on, against a budget.
+    /// Charges the current use, and all future allocations, to a budget.
     pub(crate) fn charge_to(&self, budget: &Arc<Budget>) {
         if self.budget.set(budget.clone()).is_ok() {
             budget.count(self.used_bytes(), self.spill.used_bytes());
@@ -457,8 +466,8 @@ impl Memory {
         next.address + next.bytes()
     }
 
-    /// Makes the next fresh chunk's addresses usable, and asks for huge pages where they pay: in
-    /// whole blocks, and in all blocks of a large index.
+    /// Makes the next fresh chunk's addresses usable, and requests huge pages if they pay: in whole
+    /// blocks, and in all blocks of a large index.
     fn open_fresh(&self, state: &State, order: u8) -> Result<()> {
         let (start, next) = (state.free.fresh(), state.free.next_fresh(order));
         let end = next.address + next.bytes();
@@ -467,14 +476,14 @@ impl Memory {
         self.words().opened.store(end, Ordering::Release);
         let is_large = start >= BLOCK_BYTES + SMALL_SPACE_BYTES;
         if order >= BLOCK_ORDER || is_large {
-            // The system collapses the small pages of what came before in its own time.
+            // The system collapses the small pages of the earlier blocks in the background.
             let from = if is_large { BLOCK_BYTES } else { next.address };
             self.advise(from, end - from, Advice::LinuxHugepage);
         }
         Ok(())
     }
 
-    /// Makes addresses usable that nobody uses yet.
+    /// Makes addresses usable that are not in use yet.
     ///
     /// # Errors
     /// `LimitExceeded` when the system refuses.
@@ -484,14 +493,14 @@ impl Memory {
         Ok(())
     }
 
-    /// As [`Memory::open`], once or several times.
+    /// As [`Memory::open`]; may be called more than once for the same addresses.
     fn make_usable(&self, start: u64, bytes: u64) -> Result<()> {
         if let Some(file) = self.live() {
             return file.open_addresses(start, bytes);
         }
         let flags = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: addresses of our range that nobody uses yet, or that are so already, become
-        // readable and writable.
+        // SAFETY: addresses of our range become readable and writable; they are not in use yet, or
+        // are readable and writable already.
         let opened = unsafe { mprotect(self.pointer(start).cast(), bytes as usize, flags) };
         opened.map_err(|_| {
             let message = "the system gives no more memory; follow fewer partitions, or give the \
@@ -502,12 +511,12 @@ impl Memory {
     }
 
     fn advise(&self, start: u64, bytes: u64, advice: Advice) {
-        // SAFETY: the range lies in our mapping; the advice changes its pages, never what a chunk
-        // in use holds: huge pages keep content, and only free blocks are given back.
+        // SAFETY: the range is in our mapping; the advice changes its pages, never the content of a
+        // chunk in use: huge pages keep content, and only free blocks are returned to the system.
         let _refused = unsafe { madvise(self.pointer(start).cast(), bytes as usize, advice) };
     }
 
-    /// Gives chunks back that no reader has ever seen.
+    /// Frees chunks that no reader has ever seen.
     pub(crate) fn release(&self, chunks: impl IntoIterator<Item = Chunk>) {
         let mut state = self.state();
         for chunk in chunks {
@@ -516,9 +525,9 @@ impl Memory {
         }
     }
 
-    /// Keeps chunks that went out of use until they are worth a wait for readers, then hands all of
-    /// them out. To begin one interrupts every core that runs a thread of this process, and a table
-    /// that grows takes groups out of use thousands of times in a second.
+    /// Collects chunks that went out of use until they are worth a wait for readers, then returns
+    /// all of them. Starting such a wait interrupts every core that runs a thread of this process,
+    /// and a growing table retires groups thousands of times a second.
     pub(crate) fn gather(&self, chunks: Vec<Chunk>) -> Option<Vec<Chunk>> {
         let enough = (self.used_bytes() / GATHERED_SHARE).min(GATHERED_BYTES_MAX);
         let mut state = self.state();
@@ -527,7 +536,7 @@ impl Memory {
         (gathered >= enough).then(|| std::mem::take(&mut state.gathered))
     }
 
-    /// Takes chunks that all readers have left. Waits for nobody: some writer puts them back.
+    /// Accepts chunks that all readers have left. Never waits: a later writer frees the chunks.
     pub(crate) fn leave(&self, chunks: Vec<Chunk>) {
         chunks.iter().for_each(|chunk| self.forbid(chunk));
         let node = Box::into_raw(Box::new(Left { chunks, next: null_mut() }));
@@ -537,7 +546,8 @@ impl Memory {
             // SAFETY: the node is ours until it is on the stack.
             unsafe { (*node).next = head };
             schedule::store();
-            // Release: what was done in the chunks, and to the node, comes before its next use.
+            // Release: all accesses to the chunks, and the write of the node, happen before the
+            // next use.
             let pushed =
                 self.left.compare_exchange_weak(head, node, Ordering::Release, Ordering::Relaxed);
             match pushed {
@@ -547,7 +557,7 @@ impl Memory {
         }
     }
 
-    /// Puts some of the chunks back that readers have left, unless another writer is at it.
+    /// Frees some of the chunks that readers have left, unless another writer is doing so.
     pub(crate) fn settle(&self) {
         if let Some(mut state) = self.state.try_lock() {
             self.settle_some(&mut state, SETTLED_PER_CALL);
@@ -564,7 +574,7 @@ impl Memory {
         }
     }
 
-    /// Takes everything off the stack.
+    /// Takes all nodes off the stack.
     fn take_left(&self, into: &mut Vec<Chunk>) {
         if self.left.load(Ordering::Relaxed).is_null() {
             return;
@@ -573,7 +583,8 @@ impl Memory {
         // Acquire: pairs with `leave`.
         let mut next = self.left.swap(null_mut(), Ordering::Acquire);
         while !next.is_null() {
-            // SAFETY: each node was boxed by `leave`, and whoever takes the stack has all of it.
+            // SAFETY: each node was boxed by `leave`, and the thread that swaps the stack owns all
+            // of it.
             let node = unsafe { Box::from_raw(next) };
             next = node.next;
             into.extend(node.chunks);
@@ -602,7 +613,7 @@ impl Memory {
         }
     }
 
-    /// Gives the pages of free blocks back to the system.
+    /// Returns the pages of free blocks to the system.
     fn cool(&self, state: &mut State, blocks: Chunk) {
         if !self.is_live() {
             self.advise(blocks.address, blocks.bytes(), Advice::LinuxDontNeed);
@@ -618,15 +629,15 @@ impl Memory {
     fn pointer(&self, address: u64) -> *mut u8 {
         let end = self.borrowed.as_ref().map_or(self.reserved, Borrowed::end);
         debug_assert!(address <= end, "{address} lies outside the index's memory");
-        // SAFETY: addresses lie inside the reserved range, or in what is borrowed behind it.
+        // SAFETY: addresses are inside the reserved range, or in the borrowed range after it.
         unsafe { self.base.as_ptr().add(address as usize) }
     }
 
     /// The word at an address.
     ///
     /// # Safety
-    /// The address is a multiple of 8 and lies in a chunk that is in use, or was while the caller's
-    /// guard has been held; all accesses there are atomic.
+    /// The address is a multiple of 8 and inside a chunk that is in use, or was in use at some time
+    /// since the caller's guard was entered; all accesses there are atomic.
     #[inline]
     pub(crate) unsafe fn word(&self, address: u64) -> &AtomicU64 {
         schedule::load();
@@ -634,7 +645,7 @@ impl Memory {
         unsafe { &*self.pointer(address).cast::<AtomicU64>() }
     }
 
-    /// The byte at an address; as [`Memory::word`], anywhere.
+    /// The byte at an address; as [`Memory::word`], without alignment.
     ///
     /// # Safety
     /// As [`Memory::word`].
@@ -654,11 +665,11 @@ impl Memory {
         unsafe { &*self.pointer(address).cast::<AtomicU32>() }
     }
 
-    /// Bytes at an address.
+    /// Returns bytes at an address.
     ///
     /// # Safety
-    /// They were written before their address was published, and nobody writes there again until
-    /// the caller's guard has gone.
+    /// The bytes were written before their address was published, and nobody writes there again
+    /// until the caller's guard is gone.
     #[inline]
     pub(crate) unsafe fn bytes(&self, address: u64, count: usize) -> &[u8] {
         schedule::load();
@@ -669,7 +680,7 @@ impl Memory {
     /// Writes bytes to an address.
     ///
     /// # Safety
-    /// The range lies in a chunk that the caller holds, and no reader has its address yet.
+    /// The range is inside a chunk that the caller owns, and no reader has its address yet.
     pub(crate) unsafe fn write(&self, address: u64, bytes: &[u8]) {
         let place = self.pointer(address);
         poison::allow(place, bytes.len() as u64);
@@ -695,7 +706,7 @@ impl Memory {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
     }
 
-    /// Sets bytes to zero.
+    /// Sets a chunk's bytes to zero.
     ///
     /// # Safety
     /// As [`Memory::write`].
@@ -706,7 +717,7 @@ impl Memory {
         unsafe { std::ptr::write_bytes(self.pointer(chunk.address), 0, chunk.bytes() as usize) };
     }
 
-    /// Asks the processor to bring the line at an address; never faults.
+    /// Prefetches the cache line at an address; never faults.
     #[inline]
     pub(crate) fn prefetch(&self, address: u64) {
         #[cfg(target_arch = "x86_64")]
@@ -735,12 +746,13 @@ impl Drop for Memory {
                 self.borrowed.as_ref().map_or(own, Borrowed::end)
             }
             Backing::Private | Backing::Image(_) => {
-                // SAFETY: the words were leaked when this memory was reserved, and nobody has them.
+                // SAFETY: the words were leaked when this memory was reserved, and no reference is
+                // left.
                 drop(unsafe { Box::from_raw(self.words.as_ptr()) });
                 self.reserved
             }
         };
-        // SAFETY: the range was mapped for this value, and whoever reads in it borrows it.
+        // SAFETY: the range was mapped for this value, and every reader of it borrows this value.
         let _refused = unsafe { unmap(self.base, bytes) };
     }
 }

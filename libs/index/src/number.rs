@@ -1,5 +1,5 @@
-//! Numbers as rows hold them, and their conversion to the type that a caller asked for: exactly, or
-//! with loss where the caller said so.
+//! Numbers as rows store them, and their conversion to the type that a caller requests: exact, or
+//! lossy if the caller allows it.
 
 use forebay_core::clock::Timestamp;
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
@@ -20,7 +20,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// Reads a scalar as a row holds it; `None` for types that are no numbers.
+    /// Reads a scalar as a row stores it; returns `None` for types that are not numbers.
     pub(crate) fn decode(bytes: &[u8], scalar: ScalarType) -> Result<Option<Self>> {
         fn exactly<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
             let message = "a value has another length than its type";
@@ -38,7 +38,7 @@ impl Number {
         }))
     }
 
-    /// The number that a value is; `None` for values that are no single number.
+    /// Returns a value as a number; `None` for values that are not a single number.
     pub(crate) fn of(value: &Value) -> Option<Self> {
         Some(match value {
             Value::Bool(v) => Self::Bool(*v),
@@ -102,28 +102,28 @@ pub trait FieldScalar: Sized + sealed::Convert {
 
 /// A type that the cells of a gathered matrix may have: f32, f64, i32 or i64.
 pub trait Element: Copy + Default + Send + Sync + sealed::Convert + 'static {
-    /// Its name in messages.
+    /// The type's name in messages.
     const NAME: &'static str;
 
-    /// Whether every value of this field type stays itself in this element type.
+    /// Whether every value of this field type converts exactly to this element type.
     fn holds(field_type: FieldType) -> bool;
 
-    /// Whether a row holds values of this field type as the bytes of this element type.
+    /// Whether a row stores values of this field type as the bytes of this element type.
     fn is_stored_as(field_type: FieldType) -> bool;
 
     /// Fills cells from as many bytes as they have.
     fn copy_from_row(bytes: &[u8], cells: &mut [Self]);
 }
 
-/// What only this crate may implement.
+/// Traits that only this crate may implement.
 pub(crate) mod sealed {
     use super::Number;
 
     /// Conversion of a number.
     pub trait Convert: Sized {
-        /// The same value, or `None` where this type does not have it.
+        /// Returns the same value, or `None` if this type cannot represent it.
         fn exactly(number: Number) -> Option<Self>;
-        /// The nearest value that this type has.
+        /// Returns the nearest value of this type.
         fn nearest(number: Number) -> Self;
     }
 }
@@ -234,7 +234,7 @@ element!(
     FieldType::Scalar(ScalarType::Int64 | ScalarType::Timestamp)
 );
 
-/// The components of a vector as a row holds it.
+/// The components of a vector as a row stores it.
 pub(crate) fn vector_numbers(
     bytes: &[u8],
     component: VectorType,

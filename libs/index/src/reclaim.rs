@@ -1,15 +1,16 @@
-//! When memory may be used again: readers announce themselves, and what goes out of use waits for
-//! those who were there at that time.
+//! When memory may be reused: readers announce themselves, and memory that goes out of use waits
+//! for the readers that were present at that time.
 //!
-//! The rule is the collector's: whoever retires has first taken the last way to the chunks away
-//! (slot, directory entry or root), and whoever reads enters first and then loads each word of the
-//! way with sequential consistency. Then either the reader sees that the way is gone, or the
-//! collector sees the reader and waits for it.
+//! The rule is the collector's. Before a writer retires chunks, it removes the last path to them
+//! (slot, directory entry or root). A reader first announces itself, and then loads each word of
+//! the path with sequential consistency. Therefore either the reader sees that the path is gone, or
+//! the collector sees the reader and waits for it.
 //!
-//! To make the first collector of a process that has threads takes the system 10 ms and more: it
-//! waits until each core has passed through the scheduler, so that an announcement costs no barrier
-//! from then on. Who opens a live copy has its documents at once, and does not wait for that: until
-//! there is a collector readers announce themselves in one count, at the price of a shared write.
+//! Creating the first collector of a process that has threads takes the system 10 ms or more: the
+//! system waits until each core has passed through the scheduler, so that an announcement needs no
+//! barrier from then on. A process that opens a live copy serves its documents at once, without
+//! waiting for the collector: until the collector exists, readers announce themselves in one shared
+//! count, at the cost of a shared write.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,7 +20,7 @@ use parking_lot::Mutex;
 use seize::Collector;
 #[cfg(not(forebay_shuttle))]
 use seize::LocalGuard as Guard;
-// The guards of a thread count as one, and there all readers run in one thread.
+// Under shuttle all readers run in one OS thread, and the local guards of a thread count as one.
 #[cfg(forebay_shuttle)]
 use seize::OwnedGuard as Guard;
 
@@ -27,14 +28,14 @@ use crate::memory::{Chunk, Memory};
 use crate::schedule;
 use crate::storage::Space;
 
-/// How often, at most, a retirement is tried again: the collector needs as many retirements as
-/// there are readers at that moment, and keeps what it has until then.
+/// Maximum number of retries of a retirement: the collector needs as many retirements as there are
+/// readers at that moment, and holds its garbage until then.
 const RETRIES_MAX: u32 = 64;
 
-/// Spaces that one call lets go.
+/// Number of spaces that one call frees.
 const SPACES_PER_CALL: u32 = 4;
 
-/// Brings an index's memory back into use.
+/// Reclaims an index's memory for reuse.
 #[derive(Debug)]
 pub(crate) struct Reclaim {
     collector: OnceLock<Collector>,
@@ -42,34 +43,35 @@ pub(crate) struct Reclaim {
     waiting: Arc<Waiting>,
     retries: AtomicU32,
     left: Sender<Arc<Space>>,
-    /// Spaces that readers have left. A writer lets them go: giving back a large one takes time
-    /// that no reader should spend.
+    /// Spaces that readers have left. A writer frees them: freeing a large space takes time that no
+    /// reader should spend.
     spaces: Mutex<Receiver<Arc<Space>>>,
 }
 
-/// Before there is a collector.
+/// The state that is used while there is no collector.
 #[derive(Debug, Default)]
 struct Early {
-    /// Readers that announced themselves here and are there still.
+    /// Readers that announced themselves here and have not left yet.
     readers: AtomicU64,
     /// Spaces that went out of use, and that such a reader may see.
     spaces: Mutex<Vec<Arc<Space>>>,
 }
 
-/// How much is retired and not left yet.
+/// Number of retirements that readers have not left yet.
 #[derive(Debug, Default)]
 struct Waiting {
     retirements: AtomicU64,
-    /// ThreadSanitizer does not know fences, by which the collector orders a reader's last access
-    /// before the reuse of what it read. This word says the same in words that it knows.
+    /// ThreadSanitizer does not understand fences, by which the collector orders a reader's last
+    /// access before the reuse of the memory that it read. This word expresses the same order by an
+    /// atomic.
     #[cfg(forebay_sanitize = "thread")]
     readers_left: AtomicU64,
 }
 
-/// A reader's announcement; everything that it comes to stays until it ends.
+/// A reader's announcement; all memory that the reader reaches stays until the announcement ends.
 pub(crate) struct Pin<'a> {
     reclaim: &'a Reclaim,
-    /// `None` for a reader that came before there was a collector.
+    /// `None` for a reader that entered before there was a collector.
     guard: Option<Guard<'a>>,
 }
 
@@ -86,29 +88,29 @@ impl Drop for Pin<'_> {
 }
 
 impl Reclaim {
-    /// For memory that this process alone uses.
+    /// Creates a reclaimer for memory that only this process uses.
     pub(crate) fn new() -> Self {
         let this = Self::unprepared();
         this.prepare();
         this
     }
 
-    /// For live memory, of which whole spaces are retired and nothing else: at once, with the
-    /// collector to come by [`Reclaim::prepare`]. Without that all is right, but reads are dearer,
-    /// and spaces stay.
+    /// Creates a reclaimer for live memory, where only whole spaces are retired. Returns at once;
+    /// [`Reclaim::prepare`] creates the collector later. Until then reads are correct but cost
+    /// more, and retired spaces are not freed.
     pub(crate) fn unprepared() -> Self {
         let (waiting, retries, (left, spaces)) = (Arc::default(), AtomicU32::new(0), channel());
         let (collector, early) = (OnceLock::new(), Early::default());
         Self { collector, early, waiting, retries, left, spaces: Mutex::new(spaces) }
     }
 
-    /// Makes the collector where there is none; blocks, see above.
+    /// Creates the collector if there is none; blocks (see the module).
     pub(crate) fn prepare(&self) -> &Collector {
-        // What is retired is large and rare, so it goes as soon as its readers have.
+        // Retired objects are large and rare, so each is freed as soon as its readers have left.
         self.collector.get_or_init(|| Collector::new().batch_size(1))
     }
 
-    /// Announces a reader. Must come before its first load.
+    /// Announces a reader. The call must precede the reader's first load.
     #[inline]
     pub(crate) fn enter(&self) -> Pin<'_> {
         schedule::store();
@@ -123,17 +125,18 @@ impl Reclaim {
         Pin { reclaim: self, guard }
     }
 
-    /// Takes chunks of a memory out of use once every reader that could still come to them has
-    /// gone. No word that a new reader loads may lead to them any more.
+    /// Retires chunks of a memory: they are reused once every reader that could still reach them
+    /// has left. No word that a new reader loads may lead to the chunks any more.
     pub(crate) fn retire(&self, memory: &Arc<Memory>, chunks: Vec<Chunk>) {
         if chunks.is_empty() {
             return;
         }
-        // Readers of live memory announce themselves to nobody.
+        // Readers of live memory make no announcement; the chunks go to quarantine.
         if memory.is_live() {
             return memory.rest(chunks);
         }
-        // Planted, it proves that AddressSanitizer sees a reader in memory that was taken from it.
+        // This planted fault proves that AddressSanitizer detects a reader in memory that was
+        // reused.
         if cfg!(forebay_planted = "use-after-free") {
             return memory.leave(chunks);
         }
@@ -142,14 +145,14 @@ impl Reclaim {
         }
     }
 
-    /// Takes a space out of use, as [`Reclaim::retire`] does chunks.
+    /// Retires a space, as [`Reclaim::retire`] retires chunks.
     pub(crate) fn retire_space(&self, space: Arc<Space>) {
         schedule::lock(&self.early.spaces).push(space);
         self.let_early_go();
     }
 
-    /// Hands spaces over to the collector, once that is there and no reader is that it does not
-    /// know: one that comes later sees that the way to them is gone.
+    /// Hands spaces over to the collector, once the collector exists and every present reader is
+    /// known to it. A reader that enters later sees that the path to the spaces is gone.
     fn let_early_go(&self) {
         let Some(mut spaces) = self.early.spaces.try_lock().filter(|spaces| !spaces.is_empty())
         else {
@@ -170,7 +173,7 @@ impl Reclaim {
         self.hand_over(what);
     }
 
-    /// Goes on with what waits, a bounded amount: called now and then by the writers of spaces,
+    /// Continues pending retirements, a bounded amount. Writers of spaces call this now and then,
     /// each with its own memory.
     pub(crate) fn go_on(&self, memory: &Memory) {
         let is_waiting = self.waiting.retirements.load(Ordering::Relaxed) > 0;
@@ -183,8 +186,8 @@ impl Reclaim {
         self.let_spaces_go();
     }
 
-    /// Lets some spaces go that readers have left: more than come meanwhile, for a reader that
-    /// stood still may have kept many, and their addresses are not without end.
+    /// Frees some of the spaces that readers have left. Each call frees more spaces than are
+    /// retired between two calls: a stalled reader may have held many, and address space is finite.
     pub(crate) fn let_spaces_go(&self) {
         self.let_early_go();
         if let Some(spaces) = self.spaces.try_lock() {
@@ -199,7 +202,7 @@ impl Reclaim {
     }
 }
 
-/// What some reader may still see.
+/// Retired memory that some reader may still see.
 enum What {
     Nothing,
     Chunks(Arc<Memory>, Vec<Chunk>),
@@ -218,7 +221,7 @@ impl Drop for Retired {
         match std::mem::replace(&mut self.what, What::Nothing) {
             What::Nothing => return,
             What::Chunks(memory, chunks) => memory.leave(chunks),
-            // Without anybody to receive it the index ends, and the space with it.
+            // If there is no receiver, the index is ending, and the space is dropped with it.
             What::Space(space, left) => drop(left.send(space)),
         }
         self.waiting.retirements.fetch_sub(1, Ordering::Relaxed);

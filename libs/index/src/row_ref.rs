@@ -1,4 +1,4 @@
-//! One document, read in place: the row that a reader found, as its partition's definition sees it.
+//! A document, read in place: a row as its partition's definition shows it.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ use crate::number::sealed::Convert;
 use crate::number::{FieldScalar, Number};
 use crate::schemas::SchemaSet;
 
-/// What a read of one field answers. Absent, null and a value, also an empty one, are three
-/// answers.
+/// The result of reading one field. Absent, null and a value (possibly empty) are three different
+/// results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldRead<T> {
-    /// There is no document, or it has no such field.
+    /// There is no document, or the document has no such field.
     Absent,
     /// The field was set to null.
     Null,
@@ -28,7 +28,7 @@ pub enum FieldRead<T> {
 }
 
 impl<T> FieldRead<T> {
-    /// The value, or `None` when absent or null.
+    /// Returns the value, or `None` when absent or null.
     #[inline]
     pub fn value(self) -> Option<T> {
         match self {
@@ -37,7 +37,7 @@ impl<T> FieldRead<T> {
         }
     }
 
-    /// Which of the three answers it is.
+    /// Returns which of the three results this is.
     #[inline]
     pub fn presence(&self) -> Presence {
         match self {
@@ -47,7 +47,7 @@ impl<T> FieldRead<T> {
         }
     }
 
-    /// The same answer about another form of the value.
+    /// Converts the value, if there is one.
     #[inline]
     pub fn try_map<U>(self, map: impl FnOnce(T) -> Result<U>) -> Result<FieldRead<U>> {
         Ok(match self {
@@ -62,7 +62,7 @@ impl<T> FieldRead<T> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reached<'v> {
     version: SchemaVersion,
-    /// `None` where it is not known here.
+    /// `None` if this process does not know the version.
     schema: Option<&'v SchemaAt>,
 }
 
@@ -72,8 +72,9 @@ impl<'v> Reached<'v> {
         Self { version, schema: schemas.get(version).map(|schema| &**schema) }
     }
 
-    /// As [`Reached::new`]; where another process has brought a partition to a definition that is
-    /// not known here yet, as the newest one before it: as if it had been asked a moment earlier.
+    /// As [`Reached::new`], but falls back to the newest known definition if another process has
+    /// brought the partition to a definition that this process does not know yet. The read then
+    /// answers as if it had happened a moment earlier.
     #[inline(always)]
     pub(crate) fn as_known(version: SchemaVersion, schemas: &'v SchemaSet) -> Self {
         let reached = Self::new(version, schemas);
@@ -87,19 +88,20 @@ impl<'v> Reached<'v> {
     }
 }
 
-/// One document at one version, as it was found: whatever is read of it belongs together.
+/// A document at one version, as it was found: all values read from it belong to one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct RowRef<'v> {
     row: Row<'v>,
     /// The definition that the row was written under.
     written: &'v SchemaAt,
-    /// The definition that the partition had reached: retires fields that the row still holds.
+    /// The definition that the partition had reached; hides fields that are retired but still in
+    /// the row.
     current: &'v SchemaAt,
-    /// When it is read; not known, and not needed, where nothing of it expires.
+    /// The time of the read; unset, and unused, if nothing in the row expires.
     now: Timestamp,
 }
 
-/// The definition that a row was written under, and the one that it is seen by.
+/// Returns the definition that a row was written under and the definition that it is seen by.
 fn definitions<'v>(
     schemas: &'v SchemaSet,
     reached: Reached<'v>,
@@ -115,12 +117,12 @@ fn definitions<'v>(
 }
 
 impl SchemaSet {
-    /// The document of a row that lies elsewhere than in an index, as a partition sees it that has
-    /// reached this version; `None` when it has expired at this time.
+    /// Opens a row that is stored outside an index, as a partition sees it that has reached this
+    /// version; returns `None` if the document has expired at this time.
     ///
     /// # Errors
-    /// `Internal` for a version that is not known here, `Corrupt` for what is no row of its
-    /// version.
+    /// `Internal` for a version that is not known here, `Corrupt` for bytes that are no row of
+    /// their version.
     pub fn document_row<'v>(
         &'v self,
         row: &'v [u8],
@@ -132,11 +134,11 @@ impl SchemaSet {
 }
 
 impl<'v> RowRef<'v> {
-    /// The document of a row, or `None` when it has expired.
+    /// Opens the document of a row, or returns `None` if the document has expired.
     ///
-    /// `reached` was loaded before the row was found, so it is not newer than the row's state;
-    /// where the row itself is newer, its own version is the one that it was written under. The
-    /// time is asked for only where something of the row may expire.
+    /// `reached` was loaded before the row was found, so it is not newer than the row's state. If
+    /// the row itself is newer, the row's own version is the one that it was written under. `now`
+    /// is called only if something in the row may expire.
     #[inline(always)]
     pub(crate) fn open(
         bytes: &'v [u8],
@@ -157,34 +159,35 @@ impl<'v> RowRef<'v> {
         Ok((!row.is_expired(now)).then_some(Self { row, written, current, now }))
     }
 
-    /// The definition that it is seen by.
+    /// The definition that the document is seen by.
     pub fn schema(&self) -> &'v SchemaAt {
         self.current
     }
 
-    /// When it expires.
+    /// The time at which the document expires.
     pub fn expires_at(&self) -> Option<Timestamp> {
         self.row.expires_at()
     }
 
-    /// Its version, in a store that keeps versions.
+    /// The version of the document, in a store that keeps versions.
     pub fn version(&self) -> Option<DocumentVersion> {
         self.row.version()
     }
 
-    /// The versions at which it was written and is seen.
+    /// The versions that the document was written at and is seen at.
     #[inline]
     pub(crate) fn versions(&self) -> [SchemaVersion; 2] {
         [self.written.layout.version(), self.current.layout.version()]
     }
 
-    /// Where a field lies in it; `None` for one that was not there yet, or is retired.
+    /// The slot of a field in the row; `None` if the row was written before the field existed, or
+    /// if the field is retired.
     pub(crate) fn slot(&self, field: FieldId) -> Option<&'v Slot> {
         let slot = self.written.layout.slot(field)?;
         self.current.layout.slot(field).map(|_| slot)
     }
 
-    /// These bytes, if each of these slots holds a value and no field of the row expires.
+    /// Returns these bytes if each of these slots holds a value and no field of the row expires.
     #[inline]
     pub(crate) fn values(&self, slots: Range<usize>, bytes: Range<usize>) -> Option<&'v [u8]> {
         if self.row.has_field_expiries() || !self.row.are_values(slots) {
@@ -193,7 +196,7 @@ impl<'v> RowRef<'v> {
         self.row.fixed(bytes)
     }
 
-    /// A field's bytes and the type that they are of.
+    /// Returns a field's bytes and their type.
     #[inline(always)]
     pub(crate) fn stored(&self, field: FieldId) -> Result<FieldRead<(&'v [u8], FieldType)>> {
         let Some(slot) = self.written.layout.slot(field) else { return Ok(FieldRead::Absent) };
@@ -224,7 +227,7 @@ impl<'v> RowRef<'v> {
         Ok(self.stored_by(handle)?.presence())
     }
 
-    /// A number, bool or timestamp: a load and a check.
+    /// Reads a number, bool or timestamp: a load and a check.
     ///
     /// # Errors
     /// `InvalidArgument` when the handle was resolved for another type, or when the field was
@@ -241,7 +244,7 @@ impl<'v> RowRef<'v> {
         })
     }
 
-    /// A string, in place.
+    /// Reads a string, in place.
     ///
     /// # Errors
     /// `InvalidArgument` when the handle was resolved for another type.
@@ -253,7 +256,7 @@ impl<'v> RowRef<'v> {
         })
     }
 
-    /// Bytes, in place.
+    /// Reads bytes, in place.
     ///
     /// # Errors
     /// `InvalidArgument` when the handle was resolved for another type.
@@ -263,7 +266,7 @@ impl<'v> RowRef<'v> {
         self.stored_by(handle)?.try_map(|(bytes, _)| Ok(bytes))
     }
 
-    /// A value of any type, decoded.
+    /// Reads a value of any type, decoded.
     ///
     /// # Errors
     /// `InvalidArgument` when the field was widened and its value does not fit the type asked for.
@@ -284,7 +287,8 @@ impl<'v> RowRef<'v> {
         })
     }
 
-    /// The whole document: live fields only, their values as wide as their fields are now.
+    /// Decodes the whole document: live fields only, their values widened to the current types of
+    /// their fields.
     pub fn document(&self) -> Result<Document> {
         let mut document = Document::new(self.row.expires_at(), self.row.version());
         for slot in self.written.layout.slots() {

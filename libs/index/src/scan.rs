@@ -1,11 +1,11 @@
 //! Scans: every live document of an index, partition by partition, in bounded batches.
 //!
-//! A scan belongs to nobody's thread and pins nothing between two batches, so a slow one delays no
-//! reclaim. It goes through a partition by the hashes of its keys, which never change: it copies
-//! the keys of the next range of hashes, and looks each one up when its turn comes. So a document
-//! that lives throughout is seen exactly once, as it is at that moment, however the index grows and
-//! whatever is rebuilt meanwhile; one that comes or goes may be seen or not, and one that goes and
-//! comes again also twice.
+//! A scan is bound to no thread and pins nothing between two batches, so a slow scan delays no
+//! reclaim. The scan walks a partition by the hashes of its keys, which never change: it copies the
+//! keys of the next range of hashes, and looks up each key in its turn. A document that exists
+//! throughout the scan is therefore seen exactly once, in its state at that moment, however the
+//! index grows or is rebuilt during the scan. A document that is added or removed may or may not be
+//! seen; a document that is removed and added again may also be seen twice.
 
 use forebay_core::id::PartitionId;
 use forebay_core::{Error, Result};
@@ -17,12 +17,12 @@ use crate::row_ref::RowRef;
 use crate::storage::KeyListing;
 use crate::view::ReadAt;
 
-/// One document of a scan.
+/// A document of a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ScannedDocument<'v> {
-    /// Its partition.
+    /// The document's partition.
     pub partition: PartitionId,
-    /// Its key.
+    /// The document's key.
     pub key: DocumentKey<'v>,
     /// The document.
     pub row: RowRef<'v>,
@@ -32,18 +32,18 @@ pub struct ScannedDocument<'v> {
 #[derive(Debug)]
 pub struct Scan {
     index: Index,
-    /// Partitions still to come, the next one last.
+    /// The remaining partitions, the next one last.
     to_come: Vec<PartitionId>,
     current: Option<Listed>,
 }
 
-/// Where a scan is in one partition: in the keys of a range of hashes.
+/// The position of a scan in one partition: in the keys of a range of hashes.
 #[derive(Debug)]
 struct Listed {
     partition: PartitionId,
     keys: KeyListing,
     next: usize,
-    /// The first hash behind the keys; `None` behind the last ones.
+    /// The first hash after the keys; `None` after the last keys.
     go_on_from: Option<u64>,
 }
 
@@ -64,14 +64,14 @@ impl Scan {
         Self { index, to_come, current: None }
     }
 
-    /// Visits up to `documents_max` more documents and answers how many there were; 0 is the end.
+    /// Visits up to `documents_max` more documents and returns how many there were; 0 is the end.
     ///
-    /// Costs time in proportion to the batch and copies about a thousand keys at a time.
+    /// The time is proportional to the batch. The scan copies about a thousand keys at a time.
     ///
     /// # Errors
     /// `InvalidArgument` for a batch of 0; `Unavailable`, `Stale` and `Internal` as
-    /// [`View::get`](crate::View::get) for the partition whose turn it is (the scan may go on
-    /// later); the first error of `visit`, whose document counts as visited.
+    /// [`View::get`](crate::View::get) for the current partition (the scan may continue later); the
+    /// first error of `visit`, whose document counts as visited.
     pub fn next_batch(
         &mut self,
         at: ReadAt<'_>,
@@ -105,7 +105,8 @@ impl Scan {
                         visit(ScannedDocument { partition, key, row })?;
                     }
                     Lookup::Absent => {}
-                    // Refused since the batch began: the key's turn comes again.
+                    // The partition refused after the batch began: the scan returns to the key in
+                    // the next batch.
                     Lookup::Refused(id, status) => {
                         let refused = view.refused(id, status);
                         listed.next -= 1;

@@ -1,40 +1,41 @@
-//! Where readers and writers may take turns: a point before each access to words that they share.
+//! Yield points: a point before each access to words that readers and writers share, where they may
+//! take turns.
 //!
-//! Built with `--cfg forebay_shuttle` each point calls a hook, by which `tests/schedules.rs` runs
-//! readers and writers in orders of its own choice; and a fault can be planted, which it must find.
-//! In any other build all of this is nothing, and costs nothing.
+//! In a build with `--cfg forebay_shuttle` each point calls a hook, by which `tests/schedules` runs
+//! readers and writers in orders of its choice. Faults can be planted, which the test must find. In
+//! any other build the points are empty and cost nothing.
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Bytes that are written from one point to the next: a reader may come in between.
+/// Bytes that are written between two points: a reader may run in between.
 pub(crate) const BYTES_AT_ONCE: usize = 64;
 
-/// What comes behind a point.
+/// The step that follows a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(forebay_shuttle), expect(dead_code, reason = "no hook hears of it"))]
 pub enum Step {
-    /// A load of what somebody else may store.
+    /// A load of a word that another task may store.
     Load,
-    /// A store that somebody else may see.
+    /// A store that another task may see.
     Store,
-    /// Another try: somebody else must get further first.
+    /// A retry: another task must make progress first.
     Wait,
-    /// Nothing: a reader has just found that what it copied was used again meanwhile.
+    /// No access: a reader has just found that the memory of its copy was reused.
     Reused,
 }
 
 /// A fault that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Readers of live memory believe what they have copied.
+    /// Readers of live memory use their copies without validation.
     NotCompared,
-    /// Live memory is used again before the word says so, which it does with the next slot.
+    /// Live memory is reused before the reuse word is incremented, which happens at the next slot.
     RaisedLate,
-    /// A segment is used again while readers are in it that have announced themselves.
+    /// A segment is reused while announced readers are in it.
     NotWaitedFor,
     /// A slot is stored before its record.
     SlotFirst,
-    /// Whoever takes over leaves half done what was half done.
+    /// A successor that takes over does not finish half-done writes.
     NotFinished,
 }
 
@@ -51,10 +52,10 @@ mod hooked {
     static PLANTED: AtomicU32 = AtomicU32::new(NONE);
     const NONE: u32 = u32::MAX;
 
-    /// What is done late, where that is the fault.
+    /// Actions that a planted fault has put off.
     static LATE: Mutex<Vec<Box<dyn FnOnce() + Send>>> = Mutex::new(Vec::new());
 
-    /// Calls this at each point from now on; the first one counts.
+    /// Calls this hook at each point from now on; only the first call has an effect.
     pub fn call(hook: fn(Step)) {
         HOOK.get_or_init(|| hook);
     }
@@ -75,12 +76,12 @@ mod hooked {
         }
     }
 
-    /// Puts something off until the next slot was stored.
+    /// Puts an action off until the next slot was stored.
     pub(crate) fn put_off(late: impl FnOnce() + Send + 'static) {
         LATE.lock().push(Box::new(late));
     }
 
-    /// A slot was stored.
+    /// Runs the actions that were put off, after a slot was stored.
     pub(crate) fn stored_slot() {
         let late = std::mem::take(&mut *LATE.lock());
         for late in late {
@@ -120,19 +121,19 @@ fn at(step: Step) {
     let _ = step;
 }
 
-/// The point before a load.
+/// Marks the point before a load.
 #[inline(always)]
 pub(crate) fn load() {
     at(Step::Load);
 }
 
-/// The point before a store.
+/// Marks the point before a store.
 #[inline(always)]
 pub(crate) fn store() {
     at(Step::Store);
 }
 
-/// Notes whether what a reader has copied is still what it was.
+/// Reports whether a reader's copy is unchanged; returns the value that the reader uses.
 #[inline(always)]
 pub(crate) fn compared(is_unchanged: bool) -> bool {
     if cfg!(forebay_shuttle) && !is_unchanged {
@@ -141,7 +142,7 @@ pub(crate) fn compared(is_unchanged: bool) -> bool {
     is_unchanged || is_planted(Fault::NotCompared)
 }
 
-/// Takes a lock that may be held over points: whoever holds it must be let go on.
+/// Takes a lock that may be held across points: the task that holds the lock must be able to run.
 #[inline(always)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     #[cfg(forebay_shuttle)]

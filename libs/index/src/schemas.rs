@@ -1,8 +1,8 @@
 //! Every version of one store's definition that this process knows; only grows.
 //!
-//! Whoever follows the control log adds versions, any thread reads them. A version is written once
-//! (`OnceLock`) and stays where it is for the life of the index, so a reader needs no guard and no
-//! count to hold it, and a row is never found before its version: the writer of a partition adds
+//! The follower of the control log adds versions; any thread reads them. A version is written once
+//! (`OnceLock`) and stays at its address for the life of the index, so a reader needs no guard and
+//! no count to hold it. No reader finds a row before its version: the writer of a partition adds
 //! the version first.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,10 +28,10 @@ pub struct SchemaSet {
 }
 
 impl SchemaSet {
-    /// A set that knows these versions.
+    /// Creates a set of these versions.
     ///
     /// # Errors
-    /// `InvalidArgument` without any version, or when they are of different stores.
+    /// `InvalidArgument` without any version, or when the versions are of different stores.
     pub fn new(versions: impl IntoIterator<Item = Arc<SchemaAt>>) -> Result<Self> {
         let mut versions = versions.into_iter();
         let first = versions.next().ok_or_else(|| {
@@ -46,7 +46,7 @@ impl SchemaSet {
         Ok(set)
     }
 
-    /// Adds a version; one that is known already stays as it is.
+    /// Adds a version; a version that is already known stays unchanged.
     ///
     /// # Errors
     /// `InvalidArgument` for another store or another partitioning, `LimitExceeded` for a version
@@ -68,7 +68,7 @@ impl SchemaSet {
             .get_or_init(|| (0..VERSIONS_PER_BLOCK).map(|_| OnceLock::new()).collect());
         block[place.1].get_or_init(|| schema);
         self.newest.fetch_max(version.0, Ordering::Release);
-        // Pairs with `get`: ThreadSanitizer does not know a maximum either.
+        // Pairs with `get`: ThreadSanitizer does not understand `fetch_max` either.
         #[cfg(forebay_sanitize = "thread")]
         self.newest.fetch_add(0, Ordering::Release);
         Ok(())
@@ -81,11 +81,12 @@ impl SchemaSet {
         known.then_some((number / VERSIONS_PER_BLOCK, number % VERSIONS_PER_BLOCK))
     }
 
-    /// One version, or `None` when it is not known here. Two loads, no lock.
+    /// Returns one version, or `None` if it is not known here. Two loads, no lock.
     #[inline]
     pub fn get(&self, version: SchemaVersion) -> Option<&Arc<SchemaAt>> {
-        // ThreadSanitizer does not see what the standard library stores; this says the same, also
-        // to a reader of a live copy, whose words lie elsewhere than its writer's.
+        // ThreadSanitizer does not see the stores of the standard library; this load expresses the
+        // same order, also for a reader of a live copy, which loads other words than the writer's
+        // `OnceLock`.
         #[cfg(forebay_sanitize = "thread")]
         self.newest.load(Ordering::Acquire);
         let (block, place) = self.place(version)?;

@@ -1,4 +1,5 @@
-//! One partition: its header, which readers see, and the state of its writer while nobody holds it.
+//! A partition: its header, which readers see, and the state of its writer while no writer is
+//! taken.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
@@ -12,59 +13,59 @@ use crate::memory::Memory;
 use crate::table::Root;
 use crate::writer::WriterState;
 
-/// A seeded hash of the index's own: inside a partition the partition hash has little left to tell
-/// keys apart, and an unknown seed keeps a sender of keys from choosing collisions.
+/// A seeded hash, used only inside the index: keys of one partition differ little in the partition
+/// hash, and a secret seed prevents a sender of keys from choosing collisions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SeededHash(u64);
 
 impl SeededHash {
     pub(crate) fn new(seed: u64) -> Self {
-        // Never the partition hash, which is the same function with seed 0.
+        // This is never the partition hash, which is the same function with seed 0.
         Self(seed ^ 0x9e37_79b9_7f4a_7c15)
     }
 
-    /// The hash that an image was written with.
+    /// Returns the hash that an image was written with.
     pub(crate) fn of_seed(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// What makes it this hash and no other.
+    /// The seed, which identifies the hash.
     pub(crate) fn seed(self) -> u64 {
         self.0
     }
 
-    /// The hash of a key's identity bytes.
+    /// Hashes a key's identity bytes.
     #[inline]
     pub(crate) fn of(self, identity: &[u8]) -> u64 {
         xxh3_64_with_seed(identity, self.0)
     }
 }
 
-/// One generation's memory and where its table begins. A generation that is built beside the one
-/// that readers see has a space of its own; they come to it through the partition's header.
+/// The memory of one generation and the root of its table. A generation that is built while readers
+/// use another one has a space of its own; readers reach a space through the partition's header.
 #[derive(Debug)]
 pub(crate) struct Space {
     pub(crate) memory: Arc<Memory>,
     pub(crate) hash: SeededHash,
-    /// Number of a live space; 0 of one in the process's own memory.
+    /// Number of a live space; 0 for a space in the process's own memory.
     pub(crate) generation: u64,
 }
 
 impl Space {
-    /// A space whose table begins here.
+    /// Creates a space whose table has this root.
     pub(crate) fn new(memory: Arc<Memory>, hash: SeededHash, root: Root) -> Arc<Self> {
         root.store_release(&memory.words().root);
         Arc::new(Self { memory, hash, generation: 0 })
     }
 
-    /// Where its table begins.
+    /// The root of the space's table.
     #[inline]
     pub(crate) fn root(&self) -> &AtomicU64 {
         &self.memory.words().root
     }
 }
 
-/// Keys, one behind another; key `n` ends at `ends[n]`.
+/// Concatenated keys; key `n` ends at `ends[n]`.
 #[derive(Debug, Default)]
 pub(crate) struct KeyListing {
     pub(crate) bytes: Vec<u8>,
@@ -83,27 +84,28 @@ impl KeyListing {
     }
 }
 
-/// One partition of an index.
+/// A partition of an index.
 #[derive(Debug)]
 pub(crate) struct Partition {
     pub(crate) at: PartitionRef,
     pub(crate) header: Header,
-    /// Touched when a writer is taken and given back, never by reads. Of a live copy there is none
-    /// until this process holds it.
+    /// The writer's state, locked when a writer is taken and returned, never by reads. For a live
+    /// copy this is `None` until this process holds the copy.
     pub(crate) writer: Mutex<Option<WriterState>>,
-    /// By which a live copy that is begun here finds keys, if that is not the index's own: as the
-    /// image does that readers have until then, so that a scan goes on from one to the other.
+    /// The hash by which a live copy that starts here finds keys, if it is not the index's own: the
+    /// hash of the image that readers use until then, so that a scan can continue in the live copy.
     pub(crate) hash: Option<SeededHash>,
 }
 
 impl Partition {
-    /// One in the process's own memory.
+    /// Creates a partition in the process's own memory.
     pub(crate) fn private(at: PartitionRef, writer: WriterState) -> Self {
         let header = Header::new(writer.published().clone(), writer.space(), None);
         Self { at, header, writer: Mutex::new(Some(writer)), hash: None }
     }
 
-    /// One that is read from a live copy, or from an image until there is one.
+    /// Creates a partition that is read from a live copy, or from an image until there is a live
+    /// copy.
     pub(crate) fn beginning(at: PartitionRef, beginning: Beginning) -> Self {
         let Beginning { published, space, attach } = beginning;
         let hash = attach.is_none().then_some(space.hash);

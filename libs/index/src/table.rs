@@ -1,43 +1,44 @@
 //! A table: the documents of one generation of one partition.
 //!
-//! Readers come from the root: directory, bucket group, slot, record. Its one writer keeps beside
-//! it what readers do not need: how full each group is, when its documents expire, and what lives
-//! in each segment.
+//! Readers start at the root: directory, bucket group, slot, record. The table's only writer also
+//! keeps state that readers do not need: how full each group is, when its documents expire, and the
+//! live bytes of each segment.
 //!
-//! # How a write is published
+//! # Publication of a write
 //!
-//! The record is written first, then its slot is stored with release; one that replaces another
-//! swings the same slot. All records of an entry are written before the first of its slots is
-//! stored (`entry`). A group that is full is split: both halves are written beside it, then the
-//! directory's entries are swung, so a search that began in the old group finds there what it held
-//! at that moment. At most one group moves per document that is new. A directory that must grow is
-//! copied before the root is swung. What readers may still see is retired, and its memory comes
-//! back when the readers of that time have gone.
+//! The writer first writes the record, then stores its slot with release; a record that replaces
+//! another one takes over the same slot. The writer writes all records of an entry before it stores
+//! the first of their slots (`entry`). A full group is split: the writer writes both halves to new
+//! memory, then switches the directory's entries to them, so a search that began in the old group
+//! finds there the content of that moment. A new document moves at most one group, unless nearly
+//! all keys of a split group fall into one half. A directory that must grow is copied before the
+//! root is switched. Memory that readers may still see is retired, and is reused when the readers
+//! of that time have left.
 //!
-//! # Why a reader never comes to memory that is used again
+//! # The proof that a reader never reaches reused memory
 //!
-//! A chunk is a directory, a group or a segment. A reader comes to it by a chain of words: root,
-//! directory entry, slot. The writer retires a chunk only after it has stored over every word *of
-//! the table in use* that named it. What of words that nobody stores over any more, in a directory
-//! or a group that was itself replaced? Call such a word old, and let U be the moment when the
-//! chunk that it lies in was taken out of the table.
+//! A chunk is a directory, a group or a segment. A reader reaches a chunk by a chain of words:
+//! root, directory entry, slot. The writer retires a chunk only after it has overwritten every word
+//! *of the table in use* that named the chunk. Words in a directory or a group that was itself
+//! replaced are not overwritten any more. Call such a word old, and let U be the moment when the
+//! chunk that contains the word was taken out of the table.
 //!
-//! - A reader that follows an old word has entered before U: it came to the old chunk through words
-//!   that were stored over at U, and it loads none of them before it enters.
-//! - What the old word names was in use at U: until then it was stored over like any other word. So
-//!   it is retired, if ever, after U, and therefore after that reader has entered. The collector
-//!   waits for that reader.
+//! - A reader that follows an old word entered before U: the reader reached the old chunk through
+//!   words that were overwritten at U, and a reader loads none of them before it enters.
+//! - The chunk that the old word names was in use at U: until U the word was overwritten like any
+//!   other word. The named chunk is therefore retired, if ever, after U, and so after the reader
+//!   entered. The collector waits for the reader.
 //!
-//! The same holds along longer chains, link by link. So a record which only an old group still
-//! names may be retired like any other: nothing is counted, and no old word is ever corrected. A
-//! reader that enters after U finds none of them. This is why each word of the chain is loaded with
-//! sequential consistency, after entering, and why nobody keeps a root, a group or a slot's word
-//! from one pin to the next.
+//! The same holds along longer chains, link by link. A record that only an old group still names
+//! may therefore be retired like any other: no references are counted, and no old word is ever
+//! corrected. A reader that enters after U finds no old word. This is why each word of the chain is
+//! loaded with sequential consistency, after entering, and why nobody keeps a root, a group or a
+//! slot's word from one pin to the next.
 //!
-//! # When there is no memory
+//! # When memory is exhausted
 //!
-//! Each step takes its chunks before it changes anything, and gives them back when it cannot get
-//! all of them. So a write that fails leaves the document as it was, and the table whole.
+//! Each step allocates its chunks before it changes anything, and frees them if it cannot allocate
+//! all of them. A write that fails therefore leaves the document as it was, and the table whole.
 
 mod borrowing;
 mod copied;
@@ -87,37 +88,39 @@ use crate::memory::{Chunk, Memory, is_spilled};
 use crate::reclaim::Reclaim;
 use crate::storage::SeededHash;
 
-/// Serial of the first table of documents in a space; lower ones are those of other tables.
+/// Serial of the first table of documents in a space; lower serials belong to other tables.
 pub(crate) const FIRST_SERIAL: u64 = 2;
-/// Keys whose records are asked for before the first of them is read.
+/// Number of keys whose records are prefetched before the first record is read.
 pub(crate) const PREFETCHED: usize = 32;
 
-/// A search for a key's record, in the table that begins at a root. One call after another, so that
-/// many searches take each step together and the lines that they wait for arrive at the same time.
+/// A search for a key's record, in the table that begins at a root. The search is split into calls,
+/// so that many searches take each step together and their cache lines arrive at the same time.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Search {
     root: Root,
     hash: u64,
-    /// The hash's group; none until its bucket was asked for.
+    /// The hash's group; none until its bucket was prefetched.
     group: GroupAt,
-    /// The slot that most likely is the key's; 0 where none is known.
+    /// The slot that is most likely the key's; 0 if none is known.
     likely: u64,
 }
 
 impl Search {
-    /// Asks for what leads to the bucket.
+    /// Starts a search; prefetches the directory entry.
     #[inline]
     pub(crate) fn begin(memory: &Memory, root: Root, hash: u64) -> Self {
         root.prefetch(memory, hash);
         Self { root, hash, group: GroupAt::NONE, likely: slot::EMPTY }
     }
 
-    /// Asks for the bucket. Damage is told at the end.
+    /// Prefetches the bucket. Damage is reported at the end of the search.
     ///
     /// # Safety
-    /// The search began in this memory, whose root was loaded from its cell while a guard has been
-    /// held since; or the memory is live, and what is found is believed only where nothing of it
-    /// was used again since before the root was loaded; or it is the writer's own.
+    /// The search began in this memory, and one of these holds:
+    /// - the root was loaded from its cell while a guard has been held since;
+    /// - the memory is live, and the result is used only if no memory was reused since before the
+    ///   root was loaded;
+    /// - the memory is the writer's own.
     #[inline(always)]
     pub(crate) unsafe fn ask_for_bucket(&mut self, memory: &Memory) {
         // SAFETY: the caller's promise.
@@ -127,16 +130,17 @@ impl Search {
         }
     }
 
-    /// Asks for the record that most likely is the key's.
+    /// Prefetches the record that is most likely the key's.
     ///
     /// # Safety
     /// As [`Search::ask_for_bucket`].
     #[inline(always)]
     pub(crate) unsafe fn ask_for_record(&mut self, memory: &Memory) {
         if self.group != GroupAt::NONE {
-            // SAFETY: the caller's promise; it is a group that was proved.
+            // SAFETY: the caller's promise; the group was verified.
             let group = unsafe { Group::at(memory, self.group) };
-            // One that was spilled is read by nobody who cannot wait for the disk.
+            // A spilled record is never the likely one: only [`Search::end`] reads it, if it may
+            // wait for disk.
             if let Some(word) = group.likely(self.hash).filter(|word| !is_spilled(*word)) {
                 group.prefetch_record(word);
                 self.likely = word;
@@ -144,7 +148,8 @@ impl Search {
         }
     }
 
-    /// The row of the key, if its record is the likely one; else only [`Search::end`] can tell.
+    /// Returns the key's row if its record is the likely one; otherwise only [`Search::end`] can
+    /// find it.
     ///
     /// # Safety
     /// As [`Search::end`].
@@ -157,11 +162,11 @@ impl Search {
         unsafe { record::row_of(memory, slot::address(self.likely), key) }
     }
 
-    /// The record of the key; a copy of one that was spilled.
+    /// Returns the key's record; a copy if it is spilled.
     ///
     /// # Errors
-    /// `Corrupt` where the table is of an image, or spilled, and damaged; `Unavailable` where the
-    /// disk cannot be read.
+    /// `Corrupt` if the table is from an image, or the record is spilled, and the bytes are
+    /// damaged; `Unavailable` if the disk cannot be read.
     ///
     /// # Safety
     /// As [`Search::ask_for_bucket`], with a guard that outlives `'g`; not for live memory.
@@ -176,7 +181,7 @@ impl Search {
         unsafe { self.end_by(memory, |group, word| group.record_of(word, key, scratch)) }
     }
 
-    /// What `take` makes of the first slot that may be the key's and that it takes.
+    /// Returns the result of `take` for the first slot with the key's tag that `take` accepts.
     ///
     /// # Safety
     /// As [`Search::ask_for_bucket`].
@@ -189,7 +194,7 @@ impl Search {
         let group = match self.group {
             // SAFETY: the caller's promise.
             GroupAt::NONE => unsafe { self.root.group(memory, self.hash) }?,
-            // SAFETY: as above; it was proved.
+            // SAFETY: as above; the group was verified.
             at => Some(unsafe { Group::at(memory, at) }),
         };
         let Some(group) = group else { return Ok(None) };
@@ -197,8 +202,8 @@ impl Search {
     }
 }
 
-/// The keys of all records whose hash lies in the directory entry of `from`, but not below it, and
-/// the first hash behind that entry; `None` is the end.
+/// Visits the keys of all records whose hash is in the directory entry of `from`, but not below
+/// `from`. Returns the first hash after that entry; `None` is the end.
 ///
 /// # Safety
 /// As [`Search::ask_for_bucket`].
@@ -224,34 +229,35 @@ pub(crate) unsafe fn keys_from(
     Ok(last.checked_add(1))
 }
 
-/// What the writer knows of a group.
+/// The writer's state of a group.
 #[derive(Debug)]
 struct Kept {
     chunk: Chunk,
-    /// How many top bits of their hash its keys share.
+    /// Number of top bits of the hash that the group's keys share.
     depth: u32,
     /// Slots that are not empty.
     filled: u32,
     /// Slots with a record.
     live: u32,
-    /// Slots that keys on their way will take.
+    /// Slots that pending new keys will take.
     reserved: u32,
-    /// Whether the two are counted: not yet in a group of an image that nobody wrote to.
+    /// Whether `filled` and `live` are counted: not yet in a group of an image that was never
+    /// written.
     is_counted: bool,
-    /// Before this time none of its documents expires.
+    /// The time before which none of the group's documents expires.
     expires: i64,
-    /// When it is looked through, at the latest.
+    /// The time at which the group is searched for expired documents, at the latest.
     due: i64,
-    /// Whether records may be written to its buckets: not where they lie in an image.
+    /// Whether records may be written to the group's buckets: not if the buckets are in an image.
     has_room: bool,
-    /// Records of an inline group that have left their buckets since it was made.
+    /// Records of an inline group that have left their buckets since the group was created.
     away: u32,
-    /// Whether it waits to be laid out anew.
+    /// Whether the group is queued to be rebuilt.
     is_lined_up: bool,
 }
 
 impl Kept {
-    /// A group of which nothing is known but where it is.
+    /// Creates the state of a group with nothing known but its chunk and depth.
     fn of(chunk: Chunk, depth: u32) -> Self {
         let (filled, live, reserved, is_counted) = (0, 0, 0, false);
         let (expires, due, has_room, away, is_lined_up) = (NEVER, NEVER, true, 0, false);
@@ -270,51 +276,51 @@ impl Kept {
         }
     }
 
-    /// Slots in use beyond which it is split or written anew.
+    /// Slots in use beyond which the group is split or rewritten.
     fn filled_max(&self) -> u32 {
         GroupAt::of(&self.chunk).filled_max()
     }
 }
 
-/// One generation's documents; belongs to the partition's writer.
+/// The documents of one generation; belongs to the partition's writer.
 #[derive(Debug)]
 pub(crate) struct Table {
     memory: Arc<Memory>,
     hash: SeededHash,
     root: Root,
     directory: Option<Chunk>,
-    /// Of each hash, the place of its group in `groups`.
+    /// The index in `groups` of each hash's group.
     places: Places,
     groups: Groups,
     due: Due,
     segments: Segments,
-    /// The writes of an entry that were prepared and not shown yet.
+    /// The writes of an entry that are prepared and not shown yet.
     pending: Vec<Pending>,
-    /// How often a group was written anew: slots that were found before may have moved.
+    /// Number of group rewrites: slots that were found before a rewrite may have moved.
     moves: u64,
     /// The most groups that one document moved.
     moved_max: u32,
-    /// Groups that were looked through for what expires, until that is shown to be gone.
+    /// Groups that were searched for expired documents, until the removals are shown.
     looked_through: Vec<usize>,
     /// Bytes of all groups.
     group_bytes: u64,
-    /// Whether groups may be made inline.
+    /// Whether new groups may be inline.
     may_be_inline: bool,
-    /// Inline groups many of whose records lie elsewhere.
+    /// Inline groups many of whose records are elsewhere.
     to_lay_anew: VecDeque<u32>,
 }
 
-/// How a write is made visible, and what goes out of use.
+/// The means to make a write visible, and to retire memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Publishing<'w> {
-    /// Where readers find the root; `None` while the table is built unseen.
+    /// The cell of the root for readers; `None` while the table is built unseen.
     pub(crate) root: Option<&'w AtomicU64>,
-    /// Waits for readers before memory is used again.
+    /// Waits for readers before memory is reused.
     pub(crate) reclaim: &'w Reclaim,
 }
 
 impl Table {
-    /// An empty table; takes no memory before its first document.
+    /// Creates an empty table; it allocates no memory before its first document.
     pub(crate) fn new(memory: Arc<Memory>, hash: SeededHash, serial: u64) -> Self {
         Self {
             memory,
@@ -335,17 +341,18 @@ impl Table {
         }
     }
 
-    /// Where readers begin.
+    /// The root that readers begin with.
     pub(crate) fn root(&self) -> Root {
         self.root
     }
 
-    /// Where it lies.
+    /// The memory that the table is in.
     pub(crate) fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// What tells its segments from those of other tables in the same memory.
+    /// The serial, which distinguishes the table's segments from those of other tables in the same
+    /// memory.
     pub(crate) fn serial(&self) -> u64 {
         self.segments.serial()
     }
@@ -355,23 +362,23 @@ impl Table {
         self.moved_max
     }
 
-    /// By which it finds keys.
+    /// The hash by which the table finds keys.
     pub(crate) fn hash(&self) -> SeededHash {
         self.hash
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes of memory that the table takes.
     pub(crate) fn bytes(&self) -> u64 {
         let directory = self.directory.as_ref().map_or(0, Chunk::bytes);
         self.group_bytes + directory + self.segments.bytes()
     }
 
     fn group(&self, hash: u64) -> Result<Option<Group<'_>>> {
-        // SAFETY: the writer's own table: nothing in it goes while it is borrowed.
+        // SAFETY: the writer's own table: its memory is not retired while it is borrowed.
         unsafe { self.root.group(&self.memory, hash) }
     }
 
-    /// Where the group of a hash lies.
+    /// Returns the group of a hash.
     fn group_at(&self, hash: u64) -> Result<GroupAt> {
         Ok(self.group(hash)?.map_or(GroupAt::NONE, |group| group.place()))
     }
@@ -380,7 +387,7 @@ impl Table {
         self.places.of(hash)
     }
 
-    /// The row of a key; a copy of one that was spilled.
+    /// Returns the row of a key; a copy if it is spilled.
     pub(crate) fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         let hash = self.hash.of(key);
         let Some(group) = self.group(hash)? else { return Ok(None) };
@@ -391,14 +398,15 @@ impl Table {
                 let found = spilled::spilled(&self.memory, address, &scratch)?;
                 return Ok((found.key == key).then(|| Cow::from(found.row.to_vec())));
             }
-            // SAFETY: the writer's own table: nothing in it goes while it is borrowed.
+            // SAFETY: the writer's own table: its memory is not retired while it is borrowed.
             let found = unsafe { record::in_memory(&self.memory, address) }?;
             Ok((found.key == key).then(|| Cow::from(found.row)))
         })
     }
 
-    /// Asks for all lines that a search for these keys comes to, [`PREFETCHED`] at most, so that
-    /// they arrive at the same time: in turns, as readers of many keys do. Answers their hashes.
+    /// Prefetches all cache lines that a search for these keys reads, for [`PREFETCHED`] keys at
+    /// most, so that the lines arrive at the same time: in turns, as readers of many keys do.
+    /// Returns their hashes.
     pub(crate) fn prefetch<'k>(
         &self,
         keys: impl ExactSizeIterator<Item = &'k [u8]>,
@@ -409,7 +417,7 @@ impl Table {
             *search = Search::begin(&self.memory, self.root, self.hash.of(key));
         }
         for search in searches.iter_mut() {
-            // SAFETY: the writer's own table: nothing in it goes while it is borrowed.
+            // SAFETY: the writer's own table: its memory is not retired while it is borrowed.
             unsafe { search.ask_for_bucket(&self.memory) };
         }
         for search in searches.iter_mut() {
@@ -422,7 +430,7 @@ impl Table {
     /// Visits the keys and rows of all documents, in no order.
     ///
     /// # Errors
-    /// The first one of `visit`; `Corrupt`, `Unavailable`.
+    /// The first error of `visit`; `Corrupt`, `Unavailable`.
     pub(crate) fn visit_rows(
         &self,
         mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>,
@@ -438,7 +446,7 @@ impl Table {
         Ok(unsafe { Group::at(&self.memory, GroupAt::of(&kept.chunk)) })
     }
 
-    /// Counts the slots of a group, if nobody has yet.
+    /// Counts the slots of a group, unless they are counted already.
     fn count(&mut self, place: usize) -> Result<()> {
         if !self.groups[place].is_counted {
             let (filled, live) = self.group_of(&self.groups[place])?.counts();
@@ -454,7 +462,7 @@ impl Table {
         }
     }
 
-    /// The directory entries that name the group of this hash: they lie side by side.
+    /// Returns the directory entries that name the group of this hash; they are adjacent.
     fn entries_of(&self, hash: u64) -> Range<usize> {
         let depth = self.groups[self.place_of(hash)].depth;
         let width = 1_usize << (self.root.depth() - depth);
@@ -462,11 +470,11 @@ impl Table {
         shared * width..(shared + 1) * width
     }
 
-    /// Swings directory entries to a group.
+    /// Switches directory entries to a group.
     fn point(&mut self, entries: Range<usize>, place: usize, publishing: Publishing<'_>) {
         let group = GroupAt::of(&self.groups[place].chunk);
         if !entries.is_empty() {
-            // As many entries as a power of two, all of one beginning.
+            // The number of entries is a power of two, and all of them share their first bits.
             let depth = self.root.depth() - entries.len().ilog2();
             self.places.point(self.root.first_hash(entries.start), depth, place);
         }
@@ -478,12 +486,12 @@ impl Table {
         for entry in entries {
             let at = self.entry_address(entry);
             crate::schedule::store();
-            // SAFETY: an entry of the directory in use; entries are only touched as atomics.
+            // SAFETY: an entry of the directory in use; entries are only accessed as atomics.
             unsafe { self.memory.half_word(at) }.store(group.entry(), Ordering::Release);
         }
     }
 
-    /// Where a directory entry lies.
+    /// Returns the address of a directory entry.
     fn entry_address(&self, entry: usize) -> u64 {
         let directory = self.directory.as_ref().map_or(0, Chunk::address);
         directory + entry as u64 * ENTRY_BYTES
@@ -509,7 +517,7 @@ impl Table {
             };
             let at = directory.address() + 2 * entry as u64 * ENTRY_BYTES;
             for at in [at, at + ENTRY_BYTES] {
-                // SAFETY: a place in the new chunk, which is large enough.
+                // SAFETY: an entry of the new chunk, which is large enough.
                 unsafe { self.memory.half_word(at) }.store(group, Ordering::Relaxed);
             }
         }
@@ -520,7 +528,7 @@ impl Table {
         Ok(())
     }
 
-    /// Visits the records of a group, each with its slot's word; asks for many at once.
+    /// Visits the records of a group, each with its slot's word; prefetches many at once.
     fn visit_records(
         &self,
         kept: &Kept,
@@ -539,7 +547,7 @@ impl Table {
         Ok(())
     }
 
-    /// Ends the table; readers may still be in it.
+    /// Retires the table's memory; readers may still be in it.
     pub(crate) fn retire(self, reclaim: &Reclaim) {
         let groups = self.groups.into_iter().map(|kept| kept.chunk);
         self.segments.chunks().for_each(|chunk| self.memory.forget_note(chunk.address()));

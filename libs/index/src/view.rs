@@ -17,28 +17,28 @@ use crate::reclaim::Pin;
 use crate::row_ref::{FieldRead, RowRef};
 use crate::table::Scratch;
 
-/// What the layer above says of a partition at the time of a read.
+/// The decision of the layer above about a partition, at the time of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Read it.
+    /// The partition may be read.
     Serve,
-    /// It is not reachable or not ready.
+    /// The partition is not reachable or not ready.
     Unavailable,
-    /// It is older than the caller's bound.
+    /// The partition is older than the caller's bound.
     Stale,
 }
 
-/// How the reads of one view are made.
+/// The options of one view's reads.
 #[derive(Clone, Copy)]
 pub struct ReadAt<'a> {
     time: Time<'a>,
     pub(crate) serve_partial: bool,
-    /// Whether only what lies in memory is read.
+    /// Whether reads are limited to documents in memory.
     is_for_memory: bool,
     pub(crate) admission: Option<&'a dyn Fn(PartitionId) -> Admission>,
 }
 
-/// When the reads of one view are made.
+/// The time of one view's reads.
 #[derive(Clone, Copy)]
 enum Time<'a> {
     At(Timestamp),
@@ -46,20 +46,20 @@ enum Time<'a> {
 }
 
 impl<'a> ReadAt<'a> {
-    /// Reads at this time; a partition whose own time is later is read at that.
+    /// Reads at this time; a partition with a later partition time is read at that time.
     #[inline]
     pub fn new(now: Timestamp) -> Self {
         Self { time: Time::At(now), serve_partial: false, is_for_memory: false, admission: None }
     }
 
     /// Reads at the time that this clock shows when the view finds the first document that may
-    /// expire: in a store where none does, nobody pays for the time.
+    /// expire: in a store where no document expires, no read pays for the clock.
     #[inline]
     pub fn by(clock: &'a dyn Clock) -> Self {
         Self { time: Time::Of(clock), serve_partial: false, is_for_memory: false, admission: None }
     }
 
-    /// Also reads partitions that are still bootstrapping: *absent* then means *not seen yet*.
+    /// Reads partitions that are still bootstrapping, too: *absent* then means *not seen yet*.
     #[must_use]
     #[inline]
     pub fn serve_partial(mut self, serve_partial: bool) -> Self {
@@ -67,8 +67,8 @@ impl<'a> ReadAt<'a> {
         self
     }
 
-    /// Reads only what lies in memory: a document that was spilled is `Unavailable`, and nothing
-    /// ever waits for the disk.
+    /// Reads only documents in memory: a spilled document is `Unavailable`, and no read waits for
+    /// the disk.
     #[must_use]
     #[inline]
     pub fn only_memory(mut self) -> Self {
@@ -76,7 +76,7 @@ impl<'a> ReadAt<'a> {
         self
     }
 
-    /// Asks this before each key is read, with the key's partition.
+    /// Calls this function before each key is read, with the key's partition.
     #[must_use]
     pub fn admission(mut self, admission: &'a dyn Fn(PartitionId) -> Admission) -> Self {
         self.admission = Some(admission);
@@ -84,47 +84,49 @@ impl<'a> ReadAt<'a> {
     }
 }
 
-/// What became of one key of a batch.
+/// The status of one key of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum KeyStatus {
-    /// There is no live document under it.
+    /// The key has no live document.
     #[default]
     Absent = 0,
-    /// There is one.
+    /// The key has a document.
     Found = 1,
-    /// Its partition is still bootstrapping or not reachable, or it lies where an image is damaged.
+    /// The key's partition is still bootstrapping or not reachable, or the document is in a damaged
+    /// part of an image.
     Unavailable = 2,
-    /// Its partition is older than the caller's bound.
+    /// The key's partition is older than the caller's bound.
     Stale = 3,
-    /// Its partition is not followed by this reader.
+    /// The key's partition is not followed by this reader.
     NotFollowed = 4,
 }
 
-/// What a read into a caller's buffer did.
+/// The result of a read into a caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyOut {
-    /// There is no document, or it has no such field; the buffer is as it was.
+    /// There is no document, or the document has no such field; the buffer is unchanged.
     Absent,
-    /// The field was set to null; the buffer is as it was.
+    /// The field was set to null; the buffer is unchanged.
     Null,
     /// This many bytes were copied to the start of the buffer.
     Length(usize),
-    /// The value needs a buffer of this many bytes; this one is as it was.
+    /// The value needs a buffer of this many bytes; the buffer is unchanged.
     SizeNeeded(usize),
 }
 
-/// The reads of one call. Belongs to the thread that opened it; keep it for one call, not longer.
+/// The reads of one call. A view belongs to the thread that opened it; keep it for one call, not
+/// longer.
 ///
-/// It is no snapshot: each read finds the newest document, whole.
+/// A view is no snapshot: each read finds the newest document, whole.
 pub struct View<'a> {
     pub(crate) inner: &'a Inner,
     pub(crate) at: ReadAt<'a>,
-    /// The time of its reads, once it was asked for.
+    /// The time of the view's reads, once a read has needed it.
     now: Cell<Option<Timestamp>>,
-    /// Copies of what is found in live copies.
+    /// Copies of records that were found in live copies.
     pub(crate) scratch: Scratch,
-    /// Keeps the memory of all else that is found until the view ends.
+    /// Keeps all other memory that a read finds until the view ends.
     _pin: Pin<'a>,
 }
 
@@ -135,12 +137,12 @@ impl<'a> View<'a> {
         Self { inner, at, now, scratch, _pin: inner.reclaim.enter() }
     }
 
-    /// Scratch memory for the copies of a turn.
+    /// Returns new scratch memory, for the record copies of one batch.
     pub(crate) fn scratch(&self) -> Scratch {
         Scratch::new(self.at.is_for_memory)
     }
 
-    /// The time of this view's reads.
+    /// Returns the time of this view's reads.
     pub(crate) fn now(&self) -> Timestamp {
         self.now.get().unwrap_or_else(|| {
             let now = match self.at.time {
@@ -152,8 +154,9 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The document under a key, in place, or `None`. No lock, no allocation, no write to memory
-    /// that another reader touches; a key with a partition key allocates its identity bytes.
+    /// Returns the document under a key, in place, or `None`. The read takes no lock, allocates
+    /// nothing, and writes no memory that another reader touches; a key with a partition key
+    /// allocates its identity bytes.
     ///
     /// # Errors
     /// `InvalidArgument` for a key of another type, never converted, or of a partition that is not
@@ -177,7 +180,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether a field of a document is absent, null or a value.
+    /// Reads whether a field of a document is absent, null or a value.
     ///
     /// # Errors
     /// As [`View::get`], and `InvalidArgument` for a handle of another store.
@@ -190,7 +193,7 @@ impl<'a> View<'a> {
         self.get(key)?.map_or(Ok(Presence::Absent), |row| row.presence(handle))
     }
 
-    /// A number, bool or timestamp.
+    /// Reads a number, bool or timestamp.
     ///
     /// # Errors
     /// As [`View::get`] and [`RowRef::scalar`].
@@ -204,7 +207,7 @@ impl<'a> View<'a> {
         self.get(key)?.map_or(Ok(FieldRead::Absent), |row| row.scalar(handle))
     }
 
-    /// A string, copied into a buffer.
+    /// Copies a string into a buffer.
     ///
     /// # Errors
     /// As [`View::get`] and [`RowRef::str`].
@@ -217,7 +220,7 @@ impl<'a> View<'a> {
         self.with_str(handle, key, |text| copy_out(text.as_bytes(), buffer)).map(copied)
     }
 
-    /// Bytes, copied into a buffer; with the field `value` this is the get of a key-value store.
+    /// Copies bytes into a buffer; with the field `value` this is the get of a key-value store.
     ///
     /// # Errors
     /// As [`View::get`] and [`RowRef::bytes`].
@@ -230,7 +233,7 @@ impl<'a> View<'a> {
         self.with_bytes(handle, key, |bytes| copy_out(bytes, buffer)).map(copied)
     }
 
-    /// A string of its own.
+    /// Returns a string as an owned copy.
     ///
     /// # Errors
     /// As [`View::get`] and [`RowRef::str`].
@@ -242,7 +245,7 @@ impl<'a> View<'a> {
         self.with_str(handle, key, str::to_owned)
     }
 
-    /// Bytes of their own.
+    /// Returns bytes as an owned copy.
     ///
     /// # Errors
     /// As [`View::get`] and [`RowRef::bytes`].
@@ -280,7 +283,7 @@ impl<'a> View<'a> {
         row.bytes(handle)?.try_map(|bytes| Ok(with(bytes)))
     }
 
-    /// A value of any type, decoded: lists and vectors too.
+    /// Decodes a value of any type, including lists and vectors.
     ///
     /// # Errors
     /// As [`View::get`] and [`RowRef::value`].
@@ -293,7 +296,7 @@ impl<'a> View<'a> {
         self.get(key)?.map_or(Ok(FieldRead::Absent), |row| row.value(handle))
     }
 
-    /// The whole document, decoded, or `None`: live fields only, by field id.
+    /// Decodes the whole document, or returns `None`: live fields only, by field id.
     ///
     /// # Errors
     /// As [`View::get`].

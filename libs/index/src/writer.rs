@@ -1,8 +1,8 @@
-//! The one writer of a partition: carries out what the fold answered, and publishes it.
+//! The writer of a partition: applies the results of the fold, and publishes them.
 //!
-//! Readers go on meanwhile. A document is swung from its old row to its new one in one step, also
-//! when everything around it is dropped, so nobody sees it between two entries. The order of the
-//! steps is in the essay of the crate.
+//! Readers continue during a write. A document changes from its old row to its new row in one step,
+//! even if an entry drops all documents, so no reader sees it between two entries. The crate's
+//! essay gives the order of the steps.
 
 use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
@@ -21,30 +21,30 @@ use crate::live::{Lender, Spaces};
 use crate::memory::Memory;
 use crate::storage::{Partition, SeededHash, Space};
 
-/// What a partition's writer keeps from one entry to the next.
+/// The state that a partition's writer keeps between entries.
 #[derive(Debug)]
 pub(crate) struct WriterState {
     live: Generation,
-    /// The generation that is built beside the live one, which readers do not see yet.
+    /// The generation under construction next to the live one; readers do not see it yet.
     rebuilt: Option<Generation>,
-    /// Where readers see what is applied.
+    /// The words by which readers see applied entries.
     published: Published,
-    /// Where new spaces come from.
+    /// The source of new spaces.
     source: Source,
 }
 
-/// Where a writer's spaces come from.
+/// The source of a writer's spaces.
 #[derive(Debug)]
 enum Source {
-    /// The process's own memory, at most this many addresses each.
+    /// The process's own memory, at most this many addresses per space.
     Private(u64),
     /// Files that other processes read.
     Live(Spaces),
 }
 
 impl WriterState {
-    /// The writer of an empty partition in the process's own memory, whose spaces have at most this
-    /// many addresses.
+    /// Creates the writer of an empty partition in the process's own memory, with at most this many
+    /// addresses per space.
     pub(crate) fn private(addresses: u64, hash: SeededHash, budget: &Arc<Budget>) -> Result<Self> {
         let live = Generation::private(addresses, hash)?;
         live.space.memory.charge_to(budget);
@@ -52,7 +52,7 @@ impl WriterState {
         Ok(Self { live, rebuilt: None, published, source: Source::Private(addresses) })
     }
 
-    /// The writer of a live copy that this process holds.
+    /// Creates the writer of a live copy that this process holds.
     pub(crate) fn of_live(live: Generation, published: Published, spaces: Spaces) -> Self {
         Self { live, rebuilt: None, published, source: Source::Live(spaces) }
     }
@@ -62,7 +62,7 @@ impl WriterState {
         self.live.space.clone()
     }
 
-    /// Where readers see what is applied.
+    /// The words by which readers see applied entries.
     pub(crate) fn published(&self) -> &Published {
         &self.published
     }
@@ -75,7 +75,7 @@ impl WriterState {
         self.rebuilt.as_mut().unwrap_or(&mut self.live)
     }
 
-    /// Throws the generation under construction away: nobody has seen it.
+    /// Discards the generation under construction, which no reader has seen.
     fn abandon(&mut self) {
         if let (Some(rebuilt), Source::Live(spaces)) = (self.rebuilt.take(), &self.source) {
             spaces.remove(rebuilt.space.generation);
@@ -83,7 +83,7 @@ impl WriterState {
     }
 }
 
-/// Work on the memory that is done beside the writes; see [`PartitionWriter::upkeep`].
+/// A memory maintenance task for another thread; see [`PartitionWriter::upkeep`].
 #[derive(Debug)]
 pub struct Upkeep(Arc<Memory>);
 
@@ -94,13 +94,13 @@ impl Upkeep {
     }
 
     fn is_wanted(&self) -> bool {
-        // Memory that nobody else holds is about to go.
+        // Memory without another owner is about to be freed.
         let is_held = Arc::strong_count(&self.0) > 1;
         is_held && (self.0.wants_blocks() || self.0.is_scattered())
     }
 
-    /// Does some of it, in a tenth of a second at most; answers whether more is to be done. Any
-    /// thread may do it while the writer goes on.
+    /// Runs a part of the task, for a tenth of a second at most; returns whether work remains. Any
+    /// thread may call this while the writer continues.
     pub fn run(&self) -> bool {
         self.0.prepare_blocks();
         self.0.collapse(BLOCKS_COLLAPSED);
@@ -108,15 +108,15 @@ impl Upkeep {
     }
 }
 
-/// Whether nothing can be borrowed, and an image can be copied all the same.
+/// Whether the error only prevents borrowing, so that the image can still be copied.
 fn is_of_lender(error: &Error) -> bool {
     matches!(error.code(), ErrorCode::NotFound | ErrorCode::Unsupported | ErrorCode::Unavailable)
 }
 
-/// Blocks of 2 MiB that one call brings into huge pages, each in some ten milliseconds.
+/// Blocks of 2 MiB that one call moves into huge pages, each in some ten milliseconds.
 const BLOCKS_COLLAPSED: usize = 8;
 
-/// The one handle that changes a partition; dropping it lets the next one be taken.
+/// The only handle that changes a partition; after it is dropped, the next one can be taken.
 #[derive(Debug)]
 pub struct PartitionWriter {
     index: Arc<Inner>,
@@ -135,23 +135,23 @@ impl PartitionWriter {
         Ok(Self { index, id, state: Some(state) })
     }
 
-    /// Which partition it writes.
+    /// The partition that this handle writes.
     pub fn partition(&self) -> PartitionId {
         self.id
     }
 
-    /// What was applied so far; of the generation under construction while there is one.
+    /// The applied progress; that of the generation under construction while there is one.
     pub fn progress(&self) -> Progress {
         self.state().target().progress
     }
 
-    /// What the documents take; of the generation under construction while there is one.
+    /// The size of the documents; that of the generation under construction while there is one.
     pub fn held(&self) -> Held {
         self.state().target().held
     }
 
     /// The most bucket groups that one change has moved since the documents were last dropped, or
-    /// taken from an image or from another holder.
+    /// loaded from an image, or taken over from another holder.
     #[doc(hidden)]
     pub fn groups_moved_max(&self) -> u32 {
         self.state().target().table.moved_max()
@@ -171,27 +171,30 @@ impl PartitionWriter {
         self.index.followed(self.id).expect("checked when the writer was taken")
     }
 
-    /// What is to be done to the memory beside the writes, by some other thread, or `None`: the
-    /// blocks that are written next get their pages, so that no `apply` waits some milliseconds for
-    /// the system to clear one; and those of a shared copy that lie in small pages are brought into
-    /// huge ones, from which a read takes down to two thirds of the time. Without it all is right,
-    /// and slower.
+    /// Returns memory maintenance for another thread to run concurrently with the writes, or
+    /// `None`. The task (1) pre-faults the blocks that are written next, so that no `apply` waits
+    /// some milliseconds for the system to clear one; (2) moves blocks of a live copy from small
+    /// pages into huge pages, which reduces the time of a read to as little as two thirds. The
+    /// index is correct without the task, but slower.
     pub fn upkeep(&self) -> Option<Upkeep> {
         Upkeep::of(&self.state().target().space.memory)
     }
 
-    /// Carries out one record's effect: all documents dropped if it says so, then its writes, then
-    /// `state` (the fold's state after it) published. Also takes records without effect.
+    /// Applies one record: drops all documents if the record says so, then makes its writes, then
+    /// publishes `state` (the fold's state after the record). Records without effect are accepted,
+    /// too.
     ///
-    /// Costs memory and time in proportion to the writes; one that is new may also split a bucket
-    /// group of 1,024 slots. Lets the memory of expired documents and of replaced records go, a
-    /// bounded amount at a time; where memory is short, spills the records that were written
-    /// longest ago, if it may ([`Index::spill_to`](crate::Index::spill_to)).
+    /// Memory and time are proportional to the writes; a new document may also split a bucket group
+    /// of 1,024 slots. The call reclaims a bounded amount of memory of expired documents and
+    /// replaced records. If memory is short and spilling is allowed
+    /// ([`Index::spill_to`](crate::Index::spill_to)), the call spills the least recently written
+    /// records.
     ///
     /// # Errors
-    /// `Internal` when the effect contradicts the index: another partition, a position that falls,
-    /// a row that is broken or of an unknown schema version; nothing was changed then.
-    /// `LimitExceeded` without memory, nor room to spill to; nothing was changed then either.
+    /// - `Internal` when the record contradicts the index: another partition, a decreasing
+    ///   position, a row that is broken or of an unknown schema version; nothing was changed then.
+    /// - `LimitExceeded` if there is neither memory nor spill space; nothing was changed then
+    ///   either.
     pub fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
         self.check(applied, state).map_err(|error| error.with_partition(self.id))?;
         let (index, partition, writer) = self.split();
@@ -250,16 +253,16 @@ impl PartitionWriter {
         Ok(())
     }
 
-    /// Says whether the partition may answer; see [`PartitionPhase`].
+    /// Sets whether the partition may answer; see [`PartitionPhase`].
     pub fn set_phase(&mut self, phase: PartitionPhase) {
         self.state().published.store_phase_release(phase);
     }
 
-    /// Starts an empty generation beside the one that readers see; `apply` and `row` go to it from
-    /// now on. One that was under construction already is thrown away.
+    /// Starts an empty generation next to the one that readers see; `apply` and `row` use it from
+    /// now on. A generation that is already under construction is discarded.
     ///
     /// # Errors
-    /// `LimitExceeded` when the system gives no addresses for it; nothing has changed then.
+    /// `LimitExceeded` when the system has no addresses for it; nothing has changed then.
     pub fn start_rebuild(&mut self) -> Result<()> {
         let (index, _, writer) = self.split();
         writer.abandon();
@@ -276,25 +279,28 @@ impl PartitionWriter {
         Ok(())
     }
 
-    /// As [`PartitionWriter::start_rebuild`], with a generation that goes on from an image instead
-    /// of an empty one, with the fold's state as of the image.
+    /// As [`PartitionWriter::start_rebuild`], with a generation that continues from an image, with
+    /// the fold's state as of the image.
     ///
-    /// In the process's own memory its blocks are mapped, and proved when they are used; so this
-    /// costs as much as the image has groups, not documents. A damaged block is mended then, from
-    /// the image's parity; the first one that cannot be makes every later `apply` fail. To a live
-    /// copy all blocks are copied, proved and mended meanwhile.
+    /// In the process's own memory the image's blocks are mapped, and verified at first use, so the
+    /// cost is proportional to the image's groups, not its documents. A damaged block is then
+    /// repaired from the image's parity; the first block that cannot be repaired makes every later
+    /// `apply` fail. For a live copy all blocks are copied, and verified and repaired during the
+    /// copy.
     ///
     /// # Errors
-    /// `Unsupported` for an image of another partition; `Corrupt` for one that cannot be a table,
-    /// or is damaged; `LimitExceeded`, `Unavailable`. No generation is under construction then.
+    /// `Unsupported` for an image of another partition; `Corrupt` for an image that cannot be a
+    /// table, or is damaged; `LimitExceeded`, `Unavailable`. No generation is under construction
+    /// then.
     pub fn start_rebuild_of(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
         self.start_of(image, state, None)
     }
 
-    /// As [`PartitionWriter::start_rebuild_of`], of a partition of which another version has a live
-    /// copy in the same directory. Where that has most of the documents alike, byte by byte, its
-    /// records are used in place of copies, and stay as they are in its memory until this
-    /// generation goes, or [stands alone](PartitionWriter::stand_alone).
+    /// As [`PartitionWriter::start_rebuild_of`], for a partition of which another version (the
+    /// donor) has a live copy in the same directory. If most documents are equal in the donor, byte
+    /// by byte, this generation uses the donor's records instead of copies. They stay unchanged in
+    /// the donor's memory until this generation ends, or is
+    /// [detached](PartitionWriter::stand_alone).
     ///
     /// # Errors
     /// As [`PartitionWriter::start_rebuild_of`].
@@ -307,7 +313,7 @@ impl PartitionWriter {
         let lender = self.lender(image, beside);
         if let Some(lender) = &lender {
             match self.start_of(image, state, Some(lender)) {
-                // The lender may have ended, or its directory may have no second names.
+                // The donor may be gone, or its directory may not support hard links.
                 Err(error) if is_of_lender(&error) => {}
                 started => return started,
             }
@@ -315,7 +321,8 @@ impl PartitionWriter {
         self.start_of(image, state, None)
     }
 
-    /// The live copy of another version of this partition, if most of an image is there alike.
+    /// Opens the live copy of another version of this partition, if it has most documents of an
+    /// image.
     fn lender(&self, image: &Image, beside: StoreId) -> Option<Lender> {
         let directory = self.index.live.as_ref()?;
         let lender = Lender::open(directory, beside, self.id).ok()?;
@@ -357,17 +364,17 @@ impl PartitionWriter {
         Ok(())
     }
 
-    /// Whether the generation that is written uses records of another version's memory.
+    /// Whether the generation that is written uses records in another version's memory.
     pub fn is_borrowing(&self) -> bool {
         self.state().target().space.memory.borrowed().is_some()
     }
 
-    /// Makes the generation that readers see, which is of this state, one that uses no other
-    /// version's memory; one that does not stays as it is. One under construction is thrown away.
-    /// Costs time and memory in proportion to the documents.
+    /// Replaces the generation that readers see, which is at this state, by one that uses no other
+    /// version's memory; does nothing if it uses none. A generation under construction is
+    /// discarded. Time and memory are proportional to the documents.
     ///
     /// # Errors
-    /// `LimitExceeded`, `Unavailable`, `Corrupt`; readers see the one that they saw before.
+    /// `LimitExceeded`, `Unavailable`, `Corrupt`; readers then keep the previous generation.
     pub fn stand_alone(&mut self, state: &PartitionState) -> Result<()> {
         let (index, _, writer) = self.split();
         if writer.live.space.memory.borrowed().is_none() {
@@ -385,15 +392,15 @@ impl PartitionWriter {
         Ok(())
     }
 
-    /// Throws the generation under construction away; the one that readers see is written again.
+    /// Discards the generation under construction; the one that readers see is written again.
     pub fn abandon_rebuild(&mut self) {
         let (_, _, writer) = self.split();
         writer.abandon();
     }
 
-    /// Makes the generation under construction the one that readers see, in one step, and lets the
-    /// old one go. Whether its position may be served in place of the old one's is for the caller
-    /// to judge. Without a generation under construction nothing happens.
+    /// Makes the generation under construction the one that readers see, in one step, and retires
+    /// the old one. The caller decides whether its position may be served instead of the old one's.
+    /// Does nothing if no generation is under construction.
     pub fn publish_rebuild(&mut self) {
         let (index, partition, writer) = self.split();
         let Some(rebuilt) = writer.rebuilt.take() else { return };
@@ -407,7 +414,8 @@ impl PartitionWriter {
                 index.reclaim.retire_space(old);
             }
             Source::Live(spaces) => {
-                // Whoever takes over between these two steps finishes them: see `live::takeover`.
+                // A successor that takes over between these two steps finishes them: see
+                // `live::takeover`.
                 published.store_generation(live.space.generation);
                 published.take_turn(turn);
                 spaces.remove(old.space.generation);
@@ -415,8 +423,8 @@ impl PartitionWriter {
         }
     }
 
-    /// Whether a generation that is built anew may have room where this one, which has run out of
-    /// it, has none: a live copy in a memory file system goes on in its directory.
+    /// Whether a rebuilt generation may have room although this generation has run out of room: a
+    /// live copy in a memory file system then continues in its directory on disk.
     pub fn may_find_room(&mut self) -> bool {
         let (_, _, writer) = self.split();
         let generation = writer.target().space.generation;
@@ -426,8 +434,8 @@ impl PartitionWriter {
         }
     }
 
-    /// Notes what is known of the log, for those who read beside this process and for whoever takes
-    /// over; published with the next entry, or by [`PartitionWriter::publish_following`].
+    /// Notes the log's state, for readers in other processes and for a successor that takes over.
+    /// The note is published with the next entry, or by [`PartitionWriter::publish_following`].
     pub fn note_following(&mut self, following: Following) {
         let (_, _, writer) = self.split();
         let noted = &mut writer.target_mut().following;
@@ -435,7 +443,7 @@ impl PartitionWriter {
         *noted = Following { log_id, drop_all_count, ..following };
     }
 
-    /// Publishes what was noted of the log, unless a generation is under construction.
+    /// Publishes the noted state of the log, unless a generation is under construction.
     pub fn publish_following(&mut self) {
         let (_, _, writer) = self.split();
         if writer.rebuilt.is_none() {
@@ -443,21 +451,21 @@ impl PartitionWriter {
         }
     }
 
-    /// Whether the generation that is written may go on: nothing of an image was found damaged
-    /// beyond mending, and nothing of what was spilled. Anybody in this process may find it, a
-    /// reader as well.
+    /// Checks that the generation that is written may continue: no part of an image was found
+    /// damaged beyond repair, and no spilled document. Any thread of this process may find such
+    /// damage, also a reader.
     ///
     /// # Errors
     /// `Corrupt`.
     pub fn check_sound(&self) -> Result<()> {
         let target = &self.state().target().space;
         let sound = target.memory.check_sound().and_then(|()| {
-            // Of a live copy this process's readers have a mapping of their own.
+            // For a live copy the readers of this process have a mapping of their own.
             if !target.memory.is_live() {
                 return Ok(());
             }
             let _pin = self.index.reclaim.enter();
-            // SAFETY: the guard is held while the space is looked at.
+            // SAFETY: the guard is held for as long as the space is in use.
             let read = unsafe { self.partition_ref().header.load_space(&self.index.reclaim) };
             let same = read.ok().filter(|space| space.generation == target.generation);
             same.map_or(Ok(()), |space| space.memory.check_sound())
@@ -465,20 +473,23 @@ impl PartitionWriter {
         sound.map_err(|error| error.with_partition(self.id))
     }
 
-    /// How many blocks of the image that this generation goes on from were damaged and mended so
-    /// far, by whoever came to them: there is nothing wrong with what is read, but with the disk.
+    /// Number of blocks of the underlying image that were damaged and repaired so far, by any user:
+    /// the data that was read is correct, but the disk is failing.
     pub fn blocks_mended(&self) -> u64 {
         self.state().target().blocks_mended()
     }
 
-    /// Writes an image of the documents, with a state of the caller's beside them; answers its
-    /// bytes. It is of exactly one position, since only this handle can change it. Costs time in
-    /// proportion to the documents, and nothing else can be applied meanwhile; readers go on.
+    /// Writes an image of the documents with the caller's `state`; returns its number of bytes. The
+    /// image is of exactly one position, since only this handle can change the documents. The time
+    /// is proportional to the documents; no entry can be applied during the call, but readers
+    /// continue.
     ///
     /// # Errors
-    /// `Unsupported` for one that uses another version's memory: an image has all that it names.
-    /// Those of the sink; `LimitExceeded` for what is too large for an image; `Corrupt` when this
-    /// generation is of an image itself that was found damaged.
+    /// - `Unsupported` for a generation that uses another version's memory: an image must contain
+    ///   all records that it refers to.
+    /// - Any error of the sink.
+    /// - `LimitExceeded` for a table that is too large for an image.
+    /// - `Corrupt` when this generation itself comes from an image that was found damaged.
     pub fn write_image(&self, state: Vec<u8>, sink: &mut dyn ImageSink) -> Result<u64> {
         if self.is_borrowing() {
             let message = "a copy that uses another version's memory has no image of its own";
@@ -491,12 +502,12 @@ impl PartitionWriter {
         image::write(&space.memory, about, table.content(), state, sink)
     }
 
-    /// Visits the identity bytes and the row of every document, expired ones that still take memory
-    /// included: the state of exactly one position, since only this handle can change it.
+    /// Visits the identity bytes and the row of every document, including expired documents that
+    /// still take memory: the state of exactly one position, since only this handle can change it.
     ///
     /// # Errors
-    /// The first one that `visit` returns; it ends the visit. `Corrupt` from a damaged image, or
-    /// spill file; `Unavailable` when that cannot be read.
+    /// The first error that `visit` returns, which ends the visit. `Corrupt` from a damaged image
+    /// or spill file; `Unavailable` when the file cannot be read.
     pub fn visit_rows(&self, visit: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         self.state().target().table.visit_rows(visit)
     }

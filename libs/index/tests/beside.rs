@@ -1,5 +1,6 @@
-//! A version of a partition whose live copy is made beside that of another one: it takes memory for
-//! what differs, and what it has borrowed stays as it is, whatever becomes of the lender.
+//! A version of a partition whose live copy shares records with the live copy of another version
+//! (the donor): the copy takes memory only for the differences, and the shared records stay
+//! unchanged, whatever happens to the donor.
 
 mod support;
 
@@ -27,12 +28,12 @@ fn spec_of_texts() -> forebay_core::schema::StoreSpec {
     spec(1, &[("number", INT64), ("text", STRING)])
 }
 
-/// Some hundred bytes, as a key and a version have them.
+/// Returns some hundred bytes, a function of a key and a version.
 fn text(key: u64, version: u64) -> String {
     format!("{key}.{version}.").repeat(30)
 }
 
-/// All documents as of this version: of every so many one differs from version 0.
+/// Returns all documents of this version: one in `differing` documents differs from version 0.
 fn documents(store: &mut Store, version: u64, differing: u64) -> Vec<Change> {
     let document = |key: u64| {
         let version = if key.is_multiple_of(differing) { version } else { 0 };
@@ -47,15 +48,15 @@ fn write_all(store: &mut Store, version: u64, differing: u64) {
     all.chunks(500).for_each(|changes| store.write(changes.to_vec(), 1));
 }
 
-/// The version before, whose copy is live in a directory.
+/// Returns the previous version, which has a live copy in a directory.
 fn lender(dir: &Path) -> Store {
     let mut store = Store::live_as(BEFORE, spec_of_texts(), dir);
     write_all(&mut store, 0, 1);
     store
 }
 
-/// The next version, in this process's own memory: a twentieth of its documents are others, and one
-/// in a hundred is gone.
+/// Returns the next version, in this process's own memory: a twentieth of its documents differ, and
+/// one in a hundred is removed.
 fn next() -> Store {
     let mut store = Store::kept_as(NEXT, spec_of_texts(), |_| true);
     write_all(&mut store, 1, 20);
@@ -65,7 +66,8 @@ fn next() -> Store {
     store
 }
 
-/// The live copy of the next version, made of its image beside the one before.
+/// Returns the live copy of the next version, built from its image while sharing the donor's
+/// records.
 fn beside(next: &Store, dir: &Path) -> Store {
     let mut store = Store::live_as(NEXT, spec_of_texts(), dir);
     let image = image_of(next);
@@ -106,7 +108,7 @@ fn assert_reads_as(index: &Index, other: &Index) {
     }
 }
 
-/// An index that only reads, as another process has it.
+/// Returns a read-only index, as another process has it.
 fn reader(dir: &Path) -> Index {
     let definition = spec_of_texts().define(NEXT).unwrap();
     Index::live([schema_at(&definition)], [PARTITION], 7, directory(dir)).unwrap()
@@ -171,7 +173,7 @@ fn what_is_borrowed_stays_whatever_the_lender_does() {
     let mut beside = beside(&next, dir.path());
     let elsewhere = reader(dir.path());
     for round in 2..8 {
-        // All of its memory would be used again, several times over.
+        // Otherwise all of the donor's memory would be reused, several times over.
         write_all(&mut before, round, 1);
         if round % 2 == 0 {
             before.take_over(PARTITION);
@@ -179,7 +181,7 @@ fn what_is_borrowed_stays_whatever_the_lender_does() {
         if round == 5 {
             beside.take_over(PARTITION);
         }
-        // Both go on, alike.
+        // Both copies of the next version continue with the same changes.
         for store in [&mut next, &mut beside] {
             let changes = (0..300).map(|n| {
                 let key = format!("k{}", n * 7 * round % DOCUMENTS);
@@ -196,14 +198,14 @@ fn what_is_borrowed_stays_whatever_the_lender_does() {
     }
     assert!(is_borrowing(&beside));
 
-    // The lender goes, and who comes then still finds what was borrowed.
+    // The donor is removed, and a later reader still finds the shared records.
     drop(before);
     directory(dir.path()).remove(BEFORE, [PARTITION]);
     assert_reads_as(&reader(dir.path()), &next.index);
     beside.take_over(PARTITION);
     assert!(rows(&beside) == rows(&next));
 
-    // Until it stands alone.
+    // The sharing ends when the copy is detached.
     let followed = beside.partitions.get_mut(&PARTITION).unwrap();
     let refused = followed.writer.write_image(Vec::new(), &mut Bytes::default()).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Unsupported);
@@ -216,13 +218,13 @@ fn what_is_borrowed_stays_whatever_the_lender_does() {
     assert!(rows(&beside) == rows(&next));
 }
 
-/// Where the maker that this binary is started as makes versions.
+/// The directory in which the maker process (this binary) creates versions.
 const MAKER_DIR: &str = "FOREBAY_BESIDE_MAKER";
 
-/// What the maker says once it has made a version.
+/// The line that the maker prints after its first version.
 const MADE: &str = "a version was made";
 
-/// The maker: makes the next version, again and again, until it is killed.
+/// The maker process: creates the next version, again and again, until it is killed.
 #[test]
 fn makes_versions_until_it_is_killed() {
     let Some(dir) = std::env::var_os(MAKER_DIR) else { return };
@@ -236,7 +238,7 @@ fn makes_versions_until_it_is_killed() {
     }
 }
 
-/// A process that makes versions, once it has made one.
+/// Starts a process that creates versions; returns after its first version.
 fn start_maker(dir: &Path) -> Child {
     let mut maker = Command::new(std::env::current_exe().unwrap());
     maker.args(["makes_versions_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"]);
@@ -258,7 +260,7 @@ fn a_maker_that_is_killed_leaves_nothing_that_stays() {
         maker.wait().unwrap();
     }
     directory(dir.path()).remove(NEXT, [PARTITION]);
-    // What no header leads to goes once it is old.
+    // Files that no header leads to are removed once they are old.
     let hour = Duration::from_secs(3_600);
     for path in names(dir.path()) {
         let file = std::fs::File::options().write(true).open(path).unwrap();
@@ -266,7 +268,7 @@ fn a_maker_that_is_killed_leaves_nothing_that_stays() {
     }
     directory(dir.path()).sweep();
     assert_eq!(borrowed_names(dir.path()), 0, "{:?}", names(dir.path()));
-    // What it had to keep for all of them is used again at once.
+    // The memory that the donor had to keep for all of them is reused at once.
     let kept = used(&before);
     write_all(&mut before, 8, 20);
     let used = used(&before);
@@ -324,7 +326,7 @@ fn what_is_borrowed_stays_while_nobody_has_it_open() {
 fn a_lender_has_its_memory_again_once_nobody_reads_there() {
     let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (mut before, next) = (lender(dir.path()), next());
-    // It does the same, and lends nothing.
+    // A second store makes the same writes, and lends nothing.
     let mut alone = lender(other.path());
     let mut excess = |before: &mut Store, rounds: std::ops::Range<u64>| {
         for round in rounds {
@@ -336,7 +338,7 @@ fn a_lender_has_its_memory_again_once_nobody_reads_there() {
     let beside = beside(&next, dir.path());
     let elsewhere = reader(dir.path());
     assert_reads_as(&elsewhere, &next.index);
-    // What it had when it was asked, and no more.
+    // The donor keeps the memory that it had at the time of lending, and no more.
     let lending = excess(&mut before, 2..8);
     assert!((1.3..2.2).contains(&lending), "{lending}");
 
@@ -346,7 +348,7 @@ fn a_lender_has_its_memory_again_once_nobody_reads_there() {
     assert!((1.3..2.2).contains(&lending), "another process reads there still: {lending}");
     assert_reads_as(&elsewhere, &next.index);
     drop(elsewhere);
-    // All but what a table of segments that were made meanwhile takes.
+    // The donor gets back all memory except that of the segment table, which has grown.
     let again = excess(&mut before, 10..14);
     assert!(again < 1.3 && again < lending - 0.2, "{again}, and {lending} before");
 }

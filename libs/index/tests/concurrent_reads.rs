@@ -1,10 +1,10 @@
-//! Readers beside writers: no document is ever mixed or missing between two entries, and what a
-//! status says is true of the reads after it.
+//! Readers next to writers: no document is ever mixed or missing between two entries, and every
+//! status is true of the reads after it.
 //!
 //! Each entry writes every lasting key of its partition in several changes and sets all number
-//! fields to the entry's offset, so that any disagreement inside a document is a mix of two
-//! entries. Some entries also bring a definition that drops one marker field, adds the next and
-//! drops all documents; now and then a partition is rebuilt beside itself.
+//! fields to the entry's offset, so any disagreement inside a document is a mix of two entries.
+//! Some entries also carry a definition that drops one marker field, adds the next one and drops
+//! all documents; now and then a partition is rebuilt.
 
 mod support;
 
@@ -27,7 +27,7 @@ const PARTITIONS: u32 = 2;
 const KEYS: usize = 40;
 const ENTRIES: u64 = 1_500;
 const READERS: usize = 3;
-/// How long a reader may stand still, on a busy machine and under a sanitizer.
+/// Maximum stall of a reader, on a busy machine and under a sanitizer.
 const READER_STANDS_MAX: Duration = Duration::from_secs(60);
 
 fn keys() -> Vec<String> {
@@ -38,8 +38,8 @@ fn partition(key: &str) -> PartitionId {
     partition_of(key.as_bytes(), forebay_core::id::PartitionCount(PARTITIONS))
 }
 
-/// The changes of one entry: a, then b, then the rest, for each lasting key; one that comes and
-/// goes.
+/// The changes of one entry: a, then b, then the rest, for each lasting key; plus one key that
+/// comes and goes.
 fn changes(store: &mut Store, to: PartitionId, n: u64, marker: &str) -> Vec<Change> {
     let number = || Some(Value::Int64(n as i64));
     let text = || Some(Value::String("x".repeat((n % 300) as usize)));
@@ -73,8 +73,8 @@ fn rebuild(store: &mut Store, id: PartitionId) {
     followed.writer.publish_rebuild();
 }
 
-/// Begins a generation. A reader that stands still keeps all that went meanwhile, with its
-/// addresses, which may be none any more then: it is waited for.
+/// Starts a new generation. A stalled reader keeps all retired spaces with their addresses, and no
+/// addresses may be left then: the call waits for the reader.
 fn start_rebuild(index: &Index, followed: &mut Followed) {
     for _ in 0..READER_STANDS_MAX.as_millis() {
         match followed.writer.start_rebuild() {
@@ -115,7 +115,7 @@ fn write_all(store: &mut Store) {
     }
 }
 
-/// Checks one document: all its numbers agree, and it has exactly one marker. Answers the number.
+/// Checks one document: all its numbers agree, and it has exactly one marker. Returns the number.
 fn check_document(document: &forebay_core::row::Document) -> i64 {
     let numbers: Vec<_> = document
         .cells()
@@ -225,7 +225,7 @@ fn no_reader_of_a_live_copy_ever_sees_a_mixed_document_or_a_falling_position() {
     read_beside_writes(Store::live(spec_of_numbers(), dir.path()));
 }
 
-/// Ends the readers also when the writer fails.
+/// Stops the readers even if the writer fails.
 struct Stops<'s>(&'s AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -240,14 +240,15 @@ fn read_beside_writes(mut store: Store) {
     std::thread::scope(|scope| {
         let read_all = |rounds| read_all(&index, &done, rounds);
         let readers = rounds.each_ref().map(|rounds| scope.spawn(move || read_all(rounds)));
-        // Every reader has begun before the first entry and reads on after the last.
+        // Every reader starts before the first entry and continues after the last.
         let _stops = Stops(&done);
         while rounds.iter().any(|rounds| rounds.load(Ordering::Relaxed) == 0) {
             std::thread::yield_now();
         }
         write_all(&mut store);
         done.store(true, Ordering::Release);
-        // One by one: ThreadSanitizer does not see how a scope waits for its threads.
+        // The threads are joined one by one: ThreadSanitizer does not see how a scope waits for its
+        // threads.
         readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
     assert!(rounds.iter().all(|rounds| rounds.load(Ordering::Relaxed) >= 2));
@@ -267,7 +268,7 @@ fn no_document_is_missed_while_files_take_turns() {
     read_beside_rebuilds(Store::live(spec(1, &[("a", INT64)]), dir.path()), 100);
 }
 
-/// A reader that looks a key up while its generation goes finds it in the next one.
+/// A reader that looks a key up while its generation is retired finds the key in the next one.
 fn read_beside_rebuilds(mut store: Store, swaps: u32) {
     let change = store.upsert("key", &[("a", Some(Value::Int64(7)))]);
     store.write(vec![change], 1);
@@ -279,7 +280,7 @@ fn read_beside_rebuilds(mut store: Store, swaps: u32) {
                 let handle = index.handle("a", INT64).unwrap();
                 while !done.load(Ordering::Relaxed) {
                     let read = index.view(at(0)).get_i64(&handle, "key", -1).unwrap();
-                    // The writer must end also when this fails.
+                    // The writer must end even if this check fails.
                     if read != 7 {
                         done.store(true, Ordering::Relaxed);
                     }
@@ -294,15 +295,15 @@ fn read_beside_rebuilds(mut store: Store, swaps: u32) {
         }
         for _ in 0..swaps {
             rebuild(&mut store, PartitionId(0));
-            // A reader that stands still keeps all that went meanwhile, with its addresses.
+            // A stalled reader keeps all retired spaces, with their addresses.
             store.index.tidy();
         }
         done.store(true, Ordering::Relaxed);
     });
 }
 
-/// The check above can fail: the same readers' check finds a document that was put together
-/// wrongly.
+/// Proves that the check above can fail: the same readers' check finds a document that was
+/// assembled wrongly.
 #[test]
 #[should_panic(expected = "a mixed document")]
 fn a_mixed_document_would_be_noticed() {

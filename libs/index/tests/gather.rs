@@ -1,4 +1,4 @@
-//! Gather: plans, conversions, defaults, masks and statuses, and what is refused.
+//! Gather: plans, conversions, defaults, masks and statuses, and refusals.
 
 mod support;
 
@@ -206,8 +206,9 @@ fn keys_without_an_answer_are_a_status_or_an_error_never_a_default() {
     assert_eq!(only(&keys[3]), ErrorCode::InvalidArgument);
 }
 
-/// Fields that lie side by side are copied together: the same cells as one by one, whatever is
-/// missing among them, in whatever order they are asked for, and in rows of several versions.
+/// Adjacent fields are copied together. The test proves that the cells are the same as one by one,
+/// whatever is missing among the fields, in any order of the fields, and in rows of several
+/// versions.
 #[test]
 fn runs_of_fields_give_the_cells_that_each_field_gives() {
     const V: FieldType = FieldType::Vector(VectorType::F32, 2);
@@ -220,7 +221,8 @@ fn runs_of_fields_give_the_cells_that_each_field_gives() {
         INT32 => Value::Int32(n as i32),
         _ => Value::Float32(n),
     };
-    // Bit `field` of a document's number: whether the field has a value; two bits more: or is null.
+    // Bit `field` of a document's number says whether the field has a value; the next bit, whether
+    // it is null.
     let write = |store: &mut Store, documents: std::ops::Range<usize>| {
         for document in documents {
             let some = |field: usize| match (document >> (field % 6)) & 3 {

@@ -1,5 +1,5 @@
-//! Images: what is written, opened again and gone on from is what it was, and no byte of it is
-//! served that is not what was written.
+//! Images: an image that is written, opened and continued has the original content, and no damaged
+//! byte of it is ever served.
 
 #[path = "support/images.rs"]
 mod images;
@@ -28,7 +28,7 @@ fn an_index_goes_on_from_an_image_as_the_one_that_wrote_it() {
     for is_mapped in [false, true] {
         let mut bytes = image_of(&first);
         let mut copy = None;
-        // Also an image of an image.
+        // The second round makes an image of an image.
         for _ in 0..2 {
             let file = if is_mapped {
                 mapped(&bytes)
@@ -42,11 +42,12 @@ fn an_index_goes_on_from_an_image_as_the_one_that_wrote_it() {
         }
         let mut copy = copy.unwrap();
         assert_eq!(held(&copy), held(&first));
-        // Not told apart by equality that prints: there are thousands.
+        // A plain `assert!` is used, because `assert_eq!` would print thousands of values.
         assert!(ages(&copy, KEYS, 1_500_000) == ages(&first, KEYS, 1_500_000));
         assert!(rows(&copy) == rows(&first));
 
-        // Both live on: replaced, deleted and expired, grown and reclaimed.
+        // Both copies continue: documents are replaced, deleted and expire; tables grow and are
+        // reclaimed.
         let mut other = gone_on(&first, mapped(&bytes));
         write_some(&mut copy, 2 * KEYS, 1_500..3_500);
         write_some(&mut other, 2 * KEYS, 1_500..3_500);
@@ -56,7 +57,7 @@ fn an_index_goes_on_from_an_image_as_the_one_that_wrote_it() {
         let micros = 3_500_000;
         assert!(ages(&copy, 2 * KEYS, micros) == ages(&other, 2 * KEYS, micros));
     }
-    // And as the one that never stopped.
+    // A copy also continues like the store that never stopped.
     let mut copy = gone_on(&first, mapped(&image_of(&first)));
     write_some(&mut copy, KEYS, 1_500..2_500);
     write_some(&mut first, KEYS, 1_500..2_500);
@@ -65,7 +66,7 @@ fn an_index_goes_on_from_an_image_as_the_one_that_wrote_it() {
     assert!(copied.contains(&Ok(Some(2_499))), "nothing was written");
 }
 
-/// Small documents lie in the buckets of their keys; those of an image cannot be written there.
+/// Small documents are in the buckets of their keys; buckets of an image cannot be written.
 #[test]
 fn small_documents_go_on_from_an_image_like_others() {
     let mut store = store();
@@ -99,7 +100,7 @@ fn what_expires_goes_also_in_an_index_that_goes_on_from_an_image() {
     write_some(&mut store, 3_000, 0..400);
     let mut copy = gone_on(&store, mapped(&image_of(&store)));
     let before = held(&copy).0;
-    // Beyond the longest time to live; each entry looks through a few groups.
+    // The times are beyond the longest time to live; each entry searches a few groups.
     let later = 400..430;
     for seconds in later {
         let followed = copy.partitions.get_mut(&PARTITION).unwrap();
@@ -131,7 +132,8 @@ fn any_flipped_byte_is_found() {
         image.verify()
     };
     verified(bytes.clone()).unwrap();
-    // Every byte of what says something, and each 7th of the blocks: the checksum takes all alike.
+    // Every metadata byte is flipped, and every 7th byte of the blocks: the checksum treats all
+    // alike.
     let behind = bytes.len() - bytes.len() % BLOCK_BYTES;
     for at in (0..200).chain((200..behind).step_by(7)).chain(behind..bytes.len()) {
         let mut flipped = bytes.clone();
@@ -152,7 +154,7 @@ fn a_damaged_block_is_never_served_and_nothing_is_applied_behind_it() {
     write_some(&mut store, KEYS, 0..400);
     let expected = ages(&store, KEYS, 400_000);
     let mut bytes = image_of(&store);
-    // Beyond mending.
+    // Damaged parity makes the blocks unrepairable.
     let (blocks, parity) = (blocks(&bytes), parities(&bytes));
     (0..parity).for_each(|parity| bytes[(1 + blocks + parity) * BLOCK_BYTES + 1_000] ^= 1);
     let (mut refused, mut unused, mut refused_at_once) = (0, 0, 0);
@@ -179,7 +181,7 @@ fn a_damaged_block_is_never_served_and_nothing_is_applied_behind_it() {
         let followed = copy.partitions.get_mut(&PARTITION).unwrap();
         let written = followed.writer.write_image(Vec::new(), &mut Bytes::default());
         if !is_noticed && written.is_ok() {
-            // A free block between two, or one of dead records alone.
+            // This is a free block in a gap, or a block of dead records alone.
             unused += 1;
             continue;
         }
@@ -189,7 +191,7 @@ fn a_damaged_block_is_never_served_and_nothing_is_applied_behind_it() {
         let applied = followed.writer.apply(&Applied::default(), &state);
         assert_eq!(applied.unwrap_err().code(), ErrorCode::Corrupt);
         refused += usize::from(is_noticed);
-        // What is built beside it is sound.
+        // A generation that is rebuilt from nothing is sound.
         followed.writer.start_rebuild().unwrap();
         assert_eq!(followed.writer.check_sound(), Ok(()));
     }
@@ -241,7 +243,7 @@ fn an_image_of_something_else_is_refused() {
     let followed = one.partitions.get_mut(&PARTITION).unwrap();
     let error = followed.writer.start_rebuild_of(&image, &followed.state).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unsupported, "{error}");
-    // Nothing was begun.
+    // No generation was started.
     let body = EntryBody::Changes(vec![ClientBatch { client: ClientId(5), changes: Vec::new() }]);
     let state: PartitionState = followed.state.clone();
     followed.append(&one.index, &one.definition, body, 5);

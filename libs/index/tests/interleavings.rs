@@ -1,9 +1,8 @@
-//! Every interleaving of the protocols that readers and writers meet by, on small models under
-//! loom.
+//! Every interleaving of the protocols between readers and writers, on small models under loom.
 //!
-//! A model is the loads and stores of one protocol with the orders that the code gives them; what
-//! it stands for is named above it. Beside each stands the same model with one order weakened, in
-//! which loom must find what goes wrong: a model that sees nothing would pass everything.
+//! A model is the loads and stores of one protocol with the orders that the code uses; the comment
+//! above it names the code. Each test also runs the same model with one order weakened, in which
+//! loom must find the error: a model that detects nothing would pass everything.
 
 use std::panic::catch_unwind;
 
@@ -13,13 +12,13 @@ use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-/// Whether every interleaving of a model keeps what it asserts.
+/// Whether every interleaving of a model satisfies its assertions.
 fn holds(model: impl Fn() + Send + Sync + 'static) -> bool {
     catch_unwind(std::panic::AssertUnwindSafe(|| loom::model(model))).is_ok()
 }
 
-/// `Group::store` and `Group::find`: a record is written, then its slot is stored; a reader loads
-/// the slot, then reads the record.
+/// Models `Group::store` and `Group::find_by`: a record is written, then its slot is stored; a
+/// reader loads the slot, then reads the record.
 fn publish(stored: Ordering) {
     let slot = Arc::new(AtomicUsize::new(0));
     let record = Arc::new(UnsafeCell::new(0));
@@ -32,7 +31,7 @@ fn publish(stored: Ordering) {
         })
     };
     if slot.load(Acquire) == 1 {
-        // SAFETY: the slot was published behind the record; loom checks it.
+        // SAFETY: the slot was published after the record; loom checks it.
         assert_eq!(record.with(|record| unsafe { *record }), 7);
     }
     writer.join().unwrap();
@@ -44,9 +43,9 @@ fn who_sees_a_slot_sees_its_record() {
     assert!(!holds(|| publish(Relaxed)), "loom did not see a record behind its slot");
 }
 
-/// `Reclaim` and its collector: a writer unnames a record and uses its memory again if no reader is
-/// there; a reader announces itself and then follows the name. Each says its part before it looks
-/// at the other's.
+/// Models `Reclaim` and its collector: a writer removes the name of a record and reuses its memory
+/// if no reader is present; a reader announces itself and then follows the name. Each side stores
+/// its own word before it loads the other's.
 fn reclaim(has_fences: bool) {
     let between = move || {
         if has_fences {
@@ -61,7 +60,8 @@ fn reclaim(has_fences: bool) {
             readers.store(1, Relaxed);
             between();
             if slot.load(Acquire) == 1 {
-                // SAFETY: whoever would write there has seen this reader; loom checks it.
+                // SAFETY: a writer that would reuse the record has seen this reader; loom checks
+                // it.
                 assert_eq!(record.with(|record| unsafe { *record }), 7);
             }
             readers.store(0, Release);
@@ -71,7 +71,7 @@ fn reclaim(has_fences: bool) {
     slot.store(0, Release);
     between();
     if readers.load(Acquire) == 0 {
-        // SAFETY: no reader is there, and one that comes finds no name; loom checks it.
+        // SAFETY: no reader is present, and a later reader finds no name; loom checks it.
         record.with_mut(|record| unsafe { *record = 9 });
     }
     reader.join().unwrap();
@@ -83,8 +83,8 @@ fn a_reader_sees_that_the_way_is_gone_or_is_seen() {
     assert!(!holds(|| reclaim(false)), "loom did not see a reader in memory that was used again");
 }
 
-/// `Proof`: a writer proves a block and then changes two of its words; a reader who began to
-/// compare before finds a difference, and then the bit.
+/// Models `Proof`: a writer verifies a block and then changes two of its words; a reader that began
+/// to compare earlier finds a difference, and then the bit.
 fn prove(changed: Ordering) {
     let shared = Arc::new((AtomicU64::new(0), [AtomicU64::new(1), AtomicU64::new(1)]));
     let writer = {
@@ -109,8 +109,9 @@ fn a_block_that_its_writer_changes_is_never_taken_for_damaged() {
     assert!(!holds(|| prove(Relaxed)), "loom did not see a change before the proof");
 }
 
-/// `Proof::mend`: a reader and a writer come to a block of which one word is damaged, which is 0;
-/// who finds it so mends it behind a lock. Then the one reads it, and the other changes it.
+/// Models `Proof::mend`: a reader and a writer reach a block with one damaged word, which is 0; the
+/// thread that finds the damage repairs the block under a lock. Then the reader reads the block,
+/// and the writer changes it.
 fn mend(set: Ordering, looks_again: bool, stores_all: bool) {
     type Shared = (AtomicU64, Mutex<()>, [AtomicU64; 2]);
     let words = [AtomicU64::new(0), AtomicU64::new(1)];
@@ -160,7 +161,7 @@ fn a_damaged_block_is_mended_for_all_who_come_and_never_behind_a_change() {
     assert!(!holds(|| mend(Release, true, true)), "loom did not see a sound word stored too late");
 }
 
-/// `Header::publish_status` and `Header::status`: two sets of words that take turns.
+/// Models `Words::publish` and `Words::status`: two sets of words that take turns.
 fn status(has_fence: bool) {
     const PUBLISHES: u64 = 2;
     let word = || AtomicU64::new(0);
@@ -180,7 +181,7 @@ fn status(has_fence: bool) {
         })
     };
     let (turn, sets) = &*shared;
-    // One try: a second is made only when the writer got further.
+    // The model makes one attempt: a retry happens only when the writer made progress.
     let before = turn.load(Acquire);
     let set = &sets[(before & 1) as usize];
     let (one, other) = (set[0].load(Relaxed), set[1].load(Relaxed));
@@ -197,9 +198,9 @@ fn a_status_is_of_one_moment() {
     assert!(!holds(|| status(false)), "loom did not see a status that was mixed");
 }
 
-/// `Memory::note_reuse` and `Reused`: a slot is swung from one record to another, and the memory of
-/// the first is used again behind a raise of the word; a reader of another process copies what the
-/// slot names, and believes it if the word is as it was.
+/// Models `Memory::note_reuse` and `Reused`: a slot changes from one record to another, and the
+/// memory of the first record is reused after an increment of the word. A reader of another process
+/// copies the record that the slot names, and uses the copy if the word is unchanged.
 fn reuse(raised: Ordering, has_fence: bool) {
     let word = AtomicU64::new;
     let shared = Arc::new((word(0), AtomicUsize::new(0), [word(7), word(8)]));

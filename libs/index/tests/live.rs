@@ -1,8 +1,9 @@
-//! Live copies: holders that are killed at any moment, readers beside them, and what is left.
+//! Live copies: holders that are killed at any moment, concurrent readers, and the state that is
+//! left.
 //!
 //! The holders are processes of their own: this binary again, with a directory in its environment.
-//! Every entry is a function of its offset, so that whoever goes on knows what comes next, and an
-//! index in this process's own memory, which the model test proves, says what must be there.
+//! Every entry is a function of its offset, so any successor knows the next entry. An index in this
+//! process's own memory, which the model test verifies, provides the expected documents.
 
 mod support;
 
@@ -30,14 +31,14 @@ const KEYS: u64 = 6_000;
 const ENTRIES_PER_DROP: u64 = 400;
 const DROPS_MAX: usize = 60;
 const ROUNDS: u64 = 25;
-/// Where the holder that this binary is started as finds its copy.
+/// The directory in which a holder process (this binary) finds its copy.
 const HOLDER_DIR: &str = "FOREBAY_LIVE_HOLDER";
-/// What its copy is like.
+/// The kind of the holder's copy.
 const HOLDER_COPY: &str = "FOREBAY_LIVE_HOLDER_COPY";
-/// Less than the documents take.
+/// Less memory than the documents take.
 const LITTLE_MEMORY: u64 = 640 * 1_024;
 
-/// Numbers that look random and are the same in each run.
+/// Returns a generator of numbers that look random and are the same in each run.
 fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678;
     move |below| {
@@ -54,7 +55,7 @@ fn spec_of_pairs(copy: Copies) -> StoreSpec {
     }
 }
 
-/// The store's definitions: each drops all documents once more than the one before.
+/// The store's definitions: each drops all documents once more than the previous one.
 fn definitions(copy: Copies) -> Vec<Definition> {
     let first = spec_of_pairs(copy).define(StoreId(1)).unwrap();
     let next = |at: &Definition| Some(at.altered(&[Alteration::DropAll]).unwrap());
@@ -65,25 +66,25 @@ fn directory(dir: &Path) -> LiveDirectory {
     LiveDirectory { dir: dir.to_owned(), memory_dir: None }
 }
 
-/// What an index over the store's definitions, and the entries that it is given, are made of.
+/// The inputs of an index over the store's definitions, and of the entries that it receives.
 struct World {
     definitions: Vec<Definition>,
     copy: Copies,
 }
 
-/// What live copies are like.
+/// The kinds of live copies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Copies {
-    /// Of documents of several sizes, with as much memory as they take.
+    /// Documents of several sizes, with as much memory as they take.
     Usual,
-    /// Of the same, with little memory: they spill.
+    /// The same documents, with little memory: they spill.
     Spilling,
-    /// Of small documents, which lie in the buckets of their keys.
+    /// Small documents, which are in the buckets of their keys.
     Inline,
 }
 
 impl Copies {
-    /// What the environment of a holder says, as [`start_holder`] has put it there.
+    /// Returns the kind that the environment of a holder states, as [`start_holder`] has set it.
     fn of_holder() -> Self {
         let name = std::env::var(HOLDER_COPY).unwrap_or_default();
         let all = [Self::Spilling, Self::Inline];
@@ -127,7 +128,7 @@ impl World {
         (index, Followed { writer, state: empty_state(&self.definitions[0], PARTITION) })
     }
 
-    /// Applies the entry at the offset that is next.
+    /// Applies the next entry.
     fn step(&self, index: &Index, followed: &mut Followed) {
         let n = followed.state.offset_applied.0;
         let definition = &self.definitions[(n / ENTRIES_PER_DROP) as usize % DROPS_MAX];
@@ -140,7 +141,7 @@ impl World {
             client: ClientId(client),
             changes: changes.to_vec(),
         };
-        // One client stands in it twice, as in the entries of a writer that gathers requests.
+        // The first client occurs twice, as in the entries of a writer that coalesces requests.
         let client = u128::from(n % 5);
         let batches = vec![batch(client, first), batch(77, second), batch(client, third)];
         let body = EntryBody::Changes(batches);
@@ -148,7 +149,8 @@ impl World {
     }
 }
 
-/// A change of one document: both numbers alike, so that half a change would be seen.
+/// Returns a change of one document with two equal numbers, so that half a change would be
+/// detected.
 fn change(at: &Definition, n: u64, i: u64, number: &mut impl FnMut(u64) -> u64) -> Change {
     let key = Key::plain(name(number(KEYS)).as_bytes()).unwrap();
     let sequence = Sequence(n * 2_000 + i + 1);
@@ -185,7 +187,7 @@ fn name(key: u64) -> String {
     format!("key-{key}")
 }
 
-/// The holder: applies entries until it is killed.
+/// The holder process: applies entries until it is killed.
 #[test]
 fn holds_until_it_is_killed() {
     let Some(dir) = std::env::var_os(HOLDER_DIR) else { return };
@@ -199,7 +201,7 @@ fn holds_until_it_is_killed() {
     }
 }
 
-/// A process that holds the copy, once it does.
+/// Starts a process that holds the copy; returns once it does.
 fn start_holder(dir: &Path, copy: Copies) -> Child {
     let mut holder = Command::new(std::env::current_exe().unwrap());
     holder.args(["holds_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"]);
@@ -211,7 +213,7 @@ fn start_holder(dir: &Path, copy: Copies) -> Child {
     child
 }
 
-/// Whether each document is there as the other index has it.
+/// Checks that each document equals that of the other index.
 fn assert_same(index: &Index, state: &PartitionState, oracle: &Index, expected: &PartitionState) {
     assert_eq!(state, expected);
     let now = at(state.partition_time.as_micros());
@@ -237,7 +239,7 @@ trait Tap: Sized + Copy {
 
 impl Tap for usize {}
 
-/// Reads without end: no document is half written, and the position never falls.
+/// Reads until stopped: no document is half written, and the position never decreases.
 fn read_until(done: &AtomicBool, index: &Index, highest: &AtomicU64, reads: &AtomicU64) {
     let [a, b] = ["a", "b"].map(|name| index.handle_of_own_type(name).unwrap());
     let mut number = numbers(5);
@@ -305,7 +307,7 @@ fn kill_holders(world: &World) {
                 world.step(&oracle, &mut expected);
             }
             assert_same(&index, &followed.state, &oracle, &expected.state);
-            // And goes on, here.
+            // This process then continues as the holder.
             for _ in 0..20 {
                 world.step(&index, &mut followed);
                 world.step(&oracle, &mut expected);
@@ -320,7 +322,7 @@ fn kill_holders(world: &World) {
     assert!(reads.load(Ordering::Relaxed) > 0);
 }
 
-/// Ends the readers also when the test fails.
+/// Stops the readers even if the test fails.
 struct Stops<'s>(&'s AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -343,7 +345,7 @@ fn a_copy_that_cannot_be_used_begins_anew() {
     let mut followed = world.hold(&index);
     (0..30).for_each(|_| world.step(&index, &mut followed));
     drop(followed);
-    // Its space is gone, or cut: nobody could go on there.
+    // No holder can continue a copy whose space is gone.
     let spaces = || {
         let names = std::fs::read_dir(dir.path()).unwrap().map(|name| name.unwrap().path());
         names.filter(|path| path.to_string_lossy().contains("forebay-")).collect::<Vec<_>>()
@@ -354,7 +356,7 @@ fn a_copy_that_cannot_be_used_begins_anew() {
     let status = index.status(PARTITION).unwrap();
     assert_eq!((status.phase, status.held.documents), (PartitionPhase::Bootstrapping, 0));
     assert_eq!(spaces().len(), 1);
-    // The same, with nobody there who has it mapped.
+    // The same happens if no process has the copy mapped.
     drop((_writer, index));
     spaces().iter().for_each(|path| std::fs::remove_file(path).unwrap());
     at.make(StoreId(1), [PARTITION], 3).unwrap();
@@ -362,7 +364,7 @@ fn a_copy_that_cannot_be_used_begins_anew() {
     let mut followed = world.hold(&index);
     (0..30).for_each(|_| world.step(&index, &mut followed));
     assert_eq!(followed.state.offset_applied.0, 30);
-    // What no header leads to goes with the next holder, once it is old; what one leads to stays.
+    // The next holder removes old files that no header leads to, and keeps all others.
     let orphan = dir.path().join("forebay-00000000000000ff-0000000000000001-0000-1");
     let mut first = vec![0; 4_096];
     std::fs::File::open(&spaces()[0]).unwrap().read_exact(&mut first).unwrap();
@@ -379,14 +381,14 @@ fn a_copy_that_cannot_be_used_begins_anew() {
     assert_eq!(spaces().len(), 1);
 }
 
-/// An image of what an index holds.
+/// Returns an image of an index's documents.
 fn image_of(followed: &Followed) -> Image {
     let mut bytes = Bytes::default();
     followed.writer.write_image(Vec::new(), &mut bytes).unwrap();
     Image::open(Arc::new(bytes)).unwrap()
 }
 
-/// An index whose readers begin with an image.
+/// Returns an index whose readers begin with an image.
 fn begun_with(world: &World, image: &Image, dir: &Path) -> Index {
     let following = Following { log_id: Some(LogId(9)), ..opened() };
     let beginnings = [(PARTITION, Beginning::of_image(image, following).unwrap())];
@@ -411,7 +413,7 @@ fn readers_that_begin_with_an_image_go_on_with_the_copy_that_is_made_of_it() {
     std::thread::scope(|scope| {
         scope.spawn(|| read_until(&done, &index, &highest, &reads));
         let _stops = Stops(&done);
-        // A scan that begins in one ends in the other, and sees each document once.
+        // A scan that begins in the image ends in the live copy, and sees each document once.
         let now = at(expected.state.partition_time.as_micros());
         let mut scan = index.scan();
         let begun = scan.next_batch(now, 500, |_| Ok(())).unwrap();
@@ -458,13 +460,13 @@ fn a_copy_that_is_behind_an_image_does_not_take_its_place() {
     world.step(&index, &mut followed);
     assert!(index.go_live(PARTITION).unwrap());
     assert_same(&index, &followed.state, &oracle, &expected.state);
-    // Whoever comes later begins there, and does not know of any image.
+    // A later process begins with the live copy, and does not know of any image.
     let other = world.live(dir.path());
     assert!(other.go_live(PARTITION).unwrap());
     assert_same(&other, &followed.state, &oracle, &expected.state);
 }
 
-/// This process's mappings of a file, also once it has no name any more.
+/// Counts this process's mappings of a file, including a file whose name was removed.
 fn mappings_of(path: &Path) -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     maps.lines().filter(|line| line.contains(path.to_str().unwrap())).count()
@@ -481,7 +483,7 @@ fn what_a_reader_of_the_first_moment_sees_stays_until_it_has_gone() {
     let names = std::fs::read_dir(dir.path()).unwrap().map(|name| name.unwrap().path());
     let mut spaces = names.filter(|path| path.to_string_lossy().contains("forebay-"));
     let (space, reader) = (spaces.next().unwrap(), world.live(dir.path()));
-    // It comes before `prepare`, and the other space before it goes.
+    // The early reader enters before `prepare`, and the other space is mapped before it leaves.
     let early = reader.memory_lines().unwrap();
     followed.writer.start_rebuild().unwrap();
     followed.writer.publish_rebuild();
@@ -499,7 +501,7 @@ fn what_a_reader_of_the_first_moment_sees_stays_until_it_has_gone() {
     assert!(mappings_of(&space) < mapped);
 }
 
-/// Bytes of this process's mappings of a directory's files that lie in huge pages.
+/// Counts the bytes of this process's mappings of a directory's files that are in huge pages.
 fn huge_bytes(dir: &Path) -> u64 {
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let (mut is_ours, mut huge) = (false, 0);
@@ -516,7 +518,8 @@ fn huge_bytes(dir: &Path) -> u64 {
     huge
 }
 
-/// A copy goes into huge pages under its readers and its writer, who notice nothing.
+/// Proves that a copy moves into huge pages under its readers and its writer, without any effect on
+/// them.
 #[test]
 fn a_copy_that_goes_into_huge_pages_stays_what_it_is() {
     const DOCUMENTS: u64 = 60_000;
@@ -576,7 +579,7 @@ fn a_reader_answers_by_the_definition_before_until_it_knows_the_newer_one() {
     let reader = Index::live([first], [PARTITION], 7, directory(dir.path())).unwrap();
     let get = |key: &str| reader.view(at(1)).get_document(key).map(|found| found.is_some());
     store.alter(&[Alteration::DropField("b".to_owned())], 2);
-    // As it was a moment before.
+    // The read answers as it did a moment before.
     assert_eq!(get("old"), Ok(true));
     assert_eq!(get("nobody"), Ok(false));
     let written = store.upsert("new", &[a]);

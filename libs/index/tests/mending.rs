@@ -1,5 +1,5 @@
-//! Images that mend themselves: whatever damage leaves one block of a class at most is mended to
-//! exactly what was written, by whoever comes to it; of more nothing is served.
+//! Image repair: if at most one block of each class is damaged, the block's first user restores
+//! exactly the original bytes; if more are damaged, nothing wrong is served.
 
 #[path = "support/images.rs"]
 mod images;
@@ -19,7 +19,7 @@ use support::{Bytes, INT64, STRING, Store, at, spec};
 
 const KEYS: u64 = 14_000;
 
-/// A store whose image has several parity blocks, and the image.
+/// Returns a store whose image has several parity blocks, and the image.
 fn written() -> (Store, Vec<u8>) {
     let mut store = store();
     write_some(&mut store, KEYS, 0..1_800);
@@ -37,7 +37,7 @@ fn mended(store: &Store) -> u64 {
     store.partitions[&PARTITION].writer.blocks_mended()
 }
 
-/// The image of a store that goes on from it and has come to every block.
+/// Returns the image of a store that continues from an image and has used every block.
 fn written_again(store: &Store) -> Vec<u8> {
     let again = image_of(store);
     Image::open(read(&again)).unwrap().verify().unwrap();
@@ -70,7 +70,7 @@ fn any_run_of_as_many_damaged_blocks_as_there_is_parity_is_mended_to_what_was_wr
         }
         assert!(written_again(&copy) == sound, "{context}");
         assert_eq!(copy.partitions[&PARTITION].writer.check_sound(), Ok(()), "{context}");
-        // Free blocks between two, and parity, nobody comes to.
+        // No reader uses free blocks in a gap, or parity blocks.
         let most = (first + count).min(blocks).saturating_sub(first) as u64;
         assert!(mended(&copy) <= most, "{} mended: {context}", mended(&copy));
     }
@@ -81,7 +81,7 @@ fn a_copy_of_what_was_mended_goes_on_as_one_of_what_was_written() {
     let (store, image) = written();
     let (blocks, parities) = (blocks(&image), parities(&image));
     let mut damaged = image.clone();
-    // One of every class, wherever they are.
+    // A block of every class is damaged, at scattered positions.
     (0..parities).for_each(|class| damage(&mut damaged, class + class * parities * 7, 1));
     assert!(parities * (1 + (parities - 1) * 7) < blocks);
     let [mut copy, mut other] = [&damaged, &image].map(|image| gone_on(&store, mapped(image)));
@@ -100,7 +100,7 @@ fn two_damaged_blocks_of_a_class_are_refused_and_nothing_wrong_is_served() {
     let expected = ages(&store, KEYS, 1_800_000);
     let mut refused = 0;
     for first in (0..blocks - parities).step_by(5) {
-        // And one of another class, which is mended.
+        // A third damaged block is of another class, and is repaired.
         let mut damaged = image.clone();
         for block in [first, first + parities, first + 1] {
             damage(&mut damaged, block, 1);
@@ -112,7 +112,7 @@ fn two_damaged_blocks_of_a_class_are_refused_and_nothing_wrong_is_served() {
                 continue;
             }
         };
-        // What cannot be mended stays so.
+        // An unrepairable block stays unrepairable.
         for _ in 0..2 {
             for (found, expected) in ages(&copy, KEYS, 1_800_000).iter().zip(&expected) {
                 match found {
@@ -123,7 +123,7 @@ fn two_damaged_blocks_of_a_class_are_refused_and_nothing_wrong_is_served() {
         }
         let followed = copy.partitions.get_mut(&PARTITION).unwrap();
         if followed.writer.check_sound().is_ok() {
-            // Nothing that is read lies in them.
+            // The damaged blocks contain nothing that is read.
             continue;
         }
         refused += 1;
@@ -201,7 +201,7 @@ fn readers_that_come_to_one_damaged_block_at_once_all_read_what_was_written() {
     }
 }
 
-/// A live copy that goes on from an image.
+/// Returns a live copy that continues from an image.
 fn live_from(store: &Store, dir: &std::path::Path, image: &[u8]) -> Result<Store> {
     let mut live = Store::live(spec(1, &[("age", INT64), ("name", STRING)]), dir);
     let image = Image::open(mapped(image)).unwrap();
@@ -224,7 +224,7 @@ fn a_live_copy_of_a_damaged_image_is_of_what_was_written() {
     let dirs = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let mut live = live_from(&store, dirs[0].path(), &damaged).unwrap();
     let mut other = live_from(&store, dirs[1].path(), &image).unwrap();
-    // All blocks are copied.
+    // All blocks are copied, so all damaged blocks are repaired.
     assert_eq!((mended(&live), mended(&other)), (parities as u64, 0));
     assert!(rows(&live) == rows(&store));
     assert!(ages(&live, KEYS, 1_800_000) == ages(&store, KEYS, 1_800_000));

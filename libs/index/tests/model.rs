@@ -1,5 +1,5 @@
-//! Random histories against a naive model: writes, times to live, evolution under live handles,
-//! drops of everything, rebuilds; compared by typed reads, documents, gather and scan.
+//! Compares random histories with a naive model: writes, times to live, evolution under live
+//! handles, drop-alls, rebuilds; compared by typed reads, documents, gather and scan.
 
 mod support;
 
@@ -22,11 +22,11 @@ const PARTITIONS: u32 = 3;
 const KEYS: u8 = 8;
 const PAIR: FieldType = FieldType::Vector(VectorType::F32, 2);
 
-/// One field of one change: which of the live fields, and what happens to it.
+/// A field of a change: which of the live fields, and its new value.
 #[derive(Clone, Debug)]
 struct FieldStep {
     field: usize,
-    /// `None` removes it, `Some(None)` is null.
+    /// `None` removes the field, `Some(None)` is null.
     value: Option<Option<i64>>,
     ttl_us: Option<i64>,
 }
@@ -47,10 +47,10 @@ enum Step {
     Rename(usize),
     Widen(usize),
     DropAll,
-    /// Carries the newest definition into every partition.
+    /// Brings the newest definition into every partition.
     Settle,
     Rebuild(u32),
-    /// Of live copies: another holder goes on with a partition.
+    /// Another holder takes over a partition; live copies only.
     TakeOver(u32),
 }
 
@@ -102,7 +102,7 @@ impl ModelDocument {
     }
 }
 
-/// One partition as the model has it.
+/// A partition in the model.
 #[derive(Clone, Debug)]
 struct ModelPartition {
     time: i64,
@@ -111,7 +111,7 @@ struct ModelPartition {
 }
 
 impl ModelPartition {
-    /// The definition and the time of an entry take hold before its changes.
+    /// Applies the definition and the time of an entry, before its changes.
     fn begin_entry(&mut self, definition: &Definition, at: i64) {
         self.time = self.time.max(at);
         if definition.drop_all_count > self.definition.drop_all_count {
@@ -143,7 +143,7 @@ impl ModelPartition {
         self.documents.insert(step.key, document);
     }
 
-    /// What a reader whose clock shows this sees of a document.
+    /// Returns the document as a reader with this clock sees it.
     fn read(&self, key: u8, clock: i64) -> Option<ModelDocument> {
         let mut document = self.documents.get(&key)?.clone();
         let retired = &self.definition.retired;
@@ -155,7 +155,7 @@ impl ModelPartition {
 struct World {
     store: Store,
     model: BTreeMap<PartitionId, ModelPartition>,
-    /// Every field that ever was, read as the type that it first had.
+    /// Every field that ever existed, read as its first type.
     handles: Vec<FieldHandle>,
     plan: GatherPlan<f64>,
     planned: [FieldId; 2],
@@ -172,7 +172,7 @@ fn partition(key: u8) -> PartitionId {
     partition_of(name(key).as_bytes(), PartitionCount(PARTITIONS))
 }
 
-/// A model number as a field of this type holds it.
+/// Returns a model number as a field of this type stores it.
 fn value_of(n: i64, field_type: FieldType) -> Value {
     match field_type {
         INT32 => Value::Int32(i32::try_from(n).unwrap_or(i32::MAX)),
@@ -183,7 +183,7 @@ fn value_of(n: i64, field_type: FieldType) -> Value {
     }
 }
 
-/// The model number that such a field then holds.
+/// Returns the model number that such a field then has.
 fn kept(n: i64, field_type: FieldType) -> i64 {
     if field_type == INT32 { n.min(i32::MAX.into()) } else { n }
 }
@@ -193,7 +193,7 @@ impl World {
         Self::over(Store::new(Self::spec()), false)
     }
 
-    /// A world whose partitions are live copies, and change hands now and then.
+    /// Creates a world whose partitions are live copies, and change hands now and then.
     fn live(dir: &std::path::Path) -> Self {
         Self::over(Store::live(Self::spec(), dir), true)
     }
@@ -292,7 +292,7 @@ impl World {
         }
     }
 
-    /// The fields that a change names: each once, a put only sets, a delete names none.
+    /// The fields of a change: each once; a put only sets fields, a delete names none.
     fn fields_of(
         &self,
         step: &ChangeStep,
@@ -329,7 +329,7 @@ impl World {
         assert_eq!(followed.writer.held().documents, 0);
         followed.writer.apply(&copied, &followed.state).unwrap();
         followed.writer.publish_rebuild();
-        // What had expired goes on the way; that nothing else does is what the reads compare.
+        // The rebuild removes expired documents; the reads check that it removes nothing else.
         let after = followed.writer.held();
         assert!(after.documents <= before.documents && after.row_bytes <= before.row_bytes);
     }
@@ -344,7 +344,7 @@ impl World {
         }
     }
 
-    /// Compares every way to read with the model, by a clock that shows this.
+    /// Compares every way to read with the model, at this clock time.
     fn compare(&self, clock: i64) {
         for key in 0..=KEYS {
             let expected = self.model[&partition(key)].read(key, clock);

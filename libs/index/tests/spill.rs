@@ -1,5 +1,5 @@
-//! Documents that have no room in memory: what is spilled is read, changed, kept in images and let
-//! go of like any other, and a disk that fails is an error and never a wrong answer.
+//! Spilled documents: they are read, changed, stored in images and removed like any other, and a
+//! failing disk causes an error and never a wrong answer.
 
 #[path = "support/images.rs"]
 mod images;
@@ -31,7 +31,7 @@ fn key(n: u64) -> String {
     format!("key-{n}")
 }
 
-/// A store with a megabyte of memory, far less than its documents take.
+/// Returns a store with a megabyte of memory, far less than its documents take.
 fn small(spill_to: &Path, spill_bytes: u64) -> Store {
     let store = Store::new(spec(1, &[("text", STRING), ("count", INT64)]));
     store.index.limit_memory(MIB);
@@ -39,7 +39,7 @@ fn small(spill_to: &Path, spill_bytes: u64) -> Store {
     store
 }
 
-/// The same in files that others may read, with its spill file beside them.
+/// Returns the same store in files that others may read, with its spill file next to them.
 fn small_in_files(dir: &Path) -> Store {
     let store = Store::live(spec(1, &[("text", STRING), ("count", INT64)]), dir);
     store.index.limit_memory(MIB);
@@ -58,7 +58,7 @@ fn increment(store: &mut Store, n: u64) -> Change {
     store.change(&key(n), Verb::Upsert, vec![FieldChange { field, op, ttl_us: None }], None)
 }
 
-/// Writes changes of these documents, a few hundred an entry.
+/// Writes changes of these documents, a few hundred per entry.
 fn write(store: &mut Store, documents: &[u64], change: impl Fn(&mut Store, u64) -> Change) {
     for some in documents.chunks(300) {
         let changes = some.iter().map(|n| change(store, *n)).collect();
@@ -66,7 +66,7 @@ fn write(store: &mut Store, documents: &[u64], change: impl Fn(&mut Store, u64) 
     }
 }
 
-/// Whether each document is there with its text and this count, by every kind of read.
+/// Checks by every kind of read that each document has its text and this count.
 fn check(index: &Index, count: impl Fn(u64) -> Option<i64>) {
     let texts = index.handle("text", STRING).unwrap();
     let counts = index.handle("count", INT64).unwrap();
@@ -98,7 +98,8 @@ fn check(index: &Index, count: impl Fn(u64) -> Option<i64>) {
     assert_eq!(scanned as u64, (0..DOCUMENTS).filter(|n| count(*n).is_some()).count() as u64);
 }
 
-/// Who must not wait for the disk hears of it, and reads what lies in memory.
+/// Checks that a memory-only reader gets an error for spilled documents, and reads documents in
+/// memory.
 fn check_memory_alone(index: &Index) {
     let view = index.view(at(2_000).only_memory());
     let [mut found, mut spilled] = [0, 0];
@@ -125,14 +126,14 @@ fn documents_beyond_the_budget_are_read_and_changed_on_disk() {
     assert!(memory.used <= MIB, "{memory:?}");
     assert!(memory.spilled >= 3 * MIB && memory.spilled <= 8 * MIB, "{memory:?}");
     check(&store.index, |n| Some(n as i64));
-    // What the fold adds to was on disk.
+    // The fold increments documents that are on disk.
     let thirds: Vec<_> = (0..DOCUMENTS).step_by(3).collect();
     write(&mut store, &thirds, increment);
     check(&store.index, |n| Some(n as i64 + i64::from(n % 3 == 0)));
     write(&mut store, &thirds, |store, n| store.delete(&key(n)));
     check(&store.index, |n| (n % 3 != 0).then_some(n as i64));
     assert!(store.index.memory().used <= MIB);
-    // The disk's room comes back, but for segments that are less than half dead.
+    // The disk space is reclaimed, except in segments that are less than half dead.
     let rest: Vec<_> = (0..DOCUMENTS).filter(|n| n % 3 != 0).collect();
     write(&mut store, &rest, |store, n| store.delete(&key(n)));
     write(&mut store, &[1; 3_000], |store, n| store.delete(&key(n)));
@@ -176,7 +177,7 @@ fn an_entry_that_is_larger_than_all_memory_is_refused_and_taken_in_once_there_is
     let mut store = small(dir.path(), 64 * MIB);
     let all: Vec<_> = (0..8_000).collect();
     write(&mut store, &all, document);
-    // Of each some 150 bytes: more than a megabyte.
+    // The documents take some 150 bytes each: more than a megabyte.
     let changes = (0..9_000).map(|n| document(&mut store, DOCUMENTS + n)).collect();
     let (applied, followed) = fold(&mut store, changes);
     let error = followed.writer.apply(&applied, &followed.state).unwrap_err();
@@ -191,7 +192,7 @@ fn an_entry_that_is_larger_than_all_memory_is_refused_and_taken_in_once_there_is
     }
 }
 
-/// Folds changes into the state; the index has not heard of it yet.
+/// Folds changes into the state, without applying them to the index.
 fn try_fold(
     store: &mut Store,
     changes: Vec<Change>,
@@ -207,7 +208,7 @@ fn fold(store: &mut Store, changes: Vec<Change>) -> (Applied, &mut Followed) {
     (applied.unwrap(), followed)
 }
 
-/// Puts what an image holds in the place of what a store has.
+/// Replaces the content of a store by that of an image.
 fn restore(store: &mut Store, bytes: &[u8], of: &Store) -> Result<()> {
     let image = Image::open(Arc::new(Bytes(bytes.to_vec())))?;
     let state = of.partitions[&PARTITION].state.clone();
@@ -260,7 +261,7 @@ fn what_an_image_holds_of_a_spill_file_is_mended_and_one_without_parity_is_opene
     let before = without_parity(&bytes, 2);
     let (blocks, parities) = (blocks(&bytes), parities(&bytes));
     assert!(parities > 2);
-    // What was spilled comes last.
+    // Spilled blocks come last.
     damage(&mut bytes, blocks - parities, parities);
     let live = Store::live(spec(1, &[("text", STRING), ("count", INT64)]), dirs[1].path());
     live.index.spill_to(dirs[1].path(), 64 * MIB);
@@ -279,7 +280,7 @@ fn what_an_image_holds_of_a_spill_file_is_mended_and_one_without_parity_is_opene
     check(&other.index, |n| Some(n as i64));
 }
 
-/// The one spill file of a directory.
+/// Returns the only spill file of a directory.
 fn spill_file(dir: &Path) -> PathBuf {
     let names = std::fs::read_dir(dir).unwrap().map(|name| name.unwrap().path());
     let mut files: Vec<_> =
@@ -295,7 +296,7 @@ fn a_flipped_byte_of_what_was_spilled_is_never_served_and_stops_the_writer() {
     let all: Vec<_> = (0..DOCUMENTS).collect();
     write(&mut store, &all, document);
     let file = File::options().read(true).write(true).open(spill_file(dir.path())).unwrap();
-    // Of every record that lies in these bytes one byte is another.
+    // Every record in these bytes gets one wrong byte.
     let mut bytes = vec![0; MIB as usize];
     file.read_exact_at(&mut bytes, 2 * MIB).unwrap();
     bytes.iter_mut().skip(64).step_by(50).for_each(|byte| *byte ^= 0x10);
@@ -352,7 +353,7 @@ fn the_files_of_what_was_spilled_go_with_the_copy() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// Documents that lie on disk go like others, also where the holder was killed while they went.
+/// Documents on disk are removed like others, even if the holder was killed during the removal.
 #[test]
 fn what_was_spilled_goes_when_a_killed_holder_s_entry_is_finished() {
     let dir = tempfile::tempdir().unwrap();
@@ -368,7 +369,7 @@ fn what_was_spilled_goes_when_a_killed_holder_s_entry_is_finished() {
     write(&mut store, &gone, |store, n| store.delete(&key(n)));
     let Followed { writer, state } = store.partitions.remove(&PARTITION).unwrap();
     drop(writer);
-    // As if it had been killed before it noted that all of the entry is shown: `live.md`.
+    // This simulates a kill before the holder noted that the entry is fully shown: `live.md`.
     let (turn_of_header, redo_turn_of_space) = (64, 88);
     let (mut header, mut spaces) = (None, Vec::new());
     for entry in std::fs::read_dir(dir.path()).unwrap() {

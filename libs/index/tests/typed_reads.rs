@@ -1,5 +1,5 @@
-//! Handles and typed reads: absent, null and empty stay apart; types are refused, never converted;
-//! a handle survives every alteration.
+//! Handles and typed reads: absent, null and empty are distinct; wrong types are refused, never
+//! converted; a handle survives every alteration.
 
 mod support;
 
@@ -336,7 +336,7 @@ fn what_is_held_and_read_is_counted() {
     assert_eq!(held(&store).2, row_bytes - 1_000);
     let (ann, bob) = (store.delete("ann"), store.delete("bob"));
     store.write(vec![ann, bob], 4_000);
-    // A bucket group and the open segment stay, for the documents to come.
+    // A bucket group and the open segment stay, for future documents.
     let (documents, key_bytes, row_bytes, kept) = held(&store);
     assert_eq!((documents, key_bytes, row_bytes), (0, 0, 0));
     assert!(kept <= memory);
@@ -358,7 +358,7 @@ fn a_scan_that_is_refused_on_the_way_goes_on_where_it_was() {
     let keys: Vec<_> = (0..5).map(|n| format!("key-{n}")).collect();
     let changes = keys.iter().map(|key| store.upsert(key, &[("age", None)])).collect();
     store.write(changes, 1_000);
-    // Asked once for the list, then for each key: the third key is refused.
+    // The callback runs once for the list, then once for each key: the third key is refused.
     let asked = std::cell::Cell::new(0);
     let turns_stale = |_| {
         asked.set(asked.get() + 1);

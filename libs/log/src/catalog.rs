@@ -1,8 +1,8 @@
-//! The catalog follower: folds the control log, and lets others wait for what it says.
+//! The catalog follower folds the control log and lets callers wait for catalog changes.
 //!
-//! Every process that knows stores has one. It reads the control log through the same
-//! [`ChangeLog`] as everything else, so it works over the embedded log, Kafka and the change
-//! stream alike.
+//! Every process that uses stores runs one follower. The follower reads the control log through
+//! [`ChangeLog`], like every other reader, so the follower works over the embedded log, Kafka and
+//! the change stream.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -24,11 +24,11 @@ use crate::change_log::{ChangeLog, LogRecord, ReadLimit, Records};
 
 const READ: ReadLimit = ReadLimit { bytes_max: 4 << 20, wait_max: Duration::from_secs(1) };
 
-/// How far the follower is, as waiters see it.
+/// Progress of the follower, as seen by waiters.
 #[derive(Clone, Debug, Default)]
 struct Progress {
     offset_applied: Offset,
-    /// Why it has stopped for good, if it has.
+    /// Cause of a permanent stop, if the follower has stopped.
     halted: Option<Error>,
 }
 
@@ -37,10 +37,10 @@ struct Shared {
     progress: watch::Sender<Progress>,
 }
 
-/// Follows the control log until it is dropped.
+/// A follower of the control log, which runs until it is dropped.
 pub struct CatalogFollower {
     shared: Arc<Shared>,
-    /// `None` where there is nothing to follow.
+    /// `None` if there is nothing to follow.
     task: Option<JoinHandle<()>>,
 }
 
@@ -53,7 +53,7 @@ impl Drop for CatalogFollower {
 }
 
 impl CatalogFollower {
-    /// Starts to follow, on the current runtime. Errors of the log are retried with back-off.
+    /// Starts to follow on the current runtime. The follower retries log errors with back-off.
     pub fn start(log: Arc<dyn ChangeLog>, entropy: Arc<dyn Entropy>) -> Self {
         let shared = Arc::new(Shared {
             catalog: ArcSwap::from_pointee(Catalog::default()),
@@ -76,25 +76,26 @@ impl CatalogFollower {
         Self { shared, task: Some(tokio::spawn(tail.run())) }
     }
 
-    /// A catalog that stays as it is: for readers in memory, which have no control log. Needs no
-    /// runtime.
+    /// Returns a follower with a fixed catalog, for readers in memory, which have no control log.
+    /// Needs no runtime.
     pub fn standing(catalog: Catalog) -> Self {
         let catalog = ArcSwap::from_pointee(catalog);
         let progress = watch::Sender::new(Progress::default());
         Self { shared: Arc::new(Shared { catalog, progress }), task: None }
     }
 
-    /// The catalog as folded so far. Costs two atomic operations.
+    /// Returns the catalog as folded so far. A call costs two atomic operations.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.shared.catalog.load_full()
     }
 
-    /// First offset of the control log that is not folded yet.
+    /// Returns the first offset of the control log that is not folded yet.
     pub fn offset_applied(&self) -> Offset {
         self.shared.progress.borrow().offset_applied
     }
 
-    /// Changes whenever the catalog may have changed.
+    /// Returns a future that resolves when the catalog may have changed, and to `false` once the
+    /// follower is gone.
     pub fn changes(&self) -> impl Future<Output = bool> + use<> {
         let mut receiver = self.shared.progress.subscribe();
         receiver.mark_unchanged();
@@ -104,13 +105,13 @@ impl CatalogFollower {
     /// Waits until everything below `offset` is folded.
     ///
     /// # Errors
-    /// `Unavailable` when that takes longer than `wait_max`; `UpgradeNeeded` when the control log
-    /// holds what this build does not know.
+    /// `Unavailable` if that takes longer than `wait_max`; `UpgradeNeeded` if the control log
+    /// contains entries that this build does not know.
     pub async fn wait_applied(&self, offset: Offset, wait_max: Duration) -> Result<()> {
         self.wait(wait_max, |_, applied| (applied >= offset).then_some(())).await
     }
 
-    /// Waits until this version of a store's definition is known.
+    /// Waits until this version of a store's definition is in the catalog.
     ///
     /// # Errors
     /// As [`CatalogFollower::wait_applied`].
@@ -151,18 +152,18 @@ impl CatalogFollower {
     }
 }
 
-/// The task that reads and folds.
+/// The task that reads and folds the control log.
 struct Tail {
     log: Arc<dyn ChangeLog>,
     entropy: Arc<dyn Entropy>,
     shared: Weak<Shared>,
     catalog: Catalog,
     log_id: Option<LogId>,
-    /// First offset not folded; `None` when the log's start must be looked up.
+    /// First offset that is not folded; `None` if the follower must look up the start of the log.
     next: Option<Offset>,
-    /// Whether nothing failed since the log was seen to be the one that is folded.
+    /// Whether no call has failed since the follower last verified the id of the log.
     is_sure: bool,
-    /// Whether what was folded is what others see.
+    /// Whether the published catalog contains everything that was folded.
     is_published: bool,
     backoff: Backoff,
 }
@@ -197,7 +198,7 @@ impl Tail {
         self.is_published = false;
     }
 
-    /// Reads and folds some records; `false` when nobody wants them any more.
+    /// Reads and folds some records; returns `false` if the follower was dropped.
     async fn step(&mut self) -> Result<bool> {
         if !self.is_sure {
             self.check_log_id().await?;
@@ -216,8 +217,9 @@ impl Tail {
         Ok(self.publish(None))
     }
 
-    /// Reads from where the log starts: at 0, for the control log is kept for ever. Only where that
-    /// is gone its start is looked up, which costs whoever opens a reader one more exchange.
+    /// Reads from the start of the log, which is offset 0, because the control log is retained
+    /// forever. Only if offset 0 is gone, the task looks up the start, which costs the process that
+    /// opens a reader one more round trip.
     async fn read_first(&self) -> Result<(Offset, Records)> {
         let first = Offset(0);
         match self.log.read(PartitionRef::CONTROL, first, READ).await {
@@ -229,8 +231,8 @@ impl Tail {
         }
     }
 
-    /// Starts over when the log is another one than before, by its opening entry: after
-    /// an error, the service behind it may have come back with other data.
+    /// Starts over if the opening entry shows that the log is a different one. After an error, the
+    /// service that serves the log may have come back with other data.
     async fn check_log_id(&mut self) -> Result<()> {
         let Some(expected) = self.log_id else { return Ok(()) };
         let start = self.log.bounds(PartitionRef::CONTROL).await?.start;
@@ -242,7 +244,7 @@ impl Tail {
             match (found, read.records.last()) {
                 (Some(found), _) if found == expected => return Ok(()),
                 (None, Some(last)) => from = last.offset.next(),
-                // Another log, or one that was not opened.
+                // The log is a different one, or has no opening entry.
                 _ => {
                     warn!("the control log was replaced; folding it anew");
                     self.start_over();
@@ -274,7 +276,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Publishes the catalog, then how far it is; `false` when the follower is gone.
+    /// Publishes the catalog and the offset applied; returns `false` if the follower was dropped.
     fn publish(&mut self, halted: Option<Error>) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
         if !self.is_published || halted.is_some() {

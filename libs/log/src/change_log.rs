@@ -1,4 +1,4 @@
-//! The trait that every log implements and that one conformance suite holds all of them to.
+//! The trait that every log implements, and to which one conformance suite holds every log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,100 +10,106 @@ use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
 use forebay_core::{Error, Result};
 use forebay_wire::entry::ENTRY_FRAME_BYTES_MAX;
 
-/// One record as a log holds it.
+/// A record as a log stores it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Its offset.
+    /// Offset of the record.
     pub offset: Offset,
-    /// When the log appended it.
+    /// Time at which the log appended the record.
     pub append_time: Timestamp,
     /// The entry with its frame.
     pub entry: Bytes,
 }
 
-/// What an append answers.
+/// Result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// The offset that the entry got.
+    /// The offset that the log assigned to the entry.
     pub offset: Offset,
-    /// When the log appended it.
+    /// Time at which the log appended the entry.
     pub append_time: Timestamp,
 }
 
-/// How much one read returns, and how long it waits for a first record.
+/// Limit on the bytes that one read returns, and on its wait for a first record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadLimit {
-    /// Most bytes of entries that are returned; one record is returned even when it is larger.
+    /// Most bytes of entries to return; a read returns one record even if the record is larger.
     pub bytes_max: usize,
-    /// Wait this long for a first record at the log's end; zero answers at once.
+    /// Longest wait for a first record at the end of the log; zero returns at once.
     pub wait_max: Duration,
 }
 
-/// What a read answers.
+/// Result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Records {
-    /// Records by ascending offset, the first at or after the offset asked for; empty at the end.
+    /// Records by ascending offset, the first at or after the requested offset; empty at the end.
     pub records: Vec<LogRecord>,
-    /// The offset that the next append gets, as known when the read was answered.
+    /// The offset that the next append gets, as known when the log answered the read.
     pub end: Offset,
 }
 
-/// Where a partition's log starts and ends.
+/// Start and end of a partition's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// First offset that the log still holds.
+    /// First offset that the log still stores.
     pub start: Offset,
     /// The offset that the next append gets.
     pub end: Offset,
-    /// The clock that stamps the log, where it tells it; gives the clock error of a reader. Never
-    /// below the last append time: append times do not fall when their clock does, and a reader
-    /// whose clock fell with it would take old data for fresh.
+    /// Current time of the clock that stamps the log, if the log reports it; a reader derives its
+    /// clock error from this time. The time is never below the last append time: append times do
+    /// not fall if the clock does, and a reader whose clock fell with the log's clock would take
+    /// old data for fresh.
     pub server_time: Option<Timestamp>,
 }
 
 /// An ordered, durable log per partition.
 ///
-/// Every method may be called from many tasks at once. Appends to one partition by one caller, each
-/// awaited before the next, keep their order. The control log is
-/// [`PartitionRef::CONTROL`] and exists always.
+/// Many tasks may call every method at once. If one caller awaits each append to a partition before
+/// the next, these appends keep their order. The control log is [`PartitionRef::CONTROL`] and
+/// always exists.
 #[async_trait]
 pub trait ChangeLog: Send + Sync + 'static {
-    /// Makes the empty logs of a store's partitions. Making them again changes nothing.
+    /// Creates the empty logs of a store's partitions. Creating them again changes nothing.
     ///
     /// # Errors
-    /// `InvalidArgument` when the store's logs exist with another partition count; `Unavailable`,
-    /// `LimitExceeded` (disk full), `Unsupported` where the log only reads.
+    /// `InvalidArgument` if the store's logs exist with another partition count; `LimitExceeded` if
+    /// the disk is full; `Unsupported` if the log only reads; `Unavailable`.
     async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()>;
 
-    /// Removes the logs of a store. Removing what is not there changes nothing.
+    /// Removes the logs of a store. Removing a store without logs changes nothing.
     async fn delete(&self, store: StoreId) -> Result<()>;
 
-    /// Appends one entry and answers when it is durable.
+    /// Appends one entry and returns when the entry is durable.
     ///
     /// # Errors
-    /// `NotFound` for a log that was never made; `LimitExceeded` for an entry over
-    /// [`ENTRY_FRAME_BYTES_MAX`] or a full disk, with nothing appended; `Unavailable` when it is
-    /// certain that nothing was appended; `UnknownOutcome` when it is not.
+    /// - `NotFound`: the log was never created.
+    /// - `LimitExceeded`: the entry exceeds [`ENTRY_FRAME_BYTES_MAX`] or the disk is full; nothing
+    ///   was appended.
+    /// - `Unavailable`: nothing was appended for certain.
+    /// - `UnknownOutcome`: the entry may or may not have been appended.
     async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended>;
 
-    /// Reads records from an offset on, in order, without gaps in what the log still holds. Only
-    /// durable records are ever returned.
+    /// Reads records from an offset on, in order, without gaps in what the log still stores. A log
+    /// returns only durable records.
     ///
     /// # Errors
-    /// `TokenLost` when the offset lies below the log's start or above its end: the caller's place
-    /// is gone and it must bootstrap anew; `Corrupt` for damage behind which nothing can be
-    /// trusted; `NotFound`, `Unavailable`.
+    /// - `TokenLost`: the offset is below the start of the log or above its end; the caller's
+    ///   position is lost and the caller must bootstrap again.
+    /// - `Corrupt`: damage after which nothing can be trusted.
+    /// - `NotFound`, `Unavailable`.
     async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records>;
 
-    /// Where a partition's log starts and ends now.
+    /// Returns the current start and end of a partition's log.
     async fn bounds(&self, at: PartitionRef) -> Result<Bounds>;
 
-    /// Lets go of records below an offset; the log may keep some of them. The caller answers for
-    /// it that a verified snapshot covers them, or that a stream retains them no longer. What was
-    /// trimmed at the log's end goes as a whole with another call behind the next append.
+    /// Removes records below an offset; the log may retain some of them. The caller guarantees that
+    /// a verified snapshot covers the records, or that the stream's retention has expired them.
+    /// After a trim at the end of the log, the rest of the trimmed records goes with the first trim
+    /// that follows another append.
     ///
     /// # Errors
-    /// `Unsupported` where the log only reads, `InvalidArgument` above the log's end.
+    /// `Unsupported` if the log only reads; `InvalidArgument` if `before` is above the end of the
+    /// log.
     async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()>;
 }
 
@@ -135,10 +141,10 @@ impl<L: ChangeLog + ?Sized> ChangeLog for Arc<L> {
 }
 
 impl Bounds {
-    /// Refuses a place that this log does not hold: below its start or above its end.
+    /// Rejects an offset that this log does not cover: below its start or above its end.
     ///
     /// # Errors
-    /// `TokenLost`, with the bound that was passed.
+    /// `TokenLost`, with the bound that the offset passed.
     pub fn check(&self, at: PartitionRef, from: Offset) -> Result<()> {
         let (side, bound) = if from < self.start {
             ("starts", self.start)
@@ -154,7 +160,7 @@ impl Bounds {
     }
 }
 
-/// Refuses an entry that no log may hold.
+/// Rejects an entry that is too large for any log.
 pub(crate) fn check_entry(at: PartitionRef, entry: &Bytes) -> Result<()> {
     if entry.len() <= ENTRY_FRAME_BYTES_MAX {
         return Ok(());
@@ -164,13 +170,13 @@ pub(crate) fn check_entry(at: PartitionRef, entry: &Bytes) -> Result<()> {
         .with_partition(at.partition))
 }
 
-/// What a log answers about a partition whose log was never made, or was deleted.
+/// Returns the error for a partition whose log was never created, or was deleted.
 pub(crate) fn no_such_log(at: PartitionRef) -> Error {
     Error::not_found(format!("there is no log {at}; create the store first"))
         .with_partition(at.partition)
 }
 
-/// What a log answers when a store's logs are made again with another count.
+/// Rejects the creation of a store's logs with a second, different partition count.
 pub(crate) fn check_same_count(
     store: StoreId,
     held: PartitionCount,
@@ -184,7 +190,7 @@ pub(crate) fn check_same_count(
     )))
 }
 
-/// Refuses to touch the control log, which exists always.
+/// Rejects the control log, which always exists.
 pub(crate) fn check_not_control(store: StoreId) -> Result<()> {
     if store == PartitionRef::CONTROL.store {
         let message = "store 0 is the control log, which always exists and is never deleted";
@@ -193,7 +199,7 @@ pub(crate) fn check_not_control(store: StoreId) -> Result<()> {
     Ok(())
 }
 
-/// What a log answers when it is asked to let go of what was never appended.
+/// Returns the error for a trim above the end of a log.
 pub(crate) fn trim_above_end(at: PartitionRef, before: Offset, end: Offset) -> Error {
     Error::invalid_argument(format!(
         "log {at} ends at {end} and cannot be trimmed up to {before}; trim at most to its end"

@@ -1,4 +1,4 @@
-//! Which documents have changed between two positions, as the log tells.
+//! The documents that changed between two offsets of a log.
 
 use std::collections::HashSet;
 
@@ -10,10 +10,11 @@ use forebay_wire::entry::decode_entry;
 
 use crate::record_range::RecordRange;
 
-/// The keys that the entries of this id name in a range of their log; `None` for more than `most`.
+/// Returns the keys that the entries with this log id name in a range of their log; `None` if there
+/// are more than `most` keys.
 ///
 /// # Errors
-/// Those of [`RecordRange::next`]; `UpgradeNeeded` for an entry of a newer build.
+/// The errors of [`RecordRange::next`]; `UpgradeNeeded` for an entry of a newer build.
 pub async fn changed_keys(
     mut range: RecordRange<'_>,
     log_id: LogId,
@@ -26,7 +27,7 @@ pub async fn changed_keys(
             return Ok(Some(keys));
         }
         for record in records {
-            // What every replica skips has changed nothing.
+            // An entry that every replica skips has changed nothing.
             let entry = match decode_entry(&record.entry) {
                 Ok(entry) if entry.log_id == log_id => entry,
                 Err(error) if error.code() == ErrorCode::UpgradeNeeded => return Err(error),

@@ -1,7 +1,9 @@
-//! A log to which entries of other logs are copied: each once, whoever copies it and however often.
+//! A log that receives copies of entries from other logs: each entry once, no matter how many
+//! copiers there are and how often they copy.
 //!
-//! Every entry says where it is from and which one of the same source was sent before it, and a
-//! replica takes it only if that is the last one that it took from there (semantics.md 2).
+//! Every copied entry names its source position and the previous position that was sent from the
+//! same source. A replica applies an entry only if that previous position is the last one that the
+//! replica applied from that source (`tools/docs/src/semantics.md`, section 2).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,45 +17,45 @@ use forebay_wire::entry::{decode_entry, encode_entry};
 use crate::change_log::{ChangeLog, ReadLimit};
 use crate::opening::find_log_id;
 
-/// What is read back at once.
+/// Limit of one read while a copier reads back.
 const READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
 
-/// Where an entry that is copied is from.
+/// Source of a copied entry.
 #[derive(Clone, Copy, Debug)]
 pub struct CopiedFrom {
-    /// The partition.
+    /// Source partition.
     pub partition: PartitionId,
-    /// Its position there.
+    /// Position of the entry in the source partition.
     pub position: Position,
-    /// When it was appended there.
+    /// Time at which the source log appended the entry.
     pub append_time: Timestamp,
 }
 
-/// How far entries have come to a log, as they are read back from it.
+/// Progress of the copies in a log, as read back from the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopiedUpTo {
-    /// The log.
+    /// Id of the log.
     pub log_id: LogId,
-    /// Up to where it was read back.
+    /// First offset that was not read back.
     pub next: Offset,
-    /// Of each source the last position that came up to there.
+    /// Last position of each source below `next`.
     pub came: BTreeMap<PartitionId, Position>,
 }
 
-/// One partition that entries are copied to, as one copier knows it.
+/// A partition that receives copies, as one copier knows it.
 #[derive(Clone, Debug)]
 pub struct CopiedLog {
     at: PartitionRef,
     up_to: CopiedUpTo,
-    /// As this copier has it, with what it has sent since.
+    /// Last position of each source, including the entries that this copier has sent since.
     sent: BTreeMap<PartitionId, Position>,
 }
 
 impl CopiedLog {
-    /// Reads back what came to a partition, from its beginning on.
+    /// Reads back the copies in a partition from the start of its log.
     ///
     /// # Errors
-    /// `Unavailable` for a log without an entry yet; those of the log.
+    /// `Unavailable` for a log without an entry; the errors of the log.
     pub async fn find(log: &dyn ChangeLog, at: PartitionRef) -> Result<Self> {
         let bounds = log.bounds(at).await?;
         let log_id = find_log_id(log, at, bounds).await?;
@@ -62,10 +64,10 @@ impl CopiedLog {
         Self::resume(log, at, up_to).await
     }
 
-    /// Reads back what came to a partition since it was known how far entries had come.
+    /// Reads back the copies in a partition from an earlier [`CopiedUpTo`] on.
     ///
     /// # Errors
-    /// Those of the log.
+    /// The errors of the log.
     pub async fn resume(log: &dyn ChangeLog, at: PartitionRef, up_to: CopiedUpTo) -> Result<Self> {
         let mut found = Self { at, up_to, sent: BTreeMap::new() };
         found.read_back(log).await?;
@@ -73,30 +75,31 @@ impl CopiedLog {
         Ok(found)
     }
 
-    /// Which partition.
+    /// Returns the partition that receives the copies.
     pub fn partition(&self) -> PartitionRef {
         self.at
     }
 
-    /// How far entries have come, as far as it was read back.
+    /// Returns the progress as read back.
     pub fn up_to(&self) -> &CopiedUpTo {
         &self.up_to
     }
 
-    /// Position of the last entry that was sent of a source.
+    /// Returns the position of the last entry that this copier sent from a source.
     pub fn sent(&self, from: PartitionId) -> Option<Position> {
         self.sent.get(&from).copied()
     }
 
-    /// Whether something else came than this copier has sent.
+    /// Returns whether the log contains other copies than this copier has sent, so that this copier
+    /// is fenced.
     pub fn is_overtaken(&self) -> bool {
         self.up_to.came != self.sent
     }
 
-    /// Reads what the log holds by now, as a replica takes it.
+    /// Reads the rest of the log by the rule by which a replica applies copies.
     ///
     /// # Errors
-    /// Those of the log.
+    /// The errors of the log.
     pub async fn read_back(&mut self, log: &dyn ChangeLog) -> Result<()> {
         let end = log.bounds(self.at).await?.end;
         let CopiedUpTo { log_id, next, came } = &mut self.up_to;
@@ -117,11 +120,12 @@ impl CopiedLog {
         Ok(())
     }
 
-    /// Appends an entry, unless it came before; answers whether it did. It is made with this
-    /// version of the definition.
+    /// Appends an entry unless it was copied before; returns whether it was appended.
+    /// `schema_version` is the version of the definition that the entry was written with.
     ///
     /// # Errors
-    /// Those of the log; whether it came is told by [`CopiedLog::find`] alone then.
+    /// The errors of the log. After an error, only [`CopiedLog::find`] shows whether the entry was
+    /// appended.
     pub async fn send(
         &mut self,
         log: &dyn ChangeLog,

@@ -1,11 +1,11 @@
-//! The end of one partition's log as those see it who wait for it to move.
+//! The end of one partition's log, as a signal for readers that wait for appends.
 
 use std::time::Duration;
 
 use forebay_core::id::Offset;
 use tokio::sync::watch;
 
-/// Publishes where a log ends; readers at the end wait here instead of asking again and again.
+/// The published end of a log; readers at the end wait for the signal instead of polling.
 #[derive(Debug)]
 pub(crate) struct EndSignal(watch::Sender<Option<Offset>>);
 
@@ -14,12 +14,12 @@ impl EndSignal {
         Self(watch::Sender::new(Some(end)))
     }
 
-    /// Wakes those who wait for the log to pass an offset below `end`.
+    /// Wakes the readers that wait for the log to pass an offset below `end`.
     pub(crate) fn publish(&self, end: Offset) {
         self.0.send_replace(Some(end));
     }
 
-    /// Wakes everybody: the log is gone.
+    /// Wakes all readers: the log was deleted.
     pub(crate) fn publish_deleted(&self) {
         self.0.send_replace(None);
     }
@@ -28,7 +28,7 @@ impl EndSignal {
     pub(crate) async fn wait_past(&self, from: Offset, wait_max: Duration) {
         let mut receiver = self.0.subscribe();
         let passed = receiver.wait_for(|end| end.is_none_or(|end| end > from));
-        // Either way the caller reads again and sees what is there now.
+        // In every case the caller reads again and sees the current state.
         let _ = tokio::time::timeout(wait_max, passed).await;
     }
 }

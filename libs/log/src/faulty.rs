@@ -1,5 +1,6 @@
-//! A log that fails on purpose, for tests and the simulator: it refuses, delays, and leaves callers
-//! in doubt about appends, as often as its rates say and exactly as its entropy says.
+//! A log that fails on purpose, for tests and the simulator. The log refuses and delays calls, and
+//! leaves callers in doubt about appends, at configured rates; the entropy source decides each
+//! fault.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,32 +14,32 @@ use forebay_core::{Error, Result};
 
 use crate::change_log::{Appended, Bounds, ChangeLog, ReadLimit, Records};
 
-/// How often each fault happens, out of 10,000 calls; all zero unless set.
+/// Rates of the faults, out of 10,000 calls; all zero by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FaultRates {
-    /// Appends that are refused as `Unavailable`, with nothing appended.
+    /// Appends that fail with `Unavailable`; nothing is appended.
     pub append_refused: u32,
-    /// Appends that answer `UnknownOutcome` although the entry was appended.
+    /// Appends that fail with `UnknownOutcome` although the entry was appended.
     pub append_in_doubt_appended: u32,
-    /// Appends that answer `UnknownOutcome` and append nothing.
+    /// Appends that fail with `UnknownOutcome` and append nothing.
     pub append_in_doubt_lost: u32,
-    /// Appends that answer `UnknownOutcome` at once, and append some time later.
+    /// Appends that fail with `UnknownOutcome` at once, and append some time later.
     pub append_in_doubt_late: u32,
-    /// Appends that wait before they begin.
+    /// Appends that are delayed before they start.
     pub append_delayed: u32,
-    /// Appends whose answer waits after the entry was appended.
+    /// Appends whose answer is delayed after the entry was appended.
     pub answer_delayed: u32,
-    /// Reads that fail as `Unavailable`.
+    /// Reads that fail with `Unavailable`.
     pub read_refused: u32,
-    /// Reads that wait before they begin.
+    /// Reads that are delayed before they start.
     pub read_delayed: u32,
-    /// Questions for the bounds that fail as `Unavailable`.
+    /// Calls of `bounds` that fail with `Unavailable`.
     pub bounds_refused: u32,
     /// Longest delay, and longest time after which a late append happens.
     pub delay_max: Duration,
 }
 
-/// How often each fault has happened; a run in which one stayed at zero has not tested it.
+/// Count of each fault; a run that leaves a count at zero has not tested that fault.
 #[derive(Debug, Default)]
 pub struct FaultCounts {
     append_refused: AtomicU64,
@@ -53,7 +54,7 @@ pub struct FaultCounts {
 }
 
 impl FaultCounts {
-    /// Each fault by the name of its rate.
+    /// Returns the count of each fault under the name of its rate.
     pub fn by_name(&self) -> [(&'static str, u64); 9] {
         [
             ("append_refused", &self.append_refused),
@@ -70,8 +71,8 @@ impl FaultCounts {
     }
 }
 
-/// Any log, with faults. What it does answer is true: records are never doubled, reordered or made
-/// up.
+/// A wrapper that injects faults into any log. The wrapper's successful answers are correct:
+/// records are never duplicated, reordered or invented.
 pub struct FaultyLog<L> {
     inner: Arc<L>,
     entropy: Arc<dyn Entropy>,
@@ -80,23 +81,23 @@ pub struct FaultyLog<L> {
 }
 
 impl<L: ChangeLog> FaultyLog<L> {
-    /// This log, failing at these rates; entropy decides which calls fail.
+    /// Wraps a log that fails at these rates; `entropy` decides which calls fail.
     pub fn new(inner: L, entropy: Arc<dyn Entropy>, rates: FaultRates) -> Self {
         let (inner, rates) = (Arc::new(inner), parking_lot::RwLock::new(rates));
         Self { inner, entropy, rates, counts: FaultCounts::default() }
     }
 
-    /// The log without faults.
+    /// Returns the log without faults.
     pub fn inner(&self) -> &L {
         &self.inner
     }
 
-    /// How often each fault has happened.
+    /// Returns the count of each fault.
     pub fn counts(&self) -> &FaultCounts {
         &self.counts
     }
 
-    /// Changes the rates from the next call on; default rates end all faults.
+    /// Changes the rates from the next call on; the default rates end all faults.
     pub fn set_rates(&self, rates: FaultRates) {
         *self.rates.write() = rates;
     }
@@ -105,7 +106,7 @@ impl<L: ChangeLog> FaultyLog<L> {
         Ok(self.entropy.next_u64()? % below.max(1))
     }
 
-    /// Whether a fault of this rate happens now; counts it.
+    /// Returns whether a fault of this rate happens now, and counts it.
     fn happens(&self, rate: u32, count: &AtomicU64) -> Result<bool> {
         let happens = rate > 0 && self.draw(10_000)? < u64::from(rate);
         if happens {
@@ -130,7 +131,7 @@ impl<L: ChangeLog> FaultyLog<L> {
         let inner = self.inner.clone();
         tokio::spawn(async move {
             tokio::time::sleep(delay).await;
-            // Its caller was told that the outcome is unknown, and a failure is one of the two.
+            // The caller has received an unknown outcome, and a failure is one of its two cases.
             let _ = inner.append(at, entry).await;
         });
     }

@@ -1,8 +1,8 @@
 //! The change log: one ordered log of entries per partition, behind one trait.
 //!
-//! A log holds bytes and knows no schema; what the bytes say is the business of `forebay-wire`. It
-//! gives each record an offset and an append time, and acknowledges a record only when it will
-//! survive what its implementation promises to survive.
+//! A log stores bytes and has no schema; `forebay-wire` defines the meaning of the bytes. The log
+//! assigns each record an offset and an append time. The log acknowledges a record only when the
+//! record survives everything that the implementation promises to survive.
 
 mod catalog;
 mod change_log;

@@ -1,4 +1,4 @@
-//! Which process has the duties of which partitions, where several share them.
+//! Ownership of partitions among processes that share them.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use forebay_core::Result;
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, StoreId};
 use tokio::sync::watch;
 
-/// The partitions that a process has the duties of.
+/// Partitions that a process owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Assigned {
-    /// All: it is alone.
+    /// All partitions, because the process is the only member.
     All,
-    /// These.
+    /// These partitions.
     Only(BTreeSet<PartitionRef>),
 }
 
 impl Assigned {
-    /// Whether a partition is among them.
+    /// Returns whether the process owns a partition.
     pub fn has(&self, at: PartitionRef) -> bool {
         match self {
             Self::All => true,
@@ -25,7 +25,7 @@ impl Assigned {
         }
     }
 
-    /// Those of one store.
+    /// Returns the owned partitions of one store.
     pub fn of(&self, store: StoreId, count: PartitionCount) -> BTreeSet<PartitionId> {
         let is_ours =
             |partition: &PartitionId| self.has(PartitionRef { store, partition: *partition });
@@ -33,30 +33,31 @@ impl Assigned {
     }
 }
 
-/// A process's place among those that share the partitions of a log.
+/// Membership of a process in the group that shares the partitions of a log.
 #[async_trait]
 pub trait Membership: Send + Sync + 'static {
-    /// What is this process's, now and from now on.
+    /// Returns the partitions that the process owns, now and after each change.
     fn assigned(&self) -> watch::Receiver<Assigned>;
 
-    /// Takes part in these stores and in no others.
+    /// Subscribes to these stores and to no others.
     ///
     /// # Errors
-    /// `Unavailable`; it is tried again with the next call.
+    /// `Unavailable`; the next call tries again.
     fn take_part(&self, stores: &BTreeSet<StoreId>) -> Result<()>;
 
-    /// The name of the process that has a partition; `None` where nobody has it now.
+    /// Returns the name of the process that owns a partition; `None` if the partition has no owner
+    /// now.
     ///
     /// # Errors
-    /// `Unavailable` when it cannot be known.
+    /// `Unavailable` if the owner cannot be determined.
     async fn owner(&self, at: PartitionRef) -> Result<Option<String>>;
 
-    /// Says that the duties of all other partitions than these have ended here: another process may
-    /// take them up.
+    /// Reports that this process has ended its duties for all other partitions, so that another
+    /// process may take them over.
     fn note_held(&self, held: &Assigned);
 }
 
-/// The membership of a process that is alone.
+/// Membership of a process that is the only member.
 pub struct Alone(watch::Sender<Assigned>);
 
 impl Default for Alone {

@@ -1,6 +1,6 @@
-//! A log in the memory of one process: for tests, and for readers that are opened in memory.
+//! A log in the memory of one process, for tests and for readers in memory.
 //!
-//! It keeps every rule of [`ChangeLog`] but durability: what it holds ends with it.
+//! The log keeps every rule of [`ChangeLog`] except durability: its records end with it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ struct MemoryState {
 }
 
 impl MemoryLog {
-    /// An empty log that takes its append times from this clock.
+    /// Creates an empty log that takes append times from this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let control = vec![Arc::new(MemoryPartition::new())];
         let stores = BTreeMap::from([(PartitionRef::CONTROL.store, control)]);

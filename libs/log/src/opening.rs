@@ -1,4 +1,4 @@
-//! The id of a log, as its first records tell, and the opening entry that gives it one.
+//! The id of a log, which its opening entry carries.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use forebay_wire::entry::{encode_entry, log_id_told};
 
 use crate::change_log::{Bounds, ChangeLog, LogRecord, ReadLimit};
 
-/// Enough for one record, which is nearly always the opening.
+/// Limit for one record, which is nearly always the opening entry.
 const FIRST_READ: ReadLimit = ReadLimit { bytes_max: 1, wait_max: Duration::ZERO };
-/// Looks at a log that is trimmed meanwhile.
+/// Most lookups of a log that is trimmed concurrently.
 const LOOKS_MAX: usize = 4;
 const NEXT_READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
 
-/// Id of a log inside these bounds; `None` for one that nobody has opened. Nearly always one read;
-/// as many as there are bytes of strangers before the opening.
+/// Returns the id of a log within these bounds; `None` if the log has no opening entry. Nearly
+/// always one read suffices; foreign records before the opening entry cost more reads.
 ///
 /// # Errors
-/// Those of [`ChangeLog::read`].
+/// The errors of [`ChangeLog::read`].
 pub async fn find_log_id(
     log: &dyn ChangeLog,
     at: PartitionRef,
@@ -40,12 +40,14 @@ pub async fn find_log_id(
     Ok(None)
 }
 
-/// Appends an opening entry with a new id. Of several the first in the log counts, so whoever
-/// appends one looks at the log again; also after an unknown outcome, which is no error here.
+/// Appends an opening entry with a new id. If a log has several opening entries, the first one
+/// counts, so the caller must read the log again; also after an unknown outcome, which is no error
+/// here.
 ///
 /// # Errors
-/// Those of [`ChangeLog::append`] that say that nothing was appended. `Unavailable` for a log whose
-/// beginning was trimmed: it has an id, which snapshots and tokens name, and must get no other.
+/// The errors of [`ChangeLog::append`] that mean that nothing was appended. `Unavailable` if the
+/// start of the log was trimmed: such a log has an id, which snapshots and tokens name, and must
+/// get no other.
 pub async fn append_opening(
     log: &dyn ChangeLog,
     entropy: &dyn Entropy,
@@ -71,7 +73,7 @@ pub async fn append_opening(
     }
 }
 
-/// Id of a log as it is now: looks again where somebody trims it between two looks.
+/// Returns the current id of a log; looks it up again if the log is trimmed during a lookup.
 async fn log_id_now(log: &dyn ChangeLog, at: PartitionRef) -> Result<Option<LogId>> {
     for _ in 1..LOOKS_MAX {
         match find_log_id(log, at, log.bounds(at).await?).await {
@@ -82,10 +84,10 @@ async fn log_id_now(log: &dyn ChangeLog, at: PartitionRef) -> Result<Option<LogI
     find_log_id(log, at, log.bounds(at).await?).await
 }
 
-/// Id of a log; opens it when nobody has.
+/// Returns the id of a log, and appends an opening entry if the log has none.
 ///
 /// # Errors
-/// Those of the log; `Unavailable` when somebody must look again.
+/// The errors of the log; `Unavailable` if the caller must try again.
 pub async fn open_log(
     log: &dyn ChangeLog,
     entropy: &dyn Entropy,

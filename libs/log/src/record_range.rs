@@ -9,25 +9,26 @@ use forebay_core::{Error, Result};
 
 use crate::change_log::{ChangeLog, LogRecord, ReadLimit};
 
-/// What a read of the log waits for records that should be there.
+/// Longest wait of a read for records that should exist.
 const READ_WAIT: Duration = Duration::from_secs(5);
 
-/// What is left to read.
+/// The rest of a range of records.
 pub struct RecordRange<'l> {
     /// The log.
     pub log: &'l dyn ChangeLog,
-    /// Which partition.
+    /// Partition of the range.
     pub at: PartitionRef,
-    /// What is left.
+    /// Offsets that were not read yet.
     pub offsets: Range<Offset>,
 }
 
 impl RecordRange<'_> {
-    /// The records that come next; none where there are no more.
+    /// Returns the next records; none at the end of the range.
     ///
     /// # Errors
-    /// `TokenLost` where the log does not hold them any more, `Unavailable` where it ends before
-    /// the range does; else those of the log.
+    /// - `TokenLost`: the log no longer stores the records.
+    /// - `Unavailable`: the log ends before the range does.
+    /// - The errors of the log.
     pub async fn next(&mut self) -> Result<Vec<LogRecord>> {
         let Range { start, end } = self.offsets;
         if start >= end {
@@ -35,12 +36,12 @@ impl RecordRange<'_> {
         }
         let limit = ReadLimit { bytes_max: READER_READ_BYTES_MAX, wait_max: READ_WAIT };
         let mut read = self.log.read(self.at, start, limit).await?;
-        // Records that were received before others came tell of an earlier end.
+        // Records that were received before later appends report an earlier end.
         if read.records.is_empty() && read.end < end {
             let message = "the log ends before what was applied of it";
             return Err(Error::unavailable(message).with_partition(self.at.partition));
         }
-        // Behind the last record there may be offsets without one, as Kafka has them.
+        // After the last record there may be offsets without a record, as in Kafka.
         self.offsets.start = read.records.last().map_or(end, |last| last.offset.next());
         read.records.retain(|record| record.offset < end);
         Ok(read.records)

@@ -1,13 +1,16 @@
-//! A log behind gRPC: the change stream to read, the writer service to append.
+//! A log over gRPC: the change stream to read, the writer service to append.
 //!
-//! The default tail beyond a handful of readers, and the only one for clients that cannot reach
-//! Kafka. A read keeps its subscription open behind it, so that reading on costs no round trip.
+//! This is the default tail for more than a handful of readers, and the only one for clients that
+//! cannot reach Kafka. A read leaves its subscription open, so that the next read costs no round
+//! trip.
 //!
-//! What the server has sent on a kept subscription and nobody has read counts against the window of
-//! the whole connection. Were that used up, every other partition would wait for a reader that may
-//! be waiting for one of them. So [`with_windows`] makes the connection's window far larger than
-//! those of its streams, subscriptions that are not read from are given up after a while, and a log
-//! that finds its server silent gives up all that are kept.
+//! Records that the server has sent on an idle subscription count against the flow-control window
+//! of the whole connection. If that window were exhausted, every other partition would wait for a
+//! reader that may itself be waiting for one of them. Three rules prevent this:
+//!
+//! - [`with_windows`] makes the connection's window far larger than those of its streams.
+//! - A subscription that is not read is closed after a while.
+//! - A log whose server goes silent closes all idle subscriptions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -31,40 +34,41 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::change_log::{Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records, check_entry};
 
-/// Open subscriptions that are kept per partition, one for each reader of it in this process.
+/// Most idle subscriptions per partition, one for each reader of it in this process.
 const IDLE_MAX: usize = 4;
-/// Longest wait of one read; far enough that nobody meets it, near enough to be added to any time.
+/// Longest wait of one read: longer than any caller waits, short enough to be added to any time.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// A connection is given up after this many missed answers of the server.
+/// Missed answers of the server after which a connection is given up.
 const SILENCES_MAX: u64 = 5;
 
-/// A log behind gRPC. `create`, `delete` and `trim` are `Unsupported`: ask the writer service.
+/// A log over gRPC. `create`, `delete` and `trim` fail with `Unsupported`; the writer service
+/// provides them.
 pub struct RemoteLog {
     stream: ChangeStreamClient<Channel>,
     writer: WriterClient<Channel>,
     idle: Mutex<Idle>,
 }
 
-/// Open subscriptions that nobody reads at the moment.
+/// Open subscriptions without a current reader.
 #[derive(Default)]
 struct Idle {
     kept: BTreeMap<PartitionRef, VecDeque<Subscription>>,
-    /// When those that nobody came back for were last given up.
+    /// Time of the last sweep of expired subscriptions.
     swept: Option<Instant>,
 }
 
-/// The same endpoint with the windows that a [`RemoteLog`] needs: any number of its partitions may
-/// fall behind without holding up the others.
+/// Returns the same endpoint with the windows that a [`RemoteLog`] needs: any number of its
+/// partitions may fall behind without blocking the others.
 #[must_use]
 pub fn with_windows(endpoint: Endpoint) -> Endpoint {
-    // The largest window that HTTP/2 knows.
+    // The largest window that HTTP/2 permits.
     let connection_bytes = i32::MAX as u32;
     endpoint
         .initial_stream_window_size(REMOTE_STREAM_WINDOW_BYTES)
         .initial_connection_window_size(connection_bytes)
 }
 
-/// The runtime's clock, which the simulator drives.
+/// Returns the time of the runtime's clock, which the simulator drives.
 #[allow(
     clippy::disallowed_methods,
     reason = "measures silence and idleness; no answer depends on it"
@@ -73,20 +77,20 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// One open subscription, with what it has received and nobody has read.
+/// An open subscription, with the records that it has received and no reader has taken.
 struct Subscription {
     answers: Streaming<v1::SubscribeResponse>,
     received: VecDeque<LogRecord>,
     next: Offset,
     end: Offset,
     heard: Instant,
-    /// When it was last read from.
+    /// Time of the last read.
     kept_since: Instant,
 }
 
 impl RemoteLog {
-    /// A log behind this channel, which must lead to a node that serves both services; best made
-    /// from an endpoint [`with_windows`].
+    /// Returns a log over this channel, which must lead to a node that serves both services; an
+    /// endpoint from [`with_windows`] is recommended.
     pub fn new(channel: Channel) -> Self {
         let stream = ChangeStreamClient::new(channel.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -110,23 +114,24 @@ impl RemoteLog {
             let (received, heard) = (VecDeque::new(), now());
             let mut subscription =
                 Subscription { answers, received, next: from, end: from, heard, kept_since: heard };
-            // The first answer says what the log holds now, and whether it holds the offset.
+            // The first answer reports the current end of the log, and whether the log covers the
+            // offset.
             subscription.receive(at).await?;
             Ok(subscription)
         };
         timeout(call_timeout(), open).await.unwrap_or_else(|_| Err(self.silent(at)))
     }
 
-    /// The server went silent. Should it be because kept subscriptions use up the connection, they
-    /// no longer do.
+    /// Returns the error for a silent server, and closes the idle subscriptions, in case that they
+    /// exhaust the connection's window.
     fn silent(&self, at: PartitionRef) -> Error {
         self.idle.lock().kept.clear();
         let message = "the server of the log went silent; try again, or see whether it runs";
         Error::unavailable(message).with_partition(at.partition)
     }
 
-    /// The subscription that stands there and was read from last: one that was left there earlier
-    /// may have received what was in the log before it was replaced.
+    /// Takes the subscription at this offset that was read last: one that was left there earlier
+    /// may have received records of the log before it was replaced.
     fn take_idle(&self, at: PartitionRef, from: Offset) -> Option<Subscription> {
         let mut idle = self.idle.lock();
         let subscriptions = idle.kept.get_mut(&at)?;
@@ -134,7 +139,8 @@ impl RemoteLog {
         subscriptions.remove(place)
     }
 
-    /// Gives up the subscriptions that have received what the log does not hold: that was another.
+    /// Closes the subscriptions that have received records past the end of the log; they followed
+    /// another log.
     fn drop_past(&self, at: PartitionRef, end: Offset) {
         if let Some(subscriptions) = self.idle.lock().kept.get_mut(&at) {
             subscriptions.retain(|open| open.past_received() <= end);
@@ -155,7 +161,7 @@ impl RemoteLog {
 }
 
 impl Idle {
-    /// Gives up what nobody has come back for, now and then.
+    /// Closes expired subscriptions, at most once per call timeout.
     fn sweep(&mut self, now: Instant) {
         if self.swept.is_some_and(|swept| now - swept < call_timeout()) {
             return;
@@ -194,12 +200,12 @@ impl Subscription {
         Ok(())
     }
 
-    /// The offset behind everything that was received.
+    /// Returns the offset after all received records.
     fn past_received(&self) -> Offset {
         self.received.back().map_or(self.next, |last| last.offset.next())
     }
 
-    /// Waits for a first record until `deadline`; `false` when the server has gone silent.
+    /// Waits for a first record until `deadline`; returns `false` if the server went silent.
     async fn wait(&mut self, at: PartitionRef, deadline: Instant) -> Result<bool> {
         let lost_after = Duration::from_millis(SILENCES_MAX * STREAM_SILENCE_MS);
         while self.received.is_empty() {
@@ -270,7 +276,8 @@ impl ChangeLog for RemoteLog {
 
     async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
         let deadline = now() + limit.wait_max.min(WAIT_MAX);
-        // What a kept subscription has not received yet, only a new one tells at once.
+        // Records that an idle subscription has not received yet are visible at once only to a new
+        // one.
         let kept = self
             .take_idle(at, from)
             .filter(|kept| !kept.received.is_empty() || limit.wait_max > Duration::ZERO);

@@ -17,11 +17,11 @@ use tonic::{Request, Response, Status};
 
 use crate::change_log::{ChangeLog, ReadLimit, Records};
 
-/// Serves the logs of all partitions of one [`ChangeLog`].
+/// The change stream service of all partitions of one [`ChangeLog`].
 ///
-/// A subscription sends what the log holds now at once, be it nothing, then each record as it
-/// comes; after a second without one it sends an empty answer, so that a subscriber can tell
-/// silence of the log from silence of the connection.
+/// A subscription first sends the current contents of the log, even if empty, and then each new
+/// record. After a second without a record the service sends an empty answer, so that a subscriber
+/// can distinguish a silent log from a silent connection.
 #[derive(Clone)]
 pub struct ChangeStreamService {
     log: Arc<dyn ChangeLog>,
@@ -30,19 +30,19 @@ pub struct ChangeStreamService {
 }
 
 impl ChangeStreamService {
-    /// The change stream of this log; the clock is told to subscribers.
+    /// Returns the change stream of this log; `clock` is reported to subscribers.
     pub fn new(log: Arc<dyn ChangeLog>, clock: Arc<dyn Clock>) -> Self {
         Self { log, clock, ended: watch::Sender::new(false) }
     }
 
-    /// Ends every subscription, present and future, so that a server can drain: by itself a
-    /// subscription never ends.
+    /// Ends all subscriptions, present and future, so that a server can drain; a subscription never
+    /// ends by itself.
     pub fn end_streams(&self) {
         self.ended.send_replace(true);
     }
 }
 
-/// Where a subscription is; `None` behind an error.
+/// State of a subscription; the stream drops it after an error.
 struct Subscription {
     log: Arc<dyn ChangeLog>,
     at: PartitionRef,

@@ -8,10 +8,10 @@ use forebay_core::id::Offset;
 
 use crate::LogRecord;
 
-/// What a record costs beside its bytes.
+/// Bytes that a record costs in addition to its entry.
 const RECORD_OVERHEAD_BYTES: usize = 96;
 
-/// How much the caches of a log hold, one partition's and all together.
+/// Byte limits of the caches of a log, for one partition and for all together.
 #[derive(Debug)]
 pub(crate) struct CacheBudget {
     partition_bytes_max: usize,
@@ -25,7 +25,7 @@ impl CacheBudget {
     }
 }
 
-/// The last records of a partition up to its end, none of those in between left out.
+/// The last records of a partition up to its end, without gaps.
 #[derive(Debug)]
 pub(crate) struct TailCache {
     budget: Arc<CacheBudget>,
@@ -38,7 +38,8 @@ impl TailCache {
         Self { budget, records: VecDeque::new(), bytes: 0 }
     }
 
-    /// Adds the next record and lets go of the oldest ones beyond the budget, this one included.
+    /// Adds the next record and evicts the oldest ones beyond the budget, if necessary the new one,
+    /// too.
     pub(crate) fn push(&mut self, record: LogRecord) {
         let bytes = record.entry.len() + RECORD_OVERHEAD_BYTES;
         self.records.push_back(record);
@@ -52,7 +53,8 @@ impl TailCache {
         }
     }
 
-    /// Records from an offset on, as many as fit and at least one; `None` when it is not held.
+    /// Returns records from an offset on, as many as fit and at least one; `None` if the offset is
+    /// not cached.
     pub(crate) fn read(&self, from: Offset, bytes_max: usize) -> Option<Vec<LogRecord>> {
         if self.records.front()?.offset > from {
             return None;

@@ -1,5 +1,5 @@
-//! The logs of a store as a version of its documents follows them: under the id that the version is
-//! kept as, and from the moment on of which it was pushed.
+//! The logs of a store as one version of its documents follows them: under the store id of the
+//! version, and from the offset at which the version was pushed.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use forebay_core::{Error, Result};
 
 use crate::change_log::{Appended, Bounds, ChangeLog, ReadLimit, Records};
 
-/// The logs that a version of a store's documents follows, by the version's own definition: whoever
-/// reads them finds them trimmed up to where the version begins. The logs as they are, where they
-/// begin with it.
+/// Returns the logs that a version of a store's documents follows, as given by the version's
+/// definition. To their readers, the logs appear trimmed to the start of the version. If the
+/// version is stored under the store's own id, the function returns the logs unchanged.
 pub fn follow_version(log: Arc<dyn ChangeLog>, definition: &Definition) -> Arc<dyn ChangeLog> {
     let logs = definition.logs().store;
     if definition.store == logs {
@@ -28,7 +28,7 @@ struct VersionLog {
     log: Arc<dyn ChangeLog>,
     logs: StoreId,
     kept_as: StoreId,
-    /// `None` once it was dropped.
+    /// `None` once the version was dropped.
     version: Option<StoreVersion>,
 }
 

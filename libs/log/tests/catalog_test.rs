@@ -117,7 +117,7 @@ async fn a_record_from_the_future_halts_it_typed() {
     let follower = follow(log);
     let halted = follower.wait_applied(Offset(4), WAIT).await.unwrap_err();
     assert_eq!(halted.code(), ErrorCode::UpgradeNeeded);
-    // What came before is folded and goes on being served.
+    // The follower continues to serve the records before the halt.
     assert_eq!((names(&follower), follower.offset_applied()), (vec!["users".into()], Offset(2)));
 }
 
@@ -145,7 +145,7 @@ async fn errors_of_the_log_are_outlived() {
     }
 }
 
-/// A log behind which another one may appear, as when a service comes back with other data.
+/// A log that a test can replace with another one, as if a service came back with other data.
 struct Replaceable {
     current: RwLock<Arc<MemoryLog>>,
     is_down: RwLock<bool>,
@@ -192,7 +192,8 @@ impl ChangeLog for Replaceable {
     }
 }
 
-/// A log that was replaced is folded anew, whether it is shorter, as long, or longer than the old.
+/// Proves that the follower folds a replaced log from its start, whether the new log is shorter, as
+/// long, or longer than the old one.
 #[tokio::test(start_paused = true)]
 async fn another_log_under_the_same_address_is_folded_anew() {
     for entries in 0..6_u64 {

@@ -1,4 +1,5 @@
-//! The log that fails on purpose: each fault happens, is counted, and tells no lie.
+//! The log that fails on purpose. The tests prove that each fault happens, is counted, and returns
+//! a correct outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ fn faulty(seed: u64, rates: FaultRates) -> FaultyLog<MemoryLog> {
     FaultyLog::new(MemoryLog::new(clock()), Arc::new(SeededEntropy::new(seed)), rates)
 }
 
-/// Delays alone break no rule, so the suite holds under them.
+/// The conformance suite holds under delays alone, because a delay breaks no rule.
 struct DelayedFixture {
     clock: Arc<ManualClock>,
     log: Arc<FaultyLog<MemoryLog>>,
@@ -73,7 +74,7 @@ fn all_rates() -> FaultRates {
     }
 }
 
-/// What a run did: each answer's code, and the log in the end.
+/// Result of a run: the code of each answer, and the log at the end.
 async fn run(seed: u64) -> (Vec<Option<ErrorCode>>, Vec<Bytes>, FaultyLog<MemoryLog>) {
     let log = faulty(seed, all_rates());
     let at = PartitionRef::CONTROL;

@@ -1,5 +1,5 @@
-//! What a log on Kafka holds: a few clients however many read, fewer when nobody does, and none
-//! when it is dropped. The only test of its process, whose threads it counts.
+//! Clients of a log on Kafka: a few for any number of readers, fewer without readers, none after
+//! the drop. This is the only test of its process, because it counts the process's threads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use futures::future::join_all;
 use tokio::time::{sleep, timeout};
 
 const PARTITIONS: u32 = 16;
-/// Longest wait for what must happen: a guard against hanging, never a measure.
+/// Longest wait for something that must happen: a guard against hanging, never a measurement.
 const HANG_GUARD: Duration = Duration::from_secs(120);
-/// Administration, producer, follower and four cursors.
+/// Clients for administration, producer, follower and four cursors.
 const CLIENTS_MAX: usize = 7;
 
-/// Clients of librdkafka's that run: each has one thread of this name.
+/// Returns the number of running librdkafka clients: each has one thread of this name.
 fn clients() -> usize {
     let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let names = threads.filter_map(|thread| std::fs::read(thread.path().join("comm")).ok());
@@ -60,7 +60,8 @@ async fn clients_are_few_and_let_go_of() {
                             assert_eq!(read.records[0].offset, from);
                             return clients();
                         }
-                        // Of so many far behind some do not get a turn in a call's time.
+                        // With so many readers far behind, some get no turn within a call's
+                        // timeout.
                         Err(error) => assert_eq!(error.code(), ErrorCode::Unavailable, "{error}"),
                     }
                 }

@@ -1,5 +1,5 @@
-//! Brokers that stop, are killed, and come back under a log: what was acknowledged stays, what was
-//! not ends typed, and the same retry settles it.
+//! Brokers that stop, are killed, and come back. The tests prove that acknowledged entries survive,
+//! that other appends fail with a typed error, and that repeating an append resolves its outcome.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,14 +15,14 @@ use tokio::time::{sleep, timeout};
 
 const STORE: StoreId = StoreId(7);
 const PARTITIONS: u32 = 3;
-/// Longest wait for what must happen: a guard against hanging, never a measure.
+/// Longest wait for something that must happen: a guard against hanging, never a measurement.
 const HANG_GUARD: Duration = Duration::from_secs(150);
 
 fn partition(number: u32) -> PartitionRef {
     PartitionRef { store: STORE, partition: PartitionId(number) }
 }
 
-/// Starts, kills or restarts brokers, which blocks.
+/// Starts, kills or restarts brokers on a blocking thread.
 async fn on_brokers<T: Send + 'static>(
     brokers: &Arc<Brokers>,
     work: impl FnOnce(&Brokers) -> Result<T, String> + Send + 'static,
@@ -41,7 +41,7 @@ fn short(options: KafkaOptions) -> KafkaOptions {
     KafkaOptions { append_timeout, call_timeout, ..options }
 }
 
-/// Appends one entry, again and again until it is acknowledged.
+/// Appends one entry, and repeats the append until it is acknowledged.
 async fn settle(log: &KafkaLog, at: PartitionRef, entry: &Bytes) -> Offset {
     let settled = timeout(HANG_GUARD, async {
         loop {
@@ -61,7 +61,7 @@ fn assert_may_be_retried(error: &forebay_core::Error) {
     assert!(is_typed, "not an error that a retry settles: {error}");
 }
 
-/// Holds every acknowledged entry to its offset, as a log that was opened just now reads it.
+/// Checks that a newly opened log has every acknowledged entry at its offset.
 async fn assert_all_there(options: &KafkaOptions, acknowledged: &[(PartitionRef, Offset, Bytes)]) {
     let log = timeout(HANG_GUARD, async {
         loop {
@@ -91,7 +91,7 @@ async fn assert_all_there(options: &KafkaOptions, acknowledged: &[(PartitionRef,
     }
 }
 
-/// Appends to one partition, each entry until it is acknowledged, until it is told to stop.
+/// Appends to one partition until told to stop; repeats each entry until it is acknowledged.
 async fn append_until(
     log: Arc<KafkaLog>,
     number: u32,
@@ -108,7 +108,7 @@ async fn append_until(
     acknowledged
 }
 
-/// Waits until that many more entries are acknowledged by each appender.
+/// Waits until each appender has that many more acknowledged entries.
 async fn go_on(counts: &[Arc<AtomicUsize>], more: usize) {
     for count in counts {
         let wanted = count.load(Ordering::Relaxed) + more;
@@ -137,7 +137,7 @@ async fn of_three_brokers_one_may_die_and_two_stop_everything() {
         .collect();
     go_on(&counts, 30).await;
     on_brokers(&brokers, |brokers| brokers.kill(1)).await;
-    // The second of these began after the kill.
+    // The second of these appends started after the kill.
     go_on(&counts, 30).await;
     stop.store(true, Ordering::Relaxed);
     let mut acknowledged = Vec::new();
@@ -189,7 +189,7 @@ async fn a_broker_that_stops_and_comes_back_costs_nothing_but_time() {
     assert_eq!(log.bounds(at).await.unwrap_err().code(), ErrorCode::Unavailable);
     let opened = KafkaLog::open(options.clone()).await.err().unwrap();
     assert_eq!(opened.code(), ErrorCode::Unavailable, "{opened}");
-    // A reader at the end hears that the brokers are gone, instead of nothing for ever.
+    // A reader at the end receives an error when the brokers are gone, instead of waiting forever.
     let heard = timeout(HANG_GUARD, async {
         loop {
             if let Err(error) = log.read(at, Offset(20), limit).await {
@@ -202,7 +202,7 @@ async fn a_broker_that_stops_and_comes_back_costs_nothing_but_time() {
     on_brokers(&brokers, |brokers| brokers.restart(1)).await;
     let offset = settle(&log, at, &late).await;
     acknowledged.push((at, offset, late));
-    // The same log's follower goes on where it was.
+    // The follower of the same log continues at its position.
     let patient = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::from_secs(1_000) };
     let read = timeout(HANG_GUARD, async {
         loop {

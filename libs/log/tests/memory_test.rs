@@ -1,4 +1,4 @@
-//! The log in memory, held to the suite.
+//! The conformance suite on the log in memory.
 
 use std::sync::Arc;
 

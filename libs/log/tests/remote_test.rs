@@ -1,5 +1,5 @@
-//! The remote log against a real gRPC server on loopback, held to the suite; and what it does when
-//! the server goes, lies or goes silent.
+//! The remote log against a real gRPC server on loopback: the conformance suite, and a server that
+//! stops, lies or goes silent.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use tonic::{Request, Response, Status};
 
 type StreamOf<T> = std::pin::Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-/// The one method of the writer service that a remote log calls.
+/// The only method of the writer service that a remote log calls.
 struct Appender(Arc<dyn ChangeLog>);
 
 #[tonic::async_trait]
@@ -108,7 +108,7 @@ impl Writer for Appender {
     }
 }
 
-/// A server with a runtime of its own, so that it can be stopped as a crash stops it.
+/// A server with its own runtime, so that a test can stop it as a crash would.
 struct Node {
     runtime: Option<Runtime>,
     address: SocketAddr,
@@ -219,7 +219,8 @@ async fn the_servers_clock_comes_with_the_bounds() {
     assert_eq!(bounds.server_time, Some(fixture.clock.now()));
 }
 
-/// Two readers of one partition each keep a subscription; neither makes the other skip or repeat.
+/// Proves that two readers of one partition each keep a subscription, and that neither makes the
+/// other skip or repeat records.
 #[tokio::test]
 async fn readers_of_one_partition_do_not_disturb_each_other() {
     let fixture = remote().await;
@@ -239,7 +240,7 @@ async fn readers_of_one_partition_do_not_disturb_each_other() {
     assert!(next[0] > 80 && next[1] == 100, "read up to {next:?}");
 }
 
-/// Subscriptions that nobody reads any more must not use up the connection's window.
+/// Proves that idle subscriptions do not exhaust the connection's window.
 #[tokio::test]
 async fn places_that_were_left_do_not_stall_the_connection() {
     let fixture = remote().await;
@@ -260,8 +261,8 @@ async fn places_that_were_left_do_not_stall_the_connection() {
     }
 }
 
-/// Who read the first entry has received the others, and those are of the log that is gone; also
-/// when the new log is no shorter than the old one.
+/// A reader of the first entry has received the other entries, which belong to the deleted log. The
+/// test proves that reads do not return them, even if the new log is no shorter than the old one.
 #[tokio::test]
 async fn what_was_received_of_a_log_is_not_read_once_it_was_replaced() {
     const ONE: ReadLimit = ReadLimit { bytes_max: 1, wait_max: Duration::ZERO };
@@ -286,7 +287,7 @@ async fn what_was_received_of_a_log_is_not_read_once_it_was_replaced() {
     }
 }
 
-/// What was received before more was appended tells of an end that is behind.
+/// Proves that an outdated end, received before later appends, does not end a range early.
 #[tokio::test]
 async fn a_range_is_read_whole_though_its_first_records_were_received_earlier() {
     let fixture = remote().await;
@@ -365,7 +366,8 @@ async fn read_scripted(answers: Vec<v1::SubscribeResponse>, from: u64) -> ErrorC
     read.expect_err("an error was expected").code()
 }
 
-/// A server may send anything; what is not a log's records ends in a typed error, never a panic.
+/// Proves that a server may send anything: an answer that is not a log's records ends in a typed
+/// error, never a panic.
 #[tokio::test]
 async fn a_server_that_sends_what_no_log_holds_is_refused() {
     let record = |offset| v1::LogRecord { offset, append_time_us: 1, entry: Bytes::new() };

@@ -1,4 +1,4 @@
-//! What a statement's filters say of single columns, for tables that find rows by them.
+//! Bounds of single columns in a statement's filters, for tables that find rows by them.
 
 use std::ops::Bound;
 
@@ -7,19 +7,19 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use forebay_core::value::Value;
 
-/// Between which values a column's lie. Rows without a value lie nowhere.
+/// Bounds of a column's values. A row without a value is outside all bounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bounds {
-    /// The column's place in the table.
+    /// Index of the column in the table.
     pub column: usize,
-    /// The least value.
+    /// Lower bound.
     pub from: Bound<Value>,
-    /// The greatest one.
+    /// Upper bound.
     pub to: Bound<Value>,
 }
 
 impl Bounds {
-    /// The value, where it is one.
+    /// Returns the value if the bounds permit exactly one.
     pub fn equal(&self) -> Option<&Value> {
         match (&self.from, &self.to) {
             (Bound::Included(from), Bound::Included(to)) if from == to => Some(from),
@@ -27,7 +27,7 @@ impl Bounds {
         }
     }
 
-    /// What a filter says of a column; `None` for one that says something else.
+    /// Returns the bounds that a filter sets on a column; `None` for any other filter.
     pub(crate) fn of(filter: &Expr, schema: &SchemaRef) -> Option<Self> {
         match filter {
             Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (&**left, &**right) {

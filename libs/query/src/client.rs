@@ -1,5 +1,5 @@
-//! Asks a server of Arrow Flight SQL for the rows of a statement, and another process of ours for
-//! those of a ticket.
+//! Client for the rows of a statement at an Arrow Flight SQL server, and for the rows of a ticket
+//! at another Forebay process.
 
 use std::sync::Arc;
 
@@ -19,10 +19,11 @@ use tonic::{Request, Response, Status};
 use crate::engine::Rows;
 use crate::table::Batches;
 
-/// Runs a statement there.
+/// Runs a statement at the server.
 ///
 /// # Errors
-/// Those of [`SqlEngine::run`](crate::SqlEngine::run); `Unavailable` where nobody answers.
+/// The errors of [`SqlEngine::run`](crate::SqlEngine::run); `Unavailable` if the server does not
+/// answer.
 pub async fn query(server: Channel, sql: &str) -> Result<Rows> {
     let mut server = client(server);
     let statement = CommandStatementQuery { query: sql.to_owned(), transaction_id: None };
@@ -36,11 +37,11 @@ pub async fn query(server: Channel, sql: &str) -> Result<Rows> {
     Ok(Rows { schema: Arc::new(schema), batches: batches(answer) })
 }
 
-/// Asks another process for the rows of a ticket that its [`Scans`](crate::Scans) answer; `send`
-/// makes the request of a message.
+/// Requests the rows of a ticket from another process, whose [`Scans`](crate::Scans) serve the
+/// ticket; `send` builds the request for a message.
 ///
 /// # Errors
-/// Those of the other process; `Unavailable` where it cannot be reached.
+/// The errors of the other process; `Unavailable` if it cannot be reached.
 pub async fn rows_of_peer(
     peer: Channel,
     type_url: &str,

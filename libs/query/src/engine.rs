@@ -1,5 +1,5 @@
-//! The engine: statements that only read, each with a budget of memory, of disk and of time, on
-//! threads that nothing else waits for.
+//! The SQL engine: read-only statements, each with a budget of memory, disk and time, on dedicated
+//! threads.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -27,34 +27,35 @@ use crate::guard;
 use crate::table::{Batches, Catalog, Tables};
 use crate::twins;
 
-/// Name of the one catalog.
+/// Name of the only catalog.
 pub(crate) const CATALOG: &str = "forebay";
-/// Rows of a batch.
+/// Rows per batch.
 const BATCH_ROWS: usize = 2_048;
-/// Of a plan's deepest recursion, in a build that is not optimised.
+/// Stack for the deepest recursion over a plan, in a build without optimisation.
 const STACK_BYTES: usize = 16 << 20;
-/// Consumers of memory that an error names.
+/// Number of memory consumers that an error names.
 const NAMED_CONSUMERS: NonZeroUsize = NonZeroUsize::new(3).unwrap();
 
-/// What statements may take.
+/// Limits of statements.
 #[derive(Clone, Debug)]
 pub struct SqlOptions {
-    /// Bytes of memory of all statements that run at once.
+    /// Memory of all concurrent statements, in bytes.
     pub memory_bytes: usize,
-    /// Bytes that each of them may put on disk.
+    /// Disk space that each statement may use to spill, in bytes.
     pub spill_bytes: u64,
-    /// Where, a folder of its own that is emptied first; it need not exist yet.
+    /// Dedicated spill folder; the engine empties the folder at start, and creates it if needed.
     pub spill_dir: PathBuf,
-    /// Statements that run at once; others wait for their turn.
+    /// Concurrent statements; further statements wait.
     pub at_once: usize,
-    /// How long they wait.
+    /// Longest wait of a statement for its turn.
     pub turn_wait: Duration,
-    /// How long one may take, from its turn until its last row.
+    /// Longest time of a statement, from its turn until its last row.
     pub deadline: Duration,
 }
 
 impl SqlOptions {
-    /// 256 MiB for four statements of a minute, each of which may put 1 GiB into this folder.
+    /// Returns limits of 256 MiB for four statements of a minute, each of which may spill 1 GiB
+    /// into this folder.
     pub fn new(spill_dir: impl Into<PathBuf>) -> Self {
         Self {
             memory_bytes: 256 << 20,
@@ -67,7 +68,8 @@ impl SqlOptions {
     }
 }
 
-/// Answers statements over tables. Cheap to clone; the last one ends those that still run.
+/// An engine that runs statements over tables. Cheap to clone; dropping the last clone ends the
+/// running statements.
 #[derive(Clone)]
 pub struct SqlEngine(Arc<Inner>);
 
@@ -79,19 +81,19 @@ struct Inner {
     threads: usize,
 }
 
-/// The rows of a statement. Dropping them ends it.
+/// The rows of a statement. Dropping them ends the statement.
 pub struct Rows {
-    /// Their columns.
+    /// Columns of the rows.
     pub schema: SchemaRef,
-    /// They.
+    /// Batches of rows.
     pub batches: Batches,
 }
 
 impl SqlEngine {
-    /// Over the tables of some schemas, the first of which needs no name in a statement.
+    /// Starts an engine over the tables of some schemas. Statements need not name the first schema.
     ///
     /// # Errors
-    /// `Unavailable` where the machine gives no threads, or the disk refuses.
+    /// `Unavailable` if the machine provides no threads, or the disk refuses.
     pub fn start(
         schemas: Vec<(&'static str, Arc<dyn Tables>)>,
         options: SqlOptions,
@@ -100,7 +102,7 @@ impl SqlEngine {
             let folder = options.spill_dir.display();
             Error::unavailable(format!("making room for statements at {folder}: {error}"))
         };
-        // What a process left there that was killed.
+        // A killed process may have left files in the folder.
         match std::fs::remove_dir_all(&options.spill_dir) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(refused(error));
@@ -120,15 +122,15 @@ impl SqlEngine {
         Ok(Self(Arc::new(Inner { schemas, options, turns, runtime, threads })))
     }
 
-    /// The schemas, and their tables.
+    /// Returns the schemas with their tables.
     pub(crate) fn schemas(&self) -> &[(&'static str, Arc<dyn Tables>)] {
         &self.0.schemas.0
     }
 
-    /// The columns that a statement answers.
+    /// Returns the columns of a statement's result.
     ///
     /// # Errors
-    /// As [`SqlEngine::run`]'s, but for those of rows.
+    /// As [`SqlEngine::run`], except for errors of rows.
     pub async fn columns(&self, sql: &str) -> Result<SchemaRef> {
         let (inner, sql) = (Arc::clone(&self.0), sql.to_owned());
         self.within(async move { inner.plan(&sql).await.map(|(_, plan)| schema_of(&plan)) }).await
@@ -137,10 +139,14 @@ impl SqlEngine {
     /// Runs a statement.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is no statement, does not fit the tables, or does more than read;
-    /// `LimitExceeded` for one that is too long, or needs more memory than it may have;
-    /// `DeadlineExceeded` for one that takes too long, `Unavailable` where its turn does not come;
-    /// those of the tables. Those that rows meet come as the last of them.
+    /// - `InvalidArgument`: the text is no statement, does not match the tables, or does more than
+    ///   read.
+    /// - `LimitExceeded`: the statement is too long, or needs more memory or disk than its budget.
+    /// - `DeadlineExceeded`: the statement takes too long.
+    /// - `Unavailable`: the turn of the statement does not come in time.
+    /// - The errors of the tables.
+    ///
+    /// An error that occurs in a row is the last item of the rows.
     pub async fn run(&self, sql: &str) -> Result<Rows> {
         let turn = Arc::clone(&self.0.turns).acquire_owned();
         let turn = tokio::time::timeout(self.0.options.turn_wait, turn).await;
@@ -182,7 +188,8 @@ impl SqlEngine {
         Ok(Rows { schema, batches: batches(received, tasks) })
     }
 
-    /// Does something on the engine's threads, in time. It ends with whoever waits for it.
+    /// Runs a future on the engine's threads before the deadline. If the caller stops waiting, the
+    /// future ends.
     async fn within<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
@@ -202,7 +209,7 @@ impl SqlEngine {
 }
 
 impl Inner {
-    /// What a statement does, which is only to read, in a context of its own.
+    /// Plans a read-only statement in a new context.
     async fn plan(&self, sql: &str) -> Result<(SessionContext, LogicalPlan)> {
         guard::check(sql)?;
         let context = self.context()?;
@@ -216,7 +223,7 @@ impl Inner {
         Ok((SessionContext::new_with_state(state), plan))
     }
 
-    /// A budget, and what a statement knows.
+    /// Returns a context with a memory and disk budget, and with the tables and functions.
     fn context(&self) -> Result<SessionContext> {
         let options = &self.options;
         let pool = FairSpillPool::new(options.memory_bytes / options.at_once.max(1));
@@ -255,7 +262,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // It may be dropped by one of its own threads.
+        // The runtime's own threads may drop the engine.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -267,7 +274,7 @@ fn schema_of(plan: &LogicalPlan) -> SchemaRef {
     Arc::new(schema.clone())
 }
 
-/// What a task sends, and how it ended.
+/// Returns the batches that a task sends, followed by an error if the task failed.
 fn batches(
     received: mpsc::Receiver<Result<arrow::array::RecordBatch>>,
     tasks: JoinSet<()>,

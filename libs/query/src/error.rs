@@ -1,4 +1,4 @@
-//! What an engine's error is to who asked.
+//! Conversion between the engine's errors and Forebay's.
 
 use std::io;
 
@@ -6,13 +6,12 @@ use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use forebay_core::{Error, ErrorCode};
 
-/// An error of ours on its way through the engine.
+/// Wraps a Forebay error for its way through the engine.
 pub(crate) fn external(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// An error of the engine: what a statement says wrong, what it needs too much of, or ours that
-/// came through.
+/// Converts an engine error: an invalid statement, an exceeded budget, or a wrapped Forebay error.
 pub(crate) fn told(error: &DataFusionError) -> Error {
     let root = error.find_root();
     match root {
@@ -26,18 +25,19 @@ pub(crate) fn told(error: &DataFusionError) -> Error {
         DataFusionError::ResourcesExhausted(_) => too_much(&root.strip_backtrace()),
         DataFusionError::NotImplemented(_) => Error::unsupported(root.strip_backtrace()),
         DataFusionError::Internal(_) => Error::internal(root.strip_backtrace()),
-        // What is wrong with a statement is found when it is planned, or when it meets a row.
+        // The engine reports an invalid statement when it plans the statement, or when it reaches a
+        // row.
         _ => Error::invalid_argument(root.strip_backtrace()),
     }
 }
 
-/// What a statement spills, or reads of what it spilled.
+/// Converts an error of writing or reading spilled data.
 fn of_disk(error: &io::Error) -> Error {
     if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<DataFusionError>()) {
         return told(error);
     }
     let message = error.to_string();
-    // The engine tells its own limit by these words alone.
+    // The engine reports its own limit only by these words.
     if message.contains("used disk space during the spilling") {
         return too_much("it puts more on disk than it may");
     }

@@ -1,6 +1,6 @@
-//! The engine as Arrow Flight SQL, which the drivers of ADBC and JDBC speak. Nothing is kept
+//! Arrow Flight SQL over the engine, for ADBC and JDBC drivers. The service retains no state
 //! between the calls of a client: a ticket, and a prepared statement, is the statement itself, so
-//! that any process may answer it.
+//! that any process may serve it.
 
 use std::sync::Arc;
 
@@ -34,22 +34,22 @@ use crate::engine::{Rows, SqlEngine};
 use crate::metadata;
 use crate::table::Batches;
 
-/// Bytes of a message, about; rows are not cut.
+/// Target size of a message in bytes; a row is never split.
 const MESSAGE_BYTES: usize = 1 << 20;
 
 type Answer = Response<<FlightSql as FlightService>::DoGetStream>;
 
-/// Rows that are asked for by a ticket of the service's own instead of a statement.
+/// Rows that a ticket of the service requests, instead of a statement.
 #[async_trait]
 pub trait Scans: Send + Sync + 'static {
-    /// The rows of a ticket: a message of this type, in bytes.
+    /// Returns the rows of a ticket: a message of this type, in bytes.
     ///
     /// # Errors
-    /// `InvalidArgument` for bytes of no ticket; those of where rows are stored.
+    /// `InvalidArgument` for bytes that are no ticket; the errors of the row storage.
     async fn scan(&self, type_url: &str, ticket: &[u8], came_with: &MetadataMap) -> Result<Rows>;
 }
 
-/// The service.
+/// The Flight SQL service.
 #[derive(Clone)]
 pub struct FlightSql {
     engine: SqlEngine,
@@ -57,12 +57,12 @@ pub struct FlightSql {
 }
 
 impl FlightSql {
-    /// Over this engine, and what is asked for otherwise.
+    /// Creates a service over this engine, and over these scans for tickets.
     pub fn new(engine: SqlEngine, scans: Arc<dyn Scans>) -> Self {
         Self { engine, scans }
     }
 
-    /// The service to serve.
+    /// Returns the gRPC service.
     pub fn into_server(self) -> FlightServiceServer<Self> {
         FlightServiceServer::new(self)
     }
@@ -89,7 +89,7 @@ fn statement(sql: &[u8]) -> Result<&str> {
     std::str::from_utf8(sql).map_err(|_| Error::invalid_argument("a statement is UTF-8"))
 }
 
-/// How rows are fetched: by a ticket that is the command itself.
+/// Returns the flight info of a command, whose ticket is the command itself.
 fn info(
     command: &impl ProstMessageExt,
     schema: &Schema,

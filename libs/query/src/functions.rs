@@ -1,6 +1,7 @@
-//! The functions that statements may call. The budget counts what operators hold on to, not what a
-//! function makes of a batch: those whose results may be many times as large as what they are made
-//! of are left out, and what joins strings looks first how long they become.
+//! The functions of statements. The memory budget counts the data that operators retain, but not
+//! the result of a function for a batch. Therefore functions whose results may be many times as
+//! large as their arguments are omitted, and string concatenation checks the length of its result
+//! first.
 
 use std::sync::Arc;
 
@@ -17,11 +18,11 @@ use datafusion::logical_expr::{
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use forebay_core::limits::SQL_JOINED_BYTES_MAX;
 
-/// They make long strings of short ones.
+/// Omitted functions, which make long strings of short ones.
 const LEFT_OUT: [&str; 8] =
     ["concat", "concat_ws", "lpad", "overlay", "regexp_replace", "repeat", "replace", "rpad"];
 
-/// All functions of single rows.
+/// Returns all scalar functions.
 pub(crate) fn functions() -> Vec<Arc<ScalarUDF>> {
     let mut functions = SessionStateDefaults::default_scalar_functions();
     functions.retain(|function| !LEFT_OUT.contains(&function.name()));
@@ -29,7 +30,7 @@ pub(crate) fn functions() -> Vec<Arc<ScalarUDF>> {
     functions
 }
 
-/// Plans `||`.
+/// Planner of `||`.
 #[derive(Debug)]
 pub(crate) struct JoinedPlanner;
 
@@ -49,8 +50,8 @@ impl ExprPlanner for JoinedPlanner {
     }
 }
 
-/// Strings one behind the other: `concat`, to which null is an empty string, and `||`, to which it
-/// is null.
+/// String concatenation: `concat`, which treats null as an empty string, and `||`, which returns
+/// null for null.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Joined {
     takes_null_as_empty: bool,

@@ -1,16 +1,16 @@
-//! What no plan is made of: statements that are too long, or so deep that the recursion over them
-//! would not end well.
+//! Rejects statements before they are planned: statements that are too long, or so deep that the
+//! recursion over them could overflow the stack.
 
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use forebay_core::limits::{SQL_BYTES_MAX, SQL_OPERATORS_MAX};
 use forebay_core::{Error, Result};
 
-/// Looks at a statement before it is parsed.
+/// Checks a statement before it is parsed.
 ///
 /// # Errors
-/// `LimitExceeded` for one that is too long, or has too many operators and words; `InvalidArgument`
-/// for what is no text of SQL.
+/// `LimitExceeded` if the statement is too long, or has too many operators and words;
+/// `InvalidArgument` if the text is not SQL.
 pub(crate) fn check(sql: &str) -> Result<()> {
     if sql.len() > SQL_BYTES_MAX {
         let (limit, actual) = (SQL_BYTES_MAX as u64, sql.len() as u64);
@@ -18,7 +18,7 @@ pub(crate) fn check(sql: &str) -> Result<()> {
     }
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize();
     let tokens = tokens.map_err(|error| Error::invalid_argument(error.to_string()))?;
-    // Lists may be long: only what nests, or may, is counted.
+    // Lists may be long: the limit counts only tokens that nest or may nest.
     let is_flat = |token: &Token| {
         let is_between = matches!(token, Token::Whitespace(_) | Token::Comma | Token::Period);
         is_between || matches!(token, Token::Number(..) | Token::SingleQuotedString(_))

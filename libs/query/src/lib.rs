@@ -1,11 +1,15 @@
-//! SQL over rows that others store: a memory-capped engine, and its Arrow Flight SQL face.
+//! SQL over rows that other crates store: a memory-capped engine with an Arrow Flight SQL
+//! interface.
 //!
-//! Path of a statement: `guard` refuses what no plan should be made of; [`SqlEngine`] plans it,
-//! over the [`Tables`] that it was given, and runs it on threads of its own, with a budget of
-//! memory and of time; [`FlightSql`] serves it. What a table holds it reads in parts, given the
-//! columns and the [`Bounds`] that a statement asks for.
+//! A statement takes these steps:
 //!
-//! DataFusion plans and executes. Nobody above sees it.
+//! 1. `guard` rejects statements that must not be planned.
+//! 2. [`SqlEngine`] plans the statement over its [`Tables`], and runs it on dedicated threads with
+//!    a budget of memory and time.
+//! 3. The tables read their rows in parts, given the columns and the [`Bounds`] of the statement.
+//! 4. [`FlightSql`] serves the result.
+//!
+//! DataFusion plans and executes. Callers of this crate do not see DataFusion.
 
 mod bounds;
 mod client;

@@ -1,5 +1,4 @@
-//! What drivers ask of a server before and beside statements: its catalog, schemas, tables and what
-//! it can.
+//! Metadata for drivers: the catalog, schemas, tables and capabilities of the server.
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -13,7 +12,7 @@ use forebay_core::{Error, Result};
 
 use crate::engine::{CATALOG, SqlEngine};
 
-/// The type of all tables.
+/// Type of all tables.
 const TABLE: &str = "TABLE";
 
 type Batch = std::result::Result<RecordBatch, FlightError>;
@@ -36,7 +35,7 @@ pub(crate) async fn tables(engine: &SqlEngine, query: CommandGetTables) -> Resul
     let mut tables = query.into_builder();
     for (schema, of_schema) in engine.schemas() {
         for name in of_schema.names() {
-            // It may have gone since.
+            // The table may have been dropped since.
             let Some(table) = of_schema.table(&name).await? else { continue };
             let listed = tables.append(CATALOG, *schema, &name, TABLE, &table.schema());
             listed.map_err(|error| Error::internal(error.to_string()))?;

@@ -1,5 +1,5 @@
-//! Rows in files of Parquet: written to be stored elsewhere, and read in the columns and row groups
-//! that are wanted. A column is told by its id, whatever it is called in the file.
+//! Rows in Parquet files: the crate writes files for storage elsewhere, and reads the requested
+//! columns and row groups. A column is identified by its id, regardless of its name in the file.
 
 use std::fmt::Debug;
 use std::ops::{Bound, Range};
@@ -27,12 +27,12 @@ use parquet::file::statistics::Statistics;
 use crate::bounds::Bounds;
 use crate::table::{Batches, Wanted};
 
-/// Rows of a row group, which is what a reader may pass over.
+/// Rows per row group, which is the unit that a reader may skip.
 const GROUP_ROWS: usize = 16_384;
-/// Rows of a batch that is read.
+/// Rows per batch when reading.
 const BATCH_ROWS: usize = 2_048;
 
-/// A column that is told by an id, in a file as in a table.
+/// Adds an id to a column, in a file as well as in a table.
 pub fn identified(field: Field, id: i32) -> Field {
     let mut metadata = field.metadata().clone();
     metadata.insert(PARQUET_FIELD_ID_META_KEY.to_owned(), id.to_string());
@@ -43,14 +43,14 @@ fn id_of(field: &Field) -> Option<&String> {
     field.metadata().get(PARQUET_FIELD_ID_META_KEY)
 }
 
-/// A file that is written, in memory.
+/// A Parquet file that is written in memory.
 pub struct ParquetFile(ArrowWriter<Vec<u8>>);
 
 impl ParquetFile {
-    /// An empty one.
+    /// Creates an empty file.
     ///
     /// # Errors
-    /// `Internal` for columns that Parquet does not have.
+    /// `Internal` for columns that Parquet does not support.
     pub fn new(schema: SchemaRef) -> Result<Self> {
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(ZstdLevel::default()))
@@ -64,17 +64,17 @@ impl ParquetFile {
     /// Adds rows.
     ///
     /// # Errors
-    /// `Internal` for rows of other columns.
+    /// `Internal` for rows with other columns.
     pub fn write(&mut self, rows: &RecordBatch) -> Result<()> {
         self.0.write(rows).map_err(|error| Error::internal(error.to_string()))
     }
 
-    /// About how many bytes it has by now.
+    /// Returns the approximate length so far, in bytes.
     pub fn bytes(&self) -> usize {
         self.0.bytes_written() + self.0.in_progress_size()
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the file.
     ///
     /// # Errors
     /// `Internal`.
@@ -84,30 +84,31 @@ impl ParquetFile {
     }
 }
 
-/// Where a file's bytes are.
+/// Storage of files.
 pub trait Stored: Debug + Send + Sync + 'static {
-    /// Bytes of a file.
+    /// Reads a range of a file.
     fn range(&self, name: &str, range: Range<u64>) -> BoxFuture<'_, Result<Bytes>>;
 }
 
-/// A file that is stored.
+/// A stored file.
 #[derive(Clone, Debug)]
 pub struct StoredFile {
-    /// Where.
+    /// Storage of the file.
     pub stored: Arc<dyn Stored>,
-    /// Its name there.
+    /// Name of the file in the storage.
     pub name: String,
-    /// Its bytes.
+    /// Length of the file in bytes.
     pub bytes: u64,
 }
 
 impl StoredFile {
-    /// The rows of a file as a table's of these columns, each with an id. Those that it does not
-    /// have are null, those of a narrower type are widened; row groups that lie outside the bounds
-    /// are passed over.
+    /// Returns the rows of a file for a table with these columns, each of which has an id. Columns
+    /// that the file does not have are null, and columns of a narrower type are widened. Row groups
+    /// outside the bounds are skipped.
     ///
     /// # Errors
-    /// Those of where it is stored; `Corrupt` for what is no such file. They come as the last item.
+    /// The errors of the storage; `Corrupt` if the file is not a Parquet file. An error is the last
+    /// item.
     pub fn rows(self, table: &Schema, wanted: &Wanted) -> Batches {
         let columns = wanted.columns.iter().map(|place| Arc::clone(&table.fields()[*place]));
         let columns: Vec<FieldRef> = columns.collect();
@@ -124,10 +125,10 @@ impl StoredFile {
         stream::once(begun).try_flatten().boxed()
     }
 
-    /// All rows of a file, at the columns that it has.
+    /// Returns all rows of a file, with the columns of the file.
     ///
     /// # Errors
-    /// Those of where it is stored; `Corrupt` for what is no such file.
+    /// The errors of the storage; `Corrupt` if the file is not a Parquet file.
     pub async fn all(self) -> Result<(SchemaRef, Batches)> {
         let name = self.name.clone();
         let file = ParquetRecordBatchStreamBuilder::new(self).await;
@@ -152,7 +153,7 @@ impl StoredFile {
             columns.iter().filter_map(|column| place(column)).map(|(place, _)| place).collect();
         roots.sort_unstable();
         roots.dedup();
-        // Behind the projection the columns lie in the order of the file.
+        // After the projection the columns are in the order of the file.
         let sources: Vec<_> = columns
             .iter()
             .map(|column| place(column).and_then(|(place, _)| roots.binary_search(&place).ok()))
@@ -173,7 +174,7 @@ impl StoredFile {
     }
 }
 
-/// Rows as the table's: each column from its place among those that were read.
+/// Converts rows to the table's schema: each column comes from its index among the read columns.
 fn fitted(
     rows: &RecordBatch,
     schema: &SchemaRef,
@@ -188,8 +189,8 @@ fn fitted(
     Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
 }
 
-/// Whether a row group may have rows within the bounds of a column, as far as its least and
-/// greatest integers tell.
+/// Returns whether a row group may have rows within the bounds of a column, according to its
+/// minimum and maximum integers.
 fn may_have(group: &RowGroupMetaData, column: &str, bounds: &Bounds) -> bool {
     let chunk = group.columns().iter().find(|it| it.column_path().parts() == [column]);
     let Some(Statistics::Int64(within)) = chunk.and_then(|chunk| chunk.statistics()) else {

@@ -1,4 +1,4 @@
-//! The tables that statements are about, and how the engine reads them.
+//! The tables of statements, and the engine's access to them.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -20,45 +20,45 @@ use futures::stream::{self, BoxStream};
 use crate::bounds::Bounds;
 use crate::error::external;
 
-/// Rows, some at a time. The first error is the last item.
+/// Batches of rows. The first error is the last item.
 pub type Batches = BoxStream<'static, Result<RecordBatch>>;
 
 /// The tables of one schema.
 #[async_trait]
 pub trait Tables: Debug + Send + Sync + 'static {
-    /// Their names, in order.
+    /// Returns the names of the tables, sorted.
     fn names(&self) -> Vec<String>;
 
-    /// One of them; `None` where there is none of this name.
+    /// Returns a table; `None` if no table has this name.
     ///
     /// # Errors
-    /// Those of where it is stored.
+    /// The errors of the storage.
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn Table>>>;
 }
 
-/// A table whose rows are read in parts, each apart from the others.
+/// A table whose rows are read in independent parts.
 pub trait Table: Debug + Send + Sync + 'static {
-    /// Its columns.
+    /// Returns the columns.
     fn schema(&self) -> SchemaRef;
 
-    /// How many parts it has.
+    /// Returns the number of parts.
     fn parts(&self) -> usize;
 
-    /// Rows of a part, at the columns that are wanted, in their order: all of those that lie within
-    /// the bounds, and any others too, which the engine leaves out.
+    /// Returns the rows of a part with the requested columns, in the requested order: all rows
+    /// within the bounds, and possibly others, which the engine filters out.
     fn rows(&self, part: usize, wanted: &Wanted) -> Batches;
 }
 
-/// What is wanted of a table.
+/// Columns and rows that a scan requests.
 #[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Places of columns.
+    /// Indexes of the columns.
     pub columns: Vec<usize>,
-    /// Which rows are wanted: those within all of them.
+    /// Bounds that every requested row satisfies.
     pub bounds: Vec<Bounds>,
 }
 
-/// The schemas by their names, as the engine sees them.
+/// The schemas by name, as a catalog of the engine.
 #[derive(Debug)]
 pub(crate) struct Catalog(pub(crate) Vec<(&'static str, Arc<dyn Tables>)>);
 
@@ -122,7 +122,7 @@ impl TableProvider for Readable {
         };
         let schema = Arc::new(schema.project(&wanted.columns)?);
         let (parts, chains) = (self.0.parts(), session.config().target_partitions().max(1));
-        // Without parts there is one chain, of nothing.
+        // A table without parts gets one empty chain.
         let chains = (0..chains.min(parts.max(1))).map(|first| {
             let parts = (first..parts).step_by(chains).collect();
             let (table, schema) = (Arc::clone(&self.0), Arc::clone(&schema));
@@ -145,7 +145,7 @@ impl TableProvider for Readable {
     }
 }
 
-/// Parts of a table that are read one behind the other.
+/// Parts of a table that are read one after the other.
 #[derive(Debug)]
 struct Chain {
     table: Arc<dyn Table>,

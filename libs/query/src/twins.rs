@@ -1,7 +1,8 @@
-//! Statements that the engine's newest release answers wrongly: where two projections behind each
-//! other compute columns of the same names, one of them may be taken for the other and dropped,
-//! though both are meant (apache/datafusion, pull request 24686, is in no release yet). They are
-//! planned without the rule that does so, which reads all columns of their tables.
+//! Workaround for statements that the newest DataFusion release answers wrongly. If two consecutive
+//! projections compute columns of the same names, the optimizer may take one projection for the
+//! other and drop it, although both are needed (apache/datafusion, pull request 24686, is in no
+//! release yet). Such statements are planned without this optimizer rule, and therefore read all
+//! columns of their tables.
 
 use std::sync::Arc;
 
@@ -11,10 +12,10 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{Expr, LogicalPlan};
 
-/// The rule.
+/// Name of the optimizer rule.
 const RULE: &str = "optimize_projections";
 
-/// The state to plan a statement in.
+/// Returns the state for planning a statement, without the rule if necessary.
 pub(crate) fn without_them(state: SessionState, plan: &LogicalPlan) -> Result<SessionState> {
     if !are_in(plan, &mut Vec::new())? {
         return Ok(state);
@@ -24,7 +25,7 @@ pub(crate) fn without_them(state: SessionState, plan: &LogicalPlan) -> Result<Se
     Ok(SessionStateBuilder::new_from_existing(state).with_optimizer_rules(rules).build())
 }
 
-/// Whether a projection computes columns of the same names as one above it.
+/// Returns whether a projection computes columns of the same names as a projection above it.
 fn are_in(plan: &LogicalPlan, above: &mut Vec<Vec<String>>) -> Result<bool> {
     let names = computed(plan);
     if names.as_ref().is_some_and(|names| above.contains(names)) {
@@ -44,7 +45,7 @@ fn are_in(plan: &LogicalPlan, above: &mut Vec<Vec<String>>) -> Result<bool> {
     Ok(found)
 }
 
-/// Names of the columns of a projection that computes some.
+/// Returns the column names of a projection that computes columns.
 fn computed(plan: &LogicalPlan) -> Option<Vec<String>> {
     let LogicalPlan::Projection(projection) = plan else { return None };
     let is_computed = |expr: &Expr| {

@@ -1,5 +1,5 @@
-//! Statements against tables in memory: what they answer, what tables are told of them, and how the
-//! engine ends those that ask too much.
+//! Statements against tables in memory: their results, the requests that tables receive, and the
+//! end of statements that exceed their budget.
 
 use std::fmt;
 use std::ops::Bound;
@@ -20,16 +20,16 @@ const PARTS: i64 = 3;
 const ROWS_OF_PART: i64 = 1_000;
 const BATCH: i64 = 100;
 
-/// How a table behaves.
+/// Behaviour of a table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     /// `n` from 0 to 2,999 and its `text`.
     Numbers,
-    /// Never goes on behind its first batch.
+    /// The table hangs after its first batch.
     Stuck,
-    /// Fails behind its first batch.
+    /// The table fails after its first batch.
     Failing,
-    /// Panics behind its first batch.
+    /// The table panics after its first batch.
     Panicking,
 }
 
@@ -125,7 +125,7 @@ impl Table for Memory {
     }
 }
 
-/// An engine over those tables, and what they have seen.
+/// An engine over these tables, and the requests that they received.
 struct Setup {
     engine: SqlEngine,
     seen: Arc<Seen>,
@@ -147,7 +147,7 @@ impl Setup {
         self.engine.run(sql).await?.batches.try_collect().await
     }
 
-    /// The first column, of integers.
+    /// Returns the first column, of integers.
     async fn numbers(&self, sql: &str) -> Vec<i64> {
         let batches = self.batches(sql).await.unwrap();
         let column = |batch: &RecordBatch| batch.column(0).as_primitive::<Int64Type>().clone();
@@ -239,7 +239,7 @@ async fn what_does_more_than_read_is_refused() {
     assert_eq!(setup.refused("SELECT * FROM elsewhere").await.code(), ErrorCode::Unavailable);
 }
 
-/// However deep a statement is, the process stays.
+/// Proves that the process survives a statement of any depth.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_too_long_or_too_deep_is_refused() {
     let setup = setup();
@@ -269,17 +269,17 @@ async fn what_needs_more_memory_than_it_may_have_fails_alone() {
     });
     let pairs = "numbers a CROSS JOIN numbers b";
     for sql in [
-        // What is gathered does not fit.
+        // The aggregated data does not fit into memory.
         format!("SELECT array_agg(a.text || b.text) FROM {pairs}"),
         format!("SELECT string_agg(a.text, ', ') FROM {pairs}"),
-        // Nor on the disk.
+        // The spilled data exceeds the disk budget.
         format!("SELECT a.n, b.n, a.text FROM {pairs} ORDER BY a.n * b.n, b.text"),
         format!("SELECT count(DISTINCT a.text || b.text) FROM {pairs}"),
         format!(
             "SELECT x.n FROM (SELECT a.n, b.text t FROM {pairs}) x JOIN (SELECT a.n m, b.text t \
                  FROM {pairs}) y ON x.t = y.t AND x.n = y.m"
         ),
-        // Nor is it counted: each step doubles.
+        // The budget does not count the result of a function, and each step doubles the string.
         (0..18).fold("SELECT text t FROM numbers".to_owned(), |of, _| {
             format!("SELECT t || t AS t FROM ({of})")
         }),
@@ -334,7 +334,7 @@ async fn a_turn_that_does_not_come_is_told() {
         options.at_once = 1;
         options.turn_wait = Duration::from_millis(50);
     });
-    // Nobody takes its rows.
+    // The test takes no rows of the first statement.
     let first = setup.engine.run("SELECT n FROM numbers").await.unwrap();
     assert_eq!(setup.refused("SELECT n FROM numbers").await.code(), ErrorCode::Unavailable);
     drop(first);
@@ -354,7 +354,7 @@ async fn nothing_is_read_before_it_is_taken() {
     assert!((2_000..3_000).contains(&rows), "{rows}");
 }
 
-/// Projections that compute columns of the same names are not taken for each other.
+/// Proves that projections that compute columns of the same names are not taken for each other.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_computed_again_is_computed_again() {
     let setup = setup();

@@ -1,5 +1,4 @@
-//! The engine behind Arrow Flight SQL: what a driver asks before, beside and for the rows of a
-//! statement.
+//! The engine behind Arrow Flight SQL: the requests of a driver for metadata, statements and rows.
 
 use std::sync::Arc;
 
@@ -65,7 +64,7 @@ impl Tables for One {
     }
 }
 
-/// Answers the ticket of one stream.
+/// Serves the ticket of one stream.
 struct OneScan;
 
 #[async_trait]
@@ -79,7 +78,7 @@ impl Scans for OneScan {
     }
 }
 
-/// A way to a server.
+/// Starts a server and returns a channel to it.
 async fn served(folder: &tempfile::TempDir) -> Channel {
     let tables: Arc<dyn Tables> = Arc::new(One);
     let options = SqlOptions::new(folder.path().join("sql"));

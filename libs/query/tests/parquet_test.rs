@@ -1,5 +1,5 @@
-//! Rows in files of Parquet: what is read is what was written, by the ids of columns, whatever they
-//! are called and however wide they are by now.
+//! Rows in Parquet files. The tests prove that reads return the written rows by column ids, even
+//! after columns were renamed or widened.
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
@@ -98,7 +98,7 @@ async fn columns_are_found_by_their_ids_and_widened() {
         field("added", String, 9),
         field("price", Int64, 2),
         field("number", Int64, 1),
-        // Another column that is called as one of the file's.
+        // Another column has the same name as one of the file's columns.
         field("t", String, 8),
     ]);
     let found = read(memory.file(file()), &table, &wanted(&[2, 1, 0, 3], vec![])).await.unwrap();

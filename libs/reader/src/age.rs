@@ -1,8 +1,10 @@
-//! Age: how old the data that a read sees may be, and the refusal of what is older than asked.
+//! Age: how old the data that a read sees may be, and the refusal of data that is older than
+//! requested.
 //!
 //! Age is the reader's clock minus the append time of the last applied entry, plus the measured
-//! clock error: the furthest that the reader's clock may be from the clock that stamps the log.
-//! It can overstate, never understate. With no entries it rises, which is why heartbeats exist.
+//! clock error: the furthest that the reader's clock may be from the clock that stamps the log. Age
+//! can be overstated, never understated. Age rises without new entries, which is why heartbeats
+//! exist.
 
 use std::time::Duration;
 
@@ -10,23 +12,23 @@ use forebay_core::clock::Timestamp;
 use forebay_core::schema::StoreOptions;
 use forebay_core::{Error, Result};
 
-/// What an age is told from.
+/// The inputs of an age.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Freshness {
     /// Append time of the last applied entry.
     pub append_time: Option<Timestamp>,
-    /// How far apart the two clocks may be, in microseconds.
+    /// Largest possible distance between the two clocks, in microseconds.
     pub clock_error_us: Option<i64>,
 }
 
 impl Freshness {
-    /// The age at this time of the reader's clock; `None` when nothing tells it yet.
+    /// Returns the age at this time of the reader's clock; `None` while an input is unknown.
     pub(crate) fn age(&self, now: Timestamp) -> Option<Duration> {
         let (append_time, error) = self.append_time.zip(self.clock_error_us)?;
         Some(micros(now.micros_since(append_time).saturating_add(error)))
     }
 
-    /// How far apart the two clocks may be; `None` while it is not measured.
+    /// Returns the largest possible distance between the two clocks; `None` until it is measured.
     pub(crate) fn clock_error(&self) -> Option<Duration> {
         self.clock_error_us.map(micros)
     }
@@ -34,7 +36,8 @@ impl Freshness {
     /// Refuses an age above the bound.
     ///
     /// # Errors
-    /// `Stale`, with the reason: `clock` where the clock error alone is above half the bound.
+    /// Returns `Stale` with the reason: `clock` if the clock error alone is above half the bound or
+    /// is not measured yet, else `age`.
     pub(crate) fn check(&self, now: Timestamp, bound: Duration) -> Result<()> {
         let Some(error) = self.clock_error() else {
             let message = "reason clock: the clock of the log was not measured yet; try again";
@@ -69,7 +72,7 @@ fn micros(micros: i64) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(0))
 }
 
-/// Refuses a bound that heartbeats cannot keep.
+/// Refuses a bound that heartbeats cannot meet.
 pub(crate) fn check_bound(bound: Duration, options: &StoreOptions) -> Result<()> {
     let lowest = Duration::from_millis(2 * u64::from(options.heartbeat_ms));
     if bound >= lowest {
@@ -84,8 +87,8 @@ pub(crate) fn check_bound(bound: Duration, options: &StoreOptions) -> Result<()>
     Err(Error::invalid_argument(message))
 }
 
-/// The clock error that one exchange shows, in microseconds: the log's clock was read somewhere
-/// between `before` and `after` of the reader's clock.
+/// Returns the clock error that one exchange shows, in microseconds: the log's clock was read
+/// somewhere between `before` and `after` of the reader's clock.
 pub(crate) fn clock_error_us(before: Timestamp, log: Timestamp, after: Timestamp) -> i64 {
     let distance = |ours: Timestamp| log.micros_since(ours).saturating_abs();
     distance(before).max(distance(after))

@@ -1,5 +1,5 @@
-//! A file that is filled chunk by chunk, in any order, while it is read: whoever comes to a chunk
-//! that is not there yet waits for it.
+//! A file that is read while it is being downloaded chunk by chunk, in any order: a read of a
+//! missing chunk blocks until the chunk arrives.
 
 use std::io;
 use std::ops::Range;
@@ -12,28 +12,28 @@ use forebay_log::disk::DiskFile;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 
-/// A file that is being filled. Those who wait for it hold up a thread.
+/// A partially downloaded file. A waiting read blocks its thread.
 #[derive(Debug)]
 pub(crate) struct Arriving {
     file: Arc<dyn DiskFile>,
     bytes: u64,
-    /// Of each chunk but for the last.
+    /// Size of each chunk except the last.
     chunk_bytes: u64,
     arrived: Mutex<Arrived>,
     changed: Condvar,
-    /// Where what was last asked for ends.
+    /// End of the most recently requested byte range.
     wanted: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
 struct Arrived {
-    /// By chunk.
+    /// Presence of each chunk, by chunk number.
     is_there: Vec<bool>,
     has_ended: bool,
 }
 
 impl Arriving {
-    /// A file of so many bytes in all, in chunks of so many, of which none counts yet.
+    /// Returns a file of `bytes` bytes in chunks of `chunk_bytes`, none of which is present yet.
     pub(crate) fn new(file: Arc<dyn DiskFile>, bytes: u64, chunk_bytes: u64) -> Self {
         let chunk_bytes = chunk_bytes.max(1);
         let is_there = vec![false; bytes.div_ceil(chunk_bytes) as usize];
@@ -42,20 +42,20 @@ impl Arriving {
         Self { file, bytes, chunk_bytes, arrived, changed, wanted }
     }
 
-    /// Waits until the chunk at this place is not too far ahead of who reads: what comes earlier
-    /// only fills memory.
+    /// Waits until the chunk at offset `at` is close enough to the read position: a chunk that
+    /// arrives earlier only fills memory.
     pub(crate) async fn wait_turn(&self, at: u64) {
         let is_near = |wanted: &u64| at <= wanted.saturating_add(READER_FETCHED_AHEAD_BYTES);
-        // Never closed: the sender is here.
+        // Never closed: `self` holds the sender.
         drop(self.wanted.subscribe().wait_for(is_near).await);
     }
 
-    /// Lets all come, whoever reads.
+    /// Lets all chunks arrive, regardless of the read position.
     pub(crate) fn want_all(&self) {
         self.wanted.send_replace(u64::MAX);
     }
 
-    /// Notes that the chunk at this place is there, proved.
+    /// Notes that the chunk at offset `at` is present and verified.
     pub(crate) fn note(&self, at: u64) {
         let mut arrived = self.arrived.lock();
         if let Some(is_there) = arrived.is_there.get_mut((at / self.chunk_bytes) as usize) {
@@ -64,13 +64,13 @@ impl Arriving {
         self.changed.notify_all();
     }
 
-    /// Notes that no more will come: those who wait for what is missing are refused.
+    /// Notes that no more chunks will arrive: reads that wait for a missing chunk fail.
     pub(crate) fn end(&self) {
         self.arrived.lock().has_ended = true;
         self.changed.notify_all();
     }
 
-    /// Whether some will never come.
+    /// Returns whether some chunk will never arrive.
     pub(crate) fn has_failed(&self) -> bool {
         let arrived = self.arrived.lock();
         arrived.has_ended && !arrived.is_there.iter().all(|is_there| *is_there)
@@ -110,9 +110,9 @@ impl ImageFile for Arriving {
         self.file.read_at(buffer, at)
     }
 
-    /// Waits for all of it: who maps it sees what is not there yet as zeros.
+    /// Waits for the whole file: a mapping would show missing chunks as zeros.
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        // Where it does not come, whoever reads instead is told so.
+        // If a chunk never arrives, the caller falls back to `read_at`, which returns the error.
         self.wait_for(0..self.bytes).ok()?;
         self.file.as_fd()
     }
@@ -183,7 +183,8 @@ mod tests {
         file.read_at(&mut [0; 4], 0).unwrap();
         assert!(may_come(far + 3).await);
         assert!(!may_come(far + 4).await);
-        // The end is looked at first, and does not count for what is read behind that.
+        // The end of the file is read first; that read does not count for later reads at lower
+        // offsets.
         write(&file, 3);
         file.read_at(&mut [0; 4], 30).unwrap();
         assert!(may_come(far + 20).await);

@@ -1,6 +1,6 @@
-//! What is done with a copy while it rests: its tail does it between two records, so the fold's
-//! state and the documents are of exactly one position. Reads go on meanwhile, and nothing is
-//! applied.
+//! Work on a quiescent replica. The tail runs the work between two records, so the fold's state and
+//! the documents are at exactly one position. Reads continue during the work, and the tail applies
+//! nothing.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::generation::Generation;
 
-/// Longest wait until a copy rests: its tail may be in the middle of something.
+/// Longest wait for a quiescent replica: the tail may be busy.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// A copy at rest, or why there is none.
+/// A quiescent replica, or the error that explains why there is none.
 type Rest<'c> = Result<(&'c PartitionState, &'c PartitionWriter)>;
 type Work = Box<dyn FnOnce(Rest<'_>) + Send>;
 
-/// What waits to be done while the copy of a partition rests.
+/// The queue of work for the next moment at which a partition's replica is quiescent.
 #[derive(Default)]
 pub(crate) struct AtRest {
     waiting: Mutex<Vec<Work>>,
@@ -27,11 +27,11 @@ pub(crate) struct AtRest {
 }
 
 impl AtRest {
-    /// Has it done by the tail.
+    /// Lets the tail run `work`, and returns the result.
     ///
     /// # Errors
-    /// Its own; `Unavailable` where the copy is built anew, or does not rest in time; `Unsupported`
-    /// where another reader keeps it.
+    /// Returns the error of `work`; `Unavailable` if the replica is being rebuilt or is not
+    /// quiescent in time; `Unsupported` if another reader owns the replica.
     pub(crate) async fn done<T: Send + 'static>(
         &self,
         work: impl FnOnce(&PartitionState, &PartitionWriter) -> Result<T> + Send + 'static,
@@ -39,7 +39,7 @@ impl AtRest {
         let (done, doing) = oneshot::channel();
         let work = |rest: Rest<'_>| {
             let result = rest.and_then(|(state, writer)| work(state, writer));
-            // Nobody may wait for it any more.
+            // The caller may have stopped waiting.
             drop(done.send(result));
         };
         self.waiting.lock().push(Box::new(work));
@@ -50,12 +50,12 @@ impl AtRest {
         }
     }
 
-    /// Returns when there may be something to do.
+    /// Returns when the queue may hold work.
     pub(crate) async fn asked(&self) {
         self.asked.notified().await;
     }
 
-    /// Does all of it.
+    /// Runs all queued work.
     pub(crate) fn run(&self, copy: &Generation) {
         let writer = copy.writer().as_index().filter(|_| copy.is_at_rest());
         let rest = writer.map(|writer| (copy.state(), writer));
@@ -63,7 +63,7 @@ impl AtRest {
         self.end_all(|| rest.ok_or_else(none));
     }
 
-    /// Refuses all of it, where another reader keeps the copy.
+    /// Refuses all queued work, because another reader owns the replica.
     pub(crate) fn refuse(&self) {
         let message = "another reader of the directory keeps this copy, and it alone can tell what \
                        is in it; ask there, or compare the newest checkpoint";

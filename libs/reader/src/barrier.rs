@@ -1,9 +1,9 @@
-//! Barriers: entries that say nothing, appended so that a reader can wait until it has applied
-//! everything that was in the log before them.
+//! Barriers: entries without content. A reader appends a barrier and waits until it has applied
+//! everything that was in the log before the barrier.
 //!
-//! One barrier per partition is in flight. A call joins only a barrier that was not sent yet, since
-//! one that was may stand in the log before a write that the caller knows of; calls that come while
-//! one is in flight share the next.
+//! At most one barrier per partition is in flight. A call joins only a barrier that is not sent
+//! yet, because a sent barrier may be in the log before a write that the caller knows of. Calls
+//! that arrive while a barrier is in flight share the next one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,15 @@ use parking_lot::Mutex;
 
 use crate::connect::in_time;
 
-/// Appends a finished barrier entry where the reader itself may not: through a writer, say.
+/// A way to append a finished barrier entry if the reader itself may not append: for example,
+/// through a writer.
 #[async_trait]
 pub trait Barriers: Send + Sync + 'static {
-    /// Appends the framed entry to a partition's log and answers where it stands.
+    /// Appends the framed entry to a partition's log and returns its position.
     ///
     /// # Errors
-    /// `TokenLost` when the log has another id than the entry; those of [`ChangeLog::append`].
+    /// Returns `TokenLost` if the log's id differs from the entry's, and the errors of
+    /// [`ChangeLog::append`].
     async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<Appended>;
 }
 
@@ -44,12 +46,12 @@ impl Barriers for LogBarriers {
     }
 }
 
-/// Where a barrier stands: the place to wait for.
+/// The position of a barrier, which a read waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BarrierAt {
-    /// Log that it was made for.
+    /// Log that the barrier was built for.
     pub log_id: LogId,
-    /// Its position there.
+    /// Position of the barrier in that log.
     pub position: Position,
 }
 
@@ -61,15 +63,15 @@ struct Round {
 /// The barriers of one partition.
 #[derive(Default)]
 pub(crate) struct BarrierQueue {
-    /// The round that was not sent yet, if anyone waits for one.
+    /// The round that is not sent yet, if a caller waits for one.
     next: Mutex<Option<Arc<Round>>>,
-    /// Held by whoever sends.
+    /// Lock of the caller that sends.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl BarrierQueue {
-    /// Joins the next round, and sends it when nobody else has. A caller that gives up while it
-    /// sends leaves the round to the next caller of the same round.
+    /// Joins the next round, and sends its barrier unless another caller of the round already did.
+    /// If a caller is dropped while it sends, the next caller of the same round sends.
     pub(crate) async fn join<F>(&self, send: impl FnOnce() -> F) -> Result<BarrierAt>
     where
         F: Future<Output = Result<BarrierAt>>,
@@ -91,7 +93,8 @@ impl BarrierQueue {
     }
 }
 
-/// A read has no unknown outcome: a barrier that may stand in the log changes nothing.
+/// Maps an unknown outcome to `Unavailable`: a barrier that may be in the log changes nothing, so a
+/// read has no unknown outcome.
 fn as_read_error(error: Error) -> Error {
     let error = error.while_doing("append a barrier");
     if error.code() != ErrorCode::UnknownOutcome {
@@ -114,7 +117,7 @@ mod tests {
         BarrierAt { log_id: LogId(1), position }
     }
 
-    /// Sends barriers when it is allowed to, and counts them.
+    /// A test sender that sends a barrier once its gate permits it, and counts barriers.
     #[derive(Default)]
     struct Sender {
         queue: BarrierQueue,

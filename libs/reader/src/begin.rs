@@ -1,14 +1,18 @@
-//! Where the partitions begin of a reader that shares its copies, before anything is followed.
+//! The initial source of each partition of a reader that shares its replicas, chosen before the
+//! reader follows any log.
 //!
-//! Readers answer from the live copy of a partition, if one serves. Where none does, as after a
-//! restart of the machine, they begin with the newest checkpoint, mapped, and the live copy is made
-//! of it behind the opening (`follow`, `tail`). Where there is no checkpoint that can be served as
-//! it is, they begin with what there is of a live copy; where there is none, one is begun here, and
-//! is empty.
+//! The reader chooses, for each partition, the first of these sources that exists:
 //!
-//! All of it needs the store's id and little more, which the directory remembers. So it is done
-//! *ahead*, while the control log is asked what the name stands for, and is used if that is the
-//! same store.
+//! 1. A shared copy that serves.
+//! 2. The newest checkpoint, mapped, if it can be served as it is. After a restart of the machine
+//!    this is the usual case; `follow` and `tail` then build the shared copy from it after the
+//!    reader has opened.
+//! 3. A shared copy that does not serve yet.
+//! 4. A new, empty shared copy, which this reader creates.
+//!
+//! The choice needs only the store's id and partition count, which the directory remembers. The
+//! reader therefore opens the sources *ahead*, while it queries the control log for the store's
+//! name, and uses them only if the control log returns the same store.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,28 +32,28 @@ use crate::checkpoint::{CheckpointDirectory, Checkpoints, NamedStore};
 use crate::closing::closed;
 use crate::options::ReaderOptions;
 
-/// Where the partitions of a reader begin.
+/// The initial sources of a reader's partitions.
 #[derive(Default)]
 pub(crate) struct Begun {
     pub beginnings: BTreeMap<PartitionId, Beginning>,
-    /// The partitions for which this reader has the lock already.
+    /// The partitions whose lock this reader already holds.
     pub kept: BTreeMap<PartitionId, Checkpoints>,
 }
 
-/// What was found ahead of the control log's answer.
+/// The result of the speculative open ahead of the control log's answer.
 pub(crate) struct Ahead {
     pub directory: Arc<CheckpointDirectory>,
-    /// What the name stood for.
+    /// The store that the name last stood for.
     pub named: NamedStore,
     pub budget: Option<MemoryBudget>,
     begun: Begun,
-    /// The definitions that checkpoints need.
+    /// The schema versions that checkpoints need.
     needed: Vec<(PartitionId, SchemaVersion)>,
 }
 
 impl Ahead {
-    /// Looks once where the partitions begin of the store that the name last stood for. Makes
-    /// nothing, and `None` is no error: what is the matter is told when it is looked for again.
+    /// Looks once for the initial sources of the store that the name last stood for. Creates
+    /// nothing. `None` is no error: a later search finds the problem again and reports it.
     pub(crate) fn look(options: &ReaderOptions, disk: Option<&Arc<dyn Disk>>) -> Option<Self> {
         let (directory, named) = CheckpointDirectory::named_store(options, disk)?;
         options.partitions.check(named.partitions).ok()?;
@@ -68,7 +72,7 @@ impl Ahead {
         Some(Self { directory, named, budget, begun, needed })
     }
 
-    /// What of it holds for the store that the name stands for.
+    /// Returns the sources that are valid for the store that the name stands for.
     fn for_store(self, named: NamedStore, versions: &[Arc<SchemaAt>]) -> Begun {
         if self.named != named {
             return Begun::default();
@@ -83,7 +87,7 @@ impl Ahead {
     }
 }
 
-/// What the newest of these definitions says that never changes.
+/// Returns the immutable part of the newest of these definitions.
 pub(crate) fn named_by(versions: &[Arc<SchemaAt>]) -> Result<NamedStore> {
     let definition = &versions.last().ok_or_else(closed)?.definition;
     Ok(NamedStore { store: definition.store, partitions: definition.partitions })
@@ -94,11 +98,12 @@ fn is_known(versions: &[Arc<SchemaAt>], version: SchemaVersion) -> bool {
     version == SchemaVersion(0) || versions.iter().any(is_it)
 }
 
-/// Finds where these partitions begin that were not found ahead; waits where another reader is just
-/// about to make a copy.
+/// Finds the initial sources of the partitions that were not found ahead. Waits while another
+/// reader is about to create a shared copy.
 ///
 /// # Errors
-/// Those of [`LiveDirectory::make`]; `Unavailable` when the directory cannot be used.
+/// Returns the errors of [`LiveDirectory::make`], and `Unavailable` if the directory cannot be
+/// used.
 pub(crate) async fn begin(
     directory: &Arc<CheckpointDirectory>,
     versions: &[Arc<SchemaAt>],
@@ -138,25 +143,25 @@ pub(crate) async fn begin(
     }
 }
 
-/// What there is of one partition.
+/// The search result for one partition.
 enum Found {
     Beginning(Beginning),
-    /// Nothing, and this reader has the lock.
+    /// No source exists, and this reader holds the lock.
     ToMake,
-    /// Nothing yet, and another reader has the lock.
+    /// No source exists yet, and another reader holds the lock.
     Nothing,
 }
 
-/// Where the partitions of one store may begin.
+/// The search for the initial sources of one store.
 struct Places<'o> {
     directory: &'o Arc<CheckpointDirectory>,
     live: LiveDirectory,
     named: NamedStore,
-    /// The definitions that are known; `None` ahead of the control log's answer.
+    /// The known definitions; `None` ahead of the control log's answer.
     versions: Option<&'o [Arc<SchemaAt>]>,
-    /// Those that checkpoints need.
+    /// The schema versions that checkpoints need.
     needed: Vec<(PartitionId, SchemaVersion)>,
-    /// The newest of each partition, once somebody asked.
+    /// The newest checkpoint of each partition, once listed.
     checkpoints: Option<BTreeMap<PartitionId, PathBuf>>,
 }
 
@@ -190,7 +195,7 @@ impl<'o> Places<'o> {
             locks.extend(lock.map(|lock| (at.partition, lock)));
         }
         let is_kept_here = locks.contains_key(&at.partition);
-        // A reader that shares nothing has the lock as well, but makes no live copy.
+        // A reader that shares nothing holds the lock as well, but creates no shared copy.
         if (is_kept_here || live.is_ok())
             && let Some(image) = self.image(at)
         {
@@ -203,8 +208,8 @@ impl<'o> Places<'o> {
         })
     }
 
-    /// The newest checkpoint, if it can be served as it is. What is wrong with one is told, and
-    /// counted, when the copy is to be made of it.
+    /// Returns the newest checkpoint, if it can be served as it is. The step that builds the shared
+    /// copy reports and counts a checkpoint that cannot.
     fn image(&mut self, at: PartitionRef) -> Option<Beginning> {
         let image = self.try_image(at);
         let image = image.inspect_err(|error| {

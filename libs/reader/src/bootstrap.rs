@@ -1,10 +1,11 @@
-//! A copy that begins with a snapshot: its image is fetched into a file and copied or mapped, what
-//! has changed since is laid over it, and then the log is followed from there. Where there is no
-//! snapshot, the image is made of a shard, which a replicator sends.
+//! Bootstrap of a replica from a snapshot. The reader (1) fetches the snapshot's image into a file
+//! and copies or maps it, (2) applies the snapshot's deltas to it, (3) follows the log from the
+//! snapshot's position. If there is no snapshot, the reader builds the image from a shard that a
+//! replicator sends.
 //!
-//! The image goes to the directory of the checkpoints, so an attempt that breaks off, at a kill
-//! too, goes on with what is there: every chunk is proved by its hash, whoever wrote it. A reader
-//! without such a directory has it in a file without a name.
+//! The image goes to the directory of the checkpoints, so an attempt that was interrupted, even by
+//! a kill, resumes with the chunks that are on disk: a hash verifies every chunk, regardless of its
+//! writer. A reader without such a directory fetches the image into an unnamed file.
 
 use std::io;
 use std::path::PathBuf;
@@ -30,16 +31,16 @@ use crate::checkpoint::{Checkpoints, open_checkpoint, open_image};
 use crate::generation::Generation;
 use crate::progress::Fetching;
 
-/// Where an image is fetched to.
+/// The file that an image is fetched to.
 enum Place {
-    /// A file of the checkpoints.
+    /// A file in the directory of the checkpoints.
     Kept(PathBuf, Arc<dyn DiskFile>),
-    /// A file without a name.
+    /// An unnamed file.
     Unnamed(Arc<dyn DiskFile>),
 }
 
 impl Place {
-    /// A file for an image of this name and so many bytes.
+    /// Opens a file for an image of this name and size.
     fn make(checkpoints: &Option<Checkpoints>, name: &str, bytes: u64) -> Result<Self> {
         Ok(match checkpoints {
             Some(checkpoints) => {
@@ -58,7 +59,7 @@ impl Place {
         file
     }
 
-    /// Begins to fetch so many bytes; answers how many may be there.
+    /// Prepares the file to receive `bytes` bytes; returns how many may be present already.
     fn begin(&self, bytes: u64) -> io::Result<u64> {
         let has = self.file().size()?;
         if has > bytes {
@@ -67,14 +68,15 @@ impl Place {
         Ok(has)
     }
 
-    /// The image that is there, durably, and its file's name where it has one.
+    /// Makes the complete image durable and opens it; returns the image, its state and its file's
+    /// path, if the file is named.
     fn opened(self, bytes: u64) -> Result<(Image, ImageState, Option<PathBuf>)> {
         let file = self.file();
         in_place(|| {
             file.truncate(bytes)?;
             match self {
                 Self::Kept(..) => file.sync_data(),
-                // It is gone with the process, whatever the disk has of it.
+                // An unnamed file is gone with the process, so a sync has no use.
                 Self::Unnamed(_) => Ok(()),
             }
         })
@@ -88,11 +90,12 @@ impl Place {
     }
 }
 
-/// Makes the image of a shard that a replicator sends, and opens it; its file's name, where it has
-/// one. Takes memory for all of it meanwhile.
+/// Builds the image of a shard that a replicator sends, and opens it; returns the image, its state
+/// and its file's path, if the file is named. Holds the whole image in memory until it is written.
 ///
 /// # Errors
-/// Those of the replicator and of the disk; `LimitExceeded` without memory.
+/// Returns the errors of the replicator and of the disk, and `LimitExceeded` if the memory does not
+/// suffice.
 pub(crate) async fn image_of_shard(
     shard: &mut FrozenShard,
     mut builder: ImageBuilder,
@@ -110,10 +113,10 @@ pub(crate) async fn image_of_shard(
     place.opened(written.bytes)
 }
 
-/// What the file is called of an image that is made of a shard.
+/// Name of the file of an image that is built from a shard.
 const SHARD: &str = "shard";
 
-/// An image on its way to a file.
+/// The sink that writes an image to a file.
 struct Written<'f>(&'f dyn DiskFile);
 
 impl ImageSink for Written<'_> {
@@ -122,7 +125,7 @@ impl ImageSink for Written<'_> {
     }
 }
 
-/// A copy's beginning with one snapshot.
+/// The bootstrap of a replica from one snapshot.
 pub(crate) struct Bootstrap<'b> {
     pub snapshots: &'b PartitionSnapshots,
     pub manifest: &'b Manifest,
@@ -130,10 +133,10 @@ pub(crate) struct Bootstrap<'b> {
 }
 
 impl Bootstrap<'_> {
-    /// Begins to fetch the image, as far as it is not there yet; what is told says how far it is.
+    /// Starts to fetch the missing chunks of the image; reports the progress to `tell`.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Returns the errors of the disk.
     pub(crate) fn fetch(
         &self,
         checkpoints: &Option<Checkpoints>,
@@ -174,15 +177,15 @@ impl Bootstrap<'_> {
         Ok(Fetch { place, is_of, arriving, fetching })
     }
 
-    /// Makes the copy what the snapshot is, which has begun with its image: lays its deltas over
-    /// that.
+    /// Applies the snapshot's deltas to a replica that holds the snapshot's image, and lets it take
+    /// over the snapshot's state.
     ///
     /// # Errors
-    /// Those of the object store; `Corrupt` for what is no snapshot; `LimitExceeded` without
-    /// memory. The copy is empty then.
+    /// Returns the errors of the object store; `Corrupt` for invalid snapshot data; `LimitExceeded`
+    /// if the memory does not suffice. After an error the replica is empty.
     pub(crate) async fn take_over(&self, copy: &mut Generation, base: ImageState) -> Result<()> {
         let laid_over = self.lay_over(copy, base).await;
-        // A shard is put on the disk by it.
+        // For a shard, `take_over` flushes to the disk, so it may block.
         let taken = laid_over.and_then(|state| in_place(|| copy.take_over(state)));
         taken.inspect_err(|_| in_place(|| copy.give_up()))
     }
@@ -211,26 +214,26 @@ impl Bootstrap<'_> {
 struct Chunk {
     id: ChunkId,
     at: u64,
-    /// Whether it is read when the image is opened.
+    /// Whether opening the image reads the chunk.
     is_asked_first: bool,
 }
 
-/// The chunks of an image, in the order in which they are fetched: first what is read when it is
-/// opened, which are its first bytes and its last ones.
+/// Returns the chunks of an image in fetch order: first the chunks that opening the image reads,
+/// which are the first one and the last ones.
 fn chunks_in_turn(chunks: &[ChunkId], length: u64) -> Vec<Chunk> {
-    // About a thousandth of an image describes it, and the state is small beside it.
+    // About a thousandth of an image describes it; its state is small in comparison.
     let rest = chunks.len().saturating_sub(1 + chunks.len() / 256);
     let chunk = |(number, id): (usize, &ChunkId)| {
         let is_asked_first = number == 0 || number >= rest;
         Chunk { id: *id, at: number as u64 * length, is_asked_first }
     };
     let mut chunks: Vec<_> = chunks.iter().enumerate().map(chunk).collect();
-    // Keeps the order of those that are alike.
+    // A stable sort keeps the order within each group.
     chunks.sort_by_key(|chunk| !chunk.is_asked_first);
     chunks
 }
 
-/// Lets nobody wait any longer once it is dropped.
+/// A guard whose drop ends all waits for chunks.
 struct Ended(Arc<Arriving>);
 
 impl Drop for Ended {
@@ -239,25 +242,26 @@ impl Drop for Ended {
     }
 }
 
-/// An image that is being fetched; no more, once this is dropped.
+/// A running fetch of an image; a drop cancels it.
 pub(crate) struct Fetch {
     place: Place,
     is_of: (PartitionRef, PartitionCount, Progress),
     arriving: Arc<Arriving>,
-    /// One task.
+    /// Set of exactly one task.
     fetching: JoinSet<Result<()>>,
 }
 
 impl Fetch {
-    /// Lets a copy begin with the image while that is fetched, and waits for its last byte; answers
-    /// the state that is in it.
+    /// Lets a replica start from the image while the image is being fetched, and waits for the last
+    /// byte; returns the image's state.
     ///
     /// # Errors
-    /// Those of the object store, of the disk, of [`Image::open`] and of
-    /// [`Generation::begin_with`]. The copy is empty then.
+    /// Returns the errors of the object store, of the disk, of [`Image::open`] and of
+    /// [`Generation::begin_with`]. After an error the replica is empty.
     pub(crate) async fn begin(&mut self, copy: &mut Generation) -> Result<ImageState> {
         if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
-            // Whoever waits for a chunk would hold up the thread that fetches it.
+            // On this runtime a blocking wait for a chunk would block the thread that fetches it,
+            // so fetch the whole image first.
             self.arriving.want_all();
             self.end().await?;
         }
@@ -271,7 +275,7 @@ impl Fetch {
             return begun;
         }
         self.arriving.want_all();
-        // Where it has failed, that is why nothing has begun.
+        // If the fetch failed, its error is the cause of the failed start.
         match self.end().await {
             Ok(()) => begun,
             Err(error) => {
@@ -291,12 +295,12 @@ impl Fetch {
         }
     }
 
-    /// Puts the file on the disk; its name, where it has one.
+    /// Syncs the file to disk; returns its path, if the file is named.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// Returns the errors of the disk.
     pub(crate) async fn keep(self) -> Result<Option<PathBuf>> {
-        // One without a name is gone with the process, whatever the disk has of it.
+        // An unnamed file is gone with the process, so a sync has no use.
         let Place::Kept(path, file) = self.place else { return Ok(None) };
         elsewhere(move || file.sync_data().map_err(|error| refused(&error))).await?;
         Ok(Some(path))
@@ -313,12 +317,12 @@ impl Fetch {
     }
 }
 
-/// A file that an image is fetched to, which is put on the disk while it grows.
+/// The file that an image is fetched to; written back to disk while it grows.
 struct Fetched {
     file: Arc<dyn DiskFile>,
-    /// Whether its bytes are to outlive this process.
+    /// Whether the bytes must outlive this process.
     is_kept: bool,
-    /// Bytes that were written since it was last put on the disk, or is being put there.
+    /// Bytes written since the last sync started.
     unsynced: AtomicU64,
     is_syncing: AtomicBool,
 }
@@ -337,14 +341,14 @@ impl Fetched {
         }
         self.unsynced.store(0, Relaxed);
         let file = Arc::clone(&self.file);
-        // An error is told once, and the last sync would not see it again.
+        // The kernel reports a write-back error once, so the final sync would miss it.
         let synced = elsewhere(move || file.sync_data().map_err(|error| refused(&error))).await;
         self.is_syncing.store(false, Relaxed);
         synced
     }
 }
 
-/// Fetches one chunk to its place, if it is not there yet; where that is, and how many bytes.
+/// Fetches one chunk to its offset, unless it is present; returns the offset and the chunk's size.
 async fn fetch_chunk(
     from: &PartitionSnapshots,
     to: &Fetched,
@@ -358,7 +362,7 @@ async fn fetch_chunk(
     Ok((at, id.bytes.into()))
 }
 
-/// Whether these bytes of a file are those of a chunk.
+/// Returns whether the bytes at an offset of a file are this chunk.
 fn is_chunk(file: &dyn DiskFile, id: &ChunkId, at: u64) -> Result<bool> {
     let mut bytes = vec![0; id.bytes as usize];
     let read = file.read_at(&mut bytes, at).map_err(|error| refused(&error))?;
@@ -377,7 +381,7 @@ fn refused(error: &io::Error) -> Error {
 mod tests {
     use super::*;
 
-    /// A file that keeps nothing, and counts how often it is put on the disk.
+    /// A file that stores nothing and counts its syncs.
     #[derive(Debug, Default)]
     struct Counting {
         synced: AtomicU64,

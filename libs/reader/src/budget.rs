@@ -1,5 +1,5 @@
-//! How much memory a reader may take where nobody says: half of what its container or its host has,
-//! and less where what is left would not do for the rest of the process.
+//! The default memory budget of a reader: half of the memory of its container or host, and less if
+//! the remainder would not suffice for the rest of the process.
 
 use std::fmt;
 use std::fs::File;
@@ -8,18 +8,18 @@ use std::path::Path;
 
 use forebay_core::limits::{MEMORY_REST_BYTES, MEMORY_REST_PARTITION_BYTES};
 
-/// More than most of the files have that are read here.
+/// Initial buffer size; larger than most of the files that this module reads.
 const TEXT_BYTES: usize = 4_096;
 
-/// What a reader's memory is bounded by.
+/// The memory bound of a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryBudget {
-    /// What was asked for, or all that there is.
+    /// The configured bound, or all memory of the container or host.
     limit: u64,
     pub source: Source,
 }
 
-/// Where a bound comes from.
+/// The origin of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Options,
@@ -38,8 +38,8 @@ impl fmt::Display for Source {
 }
 
 impl MemoryBudget {
-    /// By what was asked for, else by the smaller of the control group's limit and the host's
-    /// memory; `None` where the system tells neither.
+    /// Returns the configured bound, else the smaller of the control group's limit and the host's
+    /// memory; `None` if the system reports neither.
     pub(crate) fn new(asked: Option<u64>) -> Option<Self> {
         if let Some(bytes) = asked {
             return Some(Self { limit: bytes, source: Source::Options });
@@ -49,9 +49,9 @@ impl MemoryBudget {
         Self::smaller_of(host, group_limit(&read))
     }
 
-    /// What documents and index of so many partitions may take: all that was asked for, else half
-    /// of what there is. Where that leaves too little to the process and to what its tails have in
-    /// flight it is less, but a quarter at least.
+    /// Returns the memory for documents and index of this many partitions: the whole configured
+    /// bound, else half of the available memory. If half leaves too little for the process and for
+    /// the entries that its tails have in flight, the result is lower, but at least a quarter.
     pub(crate) fn bytes(&self, partitions: usize) -> u64 {
         if self.source == Source::Options {
             return self.limit;
@@ -68,23 +68,22 @@ impl MemoryBudget {
     }
 }
 
-/// Reads what the kernel tells in a file, in as few calls as it takes: an opening waits for it.
-/// Such a file has no size that is worth asking for, as the standard library does but behind a
-/// `take`.
+/// Reads a file of the kernel in as few calls as possible, because opening a reader waits for it.
+/// Such a file reports no useful size; the `take` keeps the standard library from querying it.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::with_capacity(TEXT_BYTES);
     File::open(path)?.take(u64::MAX).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// The host's memory, as `/proc/meminfo` tells it.
+/// Returns the host's memory from the text of `/proc/meminfo`.
 fn total_of(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1_024)
 }
 
-/// The lowest memory limit of the process's control groups, of either version.
+/// Returns the lowest memory limit of the process's control groups (v1 or v2).
 fn group_limit(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let groups = read(Path::new("/proc/self/cgroup"))?;
     let limits = groups.lines().flat_map(|line| {
@@ -95,7 +94,7 @@ fn group_limit(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
             "memory" => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
             _ => return Vec::new(),
         };
-        // A limit of a group above holds as well. In a container the path may be the host's.
+        // A limit of a parent group applies as well. In a container the path may be the host's.
         let above = Path::new(path.trim_start_matches('/')).ancestors();
         above.map(|group| Path::new(root).join(group).join(name)).collect()
     });
@@ -122,7 +121,7 @@ mod tests {
         assert_eq!(limit(&[of_process, (b, "max\n")]), None);
         assert_eq!(limit(&[of_process, (b, "max\n"), (a, "7000\n")]), Some(7_000));
         assert_eq!(limit(&[of_process, (b, "500\n"), (a, "7000\n")]), Some(500));
-        // In a container: the path is the host's, and the container's own limit stands at the top.
+        // In a container the path is the host's, and the container's own limit is at the root.
         let top = "/sys/fs/cgroup/memory.max";
         assert_eq!(limit(&[of_process, (top, "9000\n")]), Some(9_000));
         let first = ("/proc/self/cgroup", "5:cpu:/x\n4:memory:/x\n");

@@ -1,4 +1,4 @@
-//! Calls into the caller's code: a panic there is logged, and stops nothing of ours.
+//! Calls into the caller's code: a panic in a callback is logged and stops no task of the reader.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,7 @@ pub(crate) fn call_back(name: &str, callback: impl FnOnce()) {
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("nothing")

@@ -1,4 +1,4 @@
-//! The end of a reader: said once, seen by every read, wait and task.
+//! The close of a reader: signalled once, seen by every read, wait and task.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use forebay_core::{Error, Result};
 use tokio::sync::watch;
 
-/// Whether a reader was closed.
+/// The close signal of a reader, and the count of its running tails.
 #[derive(Debug)]
 pub(crate) struct Closing {
     flag: AtomicBool,
     signal: watch::Sender<bool>,
-    /// How many tails have not ended yet.
+    /// Number of running tails.
     running: watch::Sender<usize>,
 }
 
-/// One tail that has not ended; it ends when this goes.
+/// The registration of one running tail; the drop marks its end.
 #[derive(Debug)]
 pub(crate) struct Running(Arc<Closing>);
 
@@ -31,16 +31,16 @@ impl Closing {
         Self { flag: AtomicBool::new(false), signal, running }
     }
 
-    /// Closes; a second time changes nothing.
+    /// Signals the close; a second call changes nothing.
     pub(crate) fn close(&self) {
         self.flag.store(true, Ordering::Release);
         self.signal.send_replace(true);
     }
 
-    /// Refuses what begins after the close.
+    /// Refuses calls after the close.
     ///
     /// # Errors
-    /// `Closed`.
+    /// Returns `Closed` after the close.
     pub(crate) fn check(&self) -> Result<()> {
         if self.flag.load(Ordering::Acquire) { Err(closed()) } else { Ok(()) }
     }
@@ -51,7 +51,7 @@ impl Closing {
         let _ = self.signal.subscribe().wait_for(|closed| *closed).await;
     }
 
-    /// Counts a tail in.
+    /// Registers a running tail.
     pub(crate) fn enter(self: &Arc<Self>) -> Running {
         self.running.send_modify(|running| *running += 1);
         Running(Arc::clone(self))

@@ -1,5 +1,5 @@
-//! What a tail asks of its log before it follows it: where it starts and ends, which log it is, and
-//! how far its clock is from the reader's.
+//! The queries that a tail sends to its log before it follows it: the log's bounds, its id, and the
+//! distance of its clock from the reader's.
 
 use std::time::Duration;
 
@@ -12,23 +12,24 @@ use forebay_log::{Bounds, ChangeLog, LogRecord, ReadLimit, Records, find_log_id}
 
 use crate::age::clock_error_us;
 
-/// What a log answered.
+/// The answer of a log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Connected {
-    /// Where it starts and ends.
+    /// Start and end of the log.
     pub bounds: Bounds,
-    /// Its id, as its first records tell; `None` before its opening entry.
+    /// Id of the log, from its first records; `None` before its opening entry.
     pub log_id: Option<LogId>,
-    /// How far apart the clocks may be, in microseconds; `None` when the log does not tell.
+    /// Largest possible distance of the clocks, in microseconds; `None` if the log does not report
+    /// its time.
     pub clock_error_us: Option<i64>,
-    /// How long the exchange took that told it, in microseconds.
+    /// Duration of the exchange that measured the clock, in microseconds.
     pub exchange_us: i64,
 }
 
-/// Asks the log.
+/// Queries the log for its bounds, its id and its clock.
 ///
 /// # Errors
-/// Those of the log; `Unavailable` when it does not answer in time.
+/// Returns the errors of the log, and `Unavailable` if the log does not answer in time.
 pub(crate) async fn connect(
     log: &dyn ChangeLog,
     at: PartitionRef,
@@ -54,7 +55,7 @@ pub(crate) async fn read(
     in_time(wait_max, log.read(at, from, limit)).await
 }
 
-/// Reads the one record at an offset; `None` when the log holds none there.
+/// Reads the one record at an offset; `None` if the log has no record there.
 pub(crate) async fn read_one(
     log: &dyn ChangeLog,
     at: PartitionRef,
@@ -75,11 +76,11 @@ pub(crate) async fn in_time<T>(
         .unwrap_or_else(|_| Err(Error::unavailable("the log did not answer in time")))
 }
 
-/// Whether a copy may go on with this log from where it is.
+/// Checks that a replica may continue with this log from its position.
 ///
 /// # Errors
-/// `TokenLost`, saying why it must be built anew: another log id, a start above its place, an end
-/// below it.
+/// Returns `TokenLost` with the reason for a rebuild: another log id, a start above the replica's
+/// offset, or an end below it.
 pub(crate) fn check_continues(connected: &Connected, state: &PartitionState) -> Result<()> {
     let Bounds { start, end, .. } = connected.bounds;
     let ours = state.offset_applied;
@@ -87,7 +88,7 @@ pub(crate) fn check_continues(connected: &Connected, state: &PartitionState) -> 
         (Some(ours), Some(found)) if ours != found => {
             format!("the log was replaced: its id is {found:016x}, not {ours:016x}")
         }
-        // Ours had an opening entry where this one has none.
+        // The replica's log had an opening entry, and this log has none.
         (Some(_), None) if start == Offset(0) => {
             "the log was replaced, and nobody has opened the new one".to_owned()
         }

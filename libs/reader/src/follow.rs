@@ -1,9 +1,10 @@
-//! A partition whose copy another reader keeps: of another process, or of this one.
+//! The standby of a partition whose shared copy another reader owns, in another process or in this
+//! one.
 //!
-//! Its documents are read from the shared copy at any moment, whether or not anything here runs.
-//! What runs here looks at the copy's header and shows it, as a tail would, to those who wait and
-//! to those who ask for the age; and it tries for the lock that the other one holds. When that
-//! ends, however it ends, whoever gets the lock goes on with the copy as its tail.
+//! Reads use the shared copy directly and do not depend on the standby. The standby polls the
+//! copy's header and publishes it, as a tail would, for waits and for reads with an age bound. The
+//! standby also tries to take the owner's lock. If the owner ends, in whatever way, the reader that
+//! gets the lock continues as the copy's tail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use crate::progress::{CatchUp, Phase, Progress, Served};
 use crate::shared::Shared;
 use crate::tail::{Tail, reader_backoff};
 
-/// Follows a copy that another reader keeps, until this one keeps it.
+/// A standby: follows a copy that another reader owns until this reader owns it.
 pub(crate) struct Follower {
     shared: Arc<Shared>,
     index: Index,
@@ -44,8 +45,9 @@ impl Follower {
         Self { shared, index, partition, directory, running }
     }
 
-    /// Follows until the reader closes, at last as the copy's tail: at once where it has the lock
-    /// already. That is done here, behind the opening: the larger a copy, the longer it takes.
+    /// Runs until the reader closes. The standby becomes the copy's tail once it has the lock, at
+    /// once if `kept` holds it already. The take-over runs in this task, after the reader has
+    /// opened, because it takes longer the larger the copy is.
     pub(crate) async fn run(self, kept: Option<Checkpoints>) {
         if let Err(error) = self.show() {
             self.note_trouble(error);
@@ -60,7 +62,7 @@ impl Follower {
         Tail::of_copy(shared, partition, kept, copy, running).run().await;
     }
 
-    /// Waits until this reader can go on with the copy.
+    /// Waits until this reader can take the copy over.
     async fn take_over(&self, mut kept: Option<Checkpoints>) -> (Checkpoints, Generation) {
         let mut backoff = reader_backoff();
         loop {
@@ -81,7 +83,7 @@ impl Follower {
         }
     }
 
-    /// Looks at the copy until this reader keeps it.
+    /// Polls the copy until this reader owns it.
     async fn follow(&self) -> Checkpoints {
         let board = &self.partition.board;
         let mut until_try = Duration::from_millis(READER_TAKE_OVER_FIRST_MS);
@@ -109,7 +111,7 @@ impl Follower {
         }
     }
 
-    /// Shows what the copy's header says, once readers have come to it.
+    /// Publishes the copy's header once this reader maps the copy.
     fn look(&self) -> Result<()> {
         self.index.tidy();
         self.index.go_live(self.partition.at.partition)?;
@@ -121,7 +123,8 @@ impl Follower {
         let version = status.progress.schema_version;
         let is_known = version.0 == 0 || self.index.schemas().get(version).is_some();
         if !is_known && !self.shared.learn_definitions(version)? {
-            // Shown once it can be read: a wait ends with what is shown.
+            // A position is published only after its definitions are known, because a wait ends
+            // with the publication.
             return Ok(());
         }
         if let Some(micros) = status.following.clock_error_us {
@@ -138,7 +141,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Asks the log which one it is, for a wait that has a token of another.
+    /// Queries the log's id, for a wait with a token of another log.
     async fn check_log(&self) {
         let (asked, parts) = (self.partition.board.checks_asked(), &self.shared.parts);
         match connect(&*parts.log, self.partition.at, &*parts.clock).await {
@@ -151,11 +154,11 @@ impl Follower {
         }
     }
 
-    /// Goes on with the copy, for which this reader has the lock. Where readers began with a
-    /// checkpoint it waits beside that.
+    /// Takes the copy over; this reader holds its lock. If readers still use a checkpoint, the copy
+    /// is not served before it may replace the checkpoint.
     ///
     /// # Errors
-    /// Those of [`Index::hold`](forebay_index::Index::hold).
+    /// Returns the errors of [`Index::hold`](forebay_index::Index::hold).
     fn take_copy(&self) -> Result<Generation> {
         let (shared, at) = (&self.shared, self.partition.at);
         let (writer, resumed) = in_place(|| {

@@ -1,12 +1,12 @@
-//! The copy of one partition that follows the log: the fold's state and the index's writer, moved
-//! together, a whole entry at a time.
+//! The replica of one partition that follows the log: the fold's state and the index's writer,
+//! which advance together by whole entries.
 //!
-//! The first copy is in service from the start, as a bootstrapping one. A later one is built beside
-//! it and put in its place once it may be: when it has passed the old one's position, where both
-//! are of one log, or when it has caught up, where its log is another one.
+//! The first replica is in service from the start, in the bootstrapping phase. A later one is built
+//! next to it and replaces it (1) once it has passed the older replica's position, if both follow
+//! the same log, or (2) once it has caught up, if its log is another one.
 //!
-//! A checkpoint of a copy is its fold state and an image of its documents: both are of one
-//! position, since the tail alone moves them.
+//! A checkpoint of a replica is its fold state and an image of its documents. Both are at one
+//! position, because only the tail advances them.
 
 use forebay_core::clock::Timestamp;
 use forebay_core::fold::{Applied, Blocked, PartitionState, Record};
@@ -21,22 +21,22 @@ use forebay_snapshot::ImageState;
 use crate::progress::{CatchUp, Phase, Progress, Rebuilding, Served};
 use crate::storage::CopyWriter;
 
-/// Why a record was not applied; the copy is as it was.
+/// The reason why a record was not applied; the replica is unchanged.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// The definition of this version is needed first.
+    /// The schema definition of this version is needed first.
     NeedsDefinition(SchemaVersion),
     /// The record is newer than this build.
     UpgradeNeeded(Error),
-    /// There is no room for what it writes; it is tried again.
+    /// The index has no space for the record's writes; the tail retries.
     Full(Error),
-    /// There is none here, and a copy that is built anew may have some.
+    /// The index has no space, and a rebuild may free some.
     NeedsRoom(Error),
     /// An invariant broke.
     Broken(Error),
 }
 
-/// What applying one record came to.
+/// The result of applying one record.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub skipped: Option<Error>,
@@ -44,7 +44,7 @@ pub(crate) struct Step {
     pub too_large: u64,
 }
 
-/// The copy that follows the log.
+/// The replica that follows the log.
 pub(crate) struct Generation {
     number: u32,
     state: PartitionState,
@@ -52,34 +52,34 @@ pub(crate) struct Generation {
     append_time: Option<Timestamp>,
     /// The log's bounds when the copy was opened.
     opened: Option<Bounds>,
-    /// Why it is built beside another; `None` while it is in service.
+    /// Reason why the replica is built next to another one; `None` while it is in service.
     reason: Option<Error>,
-    /// Outcomes of a copy that is not in service yet.
+    /// Outcomes of conditional changes of a replica that is not in service yet.
     outcomes: OutcomeTable,
     /// Whether an invariant broke, so that state and rows may differ.
     is_broken: bool,
-    /// How far apart the clocks may be.
+    /// Largest possible distance of the clocks, in microseconds.
     clock_error_us: Option<i64>,
-    /// What was folded, and found no room in the index; it is tried again before all else.
+    /// Folded effects that found no space in the index; retried before any other record.
     waiting: Option<Waiting>,
-    /// Whether the writer may hold back what it was given.
+    /// Whether the writer may hold buffered effects.
     is_unsettled: bool,
-    /// What the documents come from.
+    /// Source of the visible documents.
     shown: Served,
-    /// Blocks of its checkpoint that were mended, as last told.
+    /// Number of repaired blocks of the checkpoint, as last reported.
     blocks_mended: u64,
-    /// The version of the documents that readers have until this one takes its place.
+    /// Storage id of the store version that readers use until this version replaces it.
     beside: Option<StoreId>,
 }
 
-/// A record's effect that waits for room.
+/// The effects of a record that wait for space.
 struct Waiting {
     applied: Applied,
     append_time: Timestamp,
 }
 
 impl Generation {
-    /// The first copy, empty.
+    /// Returns the first replica, empty.
     pub(crate) fn first(
         at: PartitionRef,
         count: PartitionCount,
@@ -103,13 +103,13 @@ impl Generation {
         }
     }
 
-    /// Says which version of the documents readers have until this one takes its place: most of
-    /// them may be alike.
+    /// Sets the store version that readers use until this one replaces it: the new replica may
+    /// share that version's equal records.
     pub(crate) fn set_beside(&mut self, beside: Option<StoreId>) {
         self.beside = beside;
     }
 
-    /// The copy that another reader has kept until now.
+    /// Returns the replica that another reader owned until now.
     pub(crate) fn resumed(writer: Box<dyn CopyWriter>, resumed: Resumed) -> Self {
         let Resumed { state, following, .. } = resumed;
         let mut copy = Self::first(state.partition, state.partitions, writer);
@@ -123,10 +123,10 @@ impl Generation {
         copy
     }
 
-    /// Starts over from the log's start, beside the copy that is in service.
+    /// Starts over from the log's start, next to the replica in service.
     ///
     /// # Errors
-    /// `LimitExceeded` when there is no room for another copy; this one is as it was.
+    /// Returns `LimitExceeded` if there is no space for a second replica; this one is unchanged.
     pub(crate) fn start_over(&mut self, reason: Error) -> Result<()> {
         self.writer.start_rebuild()?;
         self.number += 1;
@@ -143,7 +143,8 @@ impl Generation {
         Ok(())
     }
 
-    /// Notes that an invariant broke: from now on it is neither put in service nor kept.
+    /// Notes that an invariant broke: from now on the replica is neither put in service nor written
+    /// to a checkpoint.
     pub(crate) fn mark_broken(&mut self) {
         self.is_broken = true;
     }
@@ -156,10 +157,10 @@ impl Generation {
         self.reason.is_none()
     }
 
-    /// Takes in where the log starts and ends; the first time it tells when the copy is caught up.
+    /// Notes the log's bounds; the first call fixes the offset at which the replica is caught up.
     ///
     /// # Errors
-    /// `Unavailable` when the log no longer holds what an empty copy begins with.
+    /// Returns `Unavailable` if the log no longer holds the offset that the replica needs next.
     pub(crate) fn open(&mut self, bounds: Bounds) -> Result<()> {
         if bounds.start > self.state.offset_applied {
             let message = format!(
@@ -169,7 +170,7 @@ impl Generation {
             );
             return Err(self.locate(Error::unavailable(message)));
         }
-        // Truncated since, above what is applied: there is less to catch up with.
+        // If the log was truncated since, above the applied offset, there is less to catch up with.
         let is_first = self.opened.is_none_or(|opened| bounds.end < opened.end);
         if is_first {
             let start = bounds.start.max(self.state.offset_applied);
@@ -180,7 +181,7 @@ impl Generation {
         Ok(())
     }
 
-    /// What is known of the log, for those who read beside this process.
+    /// Returns the facts about the log that other readers of a shared copy need.
     fn following(&self) -> Following {
         Following {
             append_time: self.append_time,
@@ -191,17 +192,18 @@ impl Generation {
         }
     }
 
-    /// How far apart the clocks may be, as last measured by this reader or one before it.
+    /// Returns the largest possible distance of the clocks, as last measured by this reader or an
+    /// earlier owner.
     pub(crate) fn clock_error_us(&self) -> Option<i64> {
         self.clock_error_us
     }
 
-    /// Notes how far apart the clocks may be.
+    /// Notes the largest possible distance of the clocks.
     pub(crate) fn note_clock_error(&mut self, micros: i64) {
         self.clock_error_us = Some(micros);
     }
 
-    /// Whether it has begun with nothing yet.
+    /// Returns whether the replica has started from nothing yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.opened.is_none() && self.state.log_id.is_none()
     }
@@ -218,11 +220,11 @@ impl Generation {
         self.state.partition.partition
     }
 
-    /// What a checkpoint holds beside the rows; `None` while there is nothing worth one, or while
-    /// the copy is broken or built beside another.
+    /// Returns the part of a checkpoint that is not documents; `None` while there is nothing worth
+    /// a checkpoint, and while the replica is broken or built next to another one.
     pub(crate) fn checkpoint_head(&self, clock_error_us: Option<i64>) -> Option<ImageState> {
-        // One that uses another version's memory has no image of its own; the snapshot that it has
-        // begun with was fetched, and is its checkpoint until it stands alone.
+        // A replica that shares another version's records has no image of its own. The fetched
+        // image of its snapshot is its checkpoint until the replica is detached.
         let is_whole = self.is_at_rest() && !self.writer.is_borrowing();
         let is_kept = is_whole && self.state.log_id.is_some();
         let opened = self.opened.filter(|_| is_kept)?;
@@ -231,44 +233,46 @@ impl Generation {
         Some(ImageState { state, append_time, clock_error_us, opened })
     }
 
-    /// The writer of the copy that follows the log.
+    /// Returns the writer of the replica that follows the log.
     pub(crate) fn writer(&self) -> &dyn CopyWriter {
         &*self.writer
     }
 
-    /// How many blocks of the checkpoint that it goes on from were mended since the last call.
+    /// Returns the number of blocks of the replica's checkpoint that were repaired since the last
+    /// call.
     pub(crate) fn take_blocks_mended(&mut self) -> u64 {
         let mended = self.writer.blocks_mended();
         mended.saturating_sub(std::mem::replace(&mut self.blocks_mended, mended))
     }
 
-    /// Number of the copy.
+    /// Returns the replica's number.
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
 
-    /// Takes over a checkpoint. On `Err` the copy is as it was: empty.
+    /// Restores the replica from a checkpoint. On `Err` the replica is still empty.
     ///
     /// # Errors
-    /// Those of [`PartitionWriter::start_rebuild_of`].
+    /// Returns the errors of [`PartitionWriter::start_rebuild_of`].
     pub(crate) fn restore(&mut self, head: ImageState, image: &Image) -> Result<()> {
         self.begin_with(image, &head.state)?;
         self.take_over(head)
     }
 
-    /// Begins again with an image, in place of what is built now or has begun empty. Readers see
-    /// none of it before [`Generation::take_over`].
+    /// Starts again from an image, and replaces an empty replica or one under construction. Readers
+    /// see nothing of it before [`Generation::take_over`].
     ///
     /// # Errors
-    /// Those of [`PartitionWriter::start_rebuild_of`]; the copy is as it was.
+    /// Returns the errors of [`PartitionWriter::start_rebuild_of`]; the replica is unchanged.
     pub(crate) fn begin_with(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
         self.writer.start_rebuild_of(image, state, self.beside)
     }
 
-    /// Lays documents over what it has begun with, of this state.
+    /// Applies a snapshot's delta, of this state, to the image that the replica started from.
     ///
     /// # Errors
-    /// Those of [`CopyWriter::lay_over`]; it is given up by [`Generation::give_up`].
+    /// Returns the errors of [`CopyWriter::lay_over`]; the caller discards the replica by
+    /// [`Generation::give_up`].
     pub(crate) fn lay_over(
         &mut self,
         writes: Vec<(Key, Option<Vec<u8>>)>,
@@ -277,16 +281,17 @@ impl Generation {
         self.writer.lay_over(writes, state)
     }
 
-    /// Notes the state that all makes which was laid over an image of another state.
+    /// Notes the state that the deltas lead to, which were applied to an image of the state `base`.
     ///
     /// # Errors
-    /// Those of [`CopyWriter::apply`]; it is given up by [`Generation::give_up`].
+    /// Returns the errors of [`CopyWriter::apply`]; the caller discards the replica by
+    /// [`Generation::give_up`].
     pub(crate) fn note_state(
         &mut self,
         base: &PartitionState,
         state: &PartitionState,
     ) -> Result<()> {
-        // Those that were forgotten since, too.
+        // Include the clients that were forgotten since.
         let windows = base.dedup.windows().into_iter().chain(state.dedup.windows());
         let clients = windows.map(|(client, _)| client).collect();
         let sources = state.sources.keys().copied().collect();
@@ -294,20 +299,20 @@ impl Generation {
         self.writer.apply(&mut applied, state)
     }
 
-    /// Whether it is in service, and uses another version's memory.
+    /// Returns whether the replica is in service and shares another version's records.
     pub(crate) fn is_borrowing(&self) -> bool {
         self.is_at_rest() && self.writer.is_borrowing()
     }
 
-    /// Makes it, at rest, one that uses no other version's memory.
+    /// Detaches the quiescent replica from the other version's records.
     ///
     /// # Errors
-    /// Those of [`CopyWriter::stand_alone`]; it is as it was.
+    /// Returns the errors of [`CopyWriter::stand_alone`]; the replica is unchanged.
     pub(crate) fn stand_alone(&mut self) -> Result<()> {
         self.writer.stand_alone(&self.state)
     }
 
-    /// Gives up what was begun: the copy is empty.
+    /// Discards the replica under construction: the replica is empty.
     pub(crate) fn give_up(&mut self) {
         let given_up = match self.is_served() {
             true => self.writer.abandon_rebuild(),
@@ -318,11 +323,11 @@ impl Generation {
         }
     }
 
-    /// Goes on with what was begun, as of this state. Readers see it now, unless they have an older
-    /// copy: then once it may take that one's place.
+    /// Continues with the replica under construction from this state. Readers see it now; if they
+    /// have an older replica, they see it once it may replace that one.
     ///
     /// # Errors
-    /// Those of [`CopyWriter::publish_rebuild`].
+    /// Returns the errors of [`CopyWriter::publish_rebuild`].
     pub(crate) fn take_over(&mut self, head: ImageState) -> Result<()> {
         self.append_time = head.append_time;
         let bounds = |(start, end)| Bounds { start, end, server_time: None };
@@ -341,8 +346,9 @@ impl Generation {
         self.opened.is_some_and(|opened| self.shown.offset_applied >= opened.end)
     }
 
-    /// Applies one record: documents first, then the position. `keep` gets the outcomes of its
-    /// conditional changes, if the copy is in service. It counts from [`Generation::settle`] on.
+    /// Applies one record: documents first, then the position. If the replica is in service, `keep`
+    /// receives the outcomes of the record's conditional changes. The record becomes visible with
+    /// [`Generation::settle`].
     pub(crate) fn apply(
         &mut self,
         record: Record,
@@ -370,17 +376,17 @@ impl Generation {
         Ok(step)
     }
 
-    /// Whether it is the copy in service, and its documents are of the state's position.
+    /// Returns whether the replica is in service and its documents are at the state's position.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.is_served() && !self.is_broken && !self.is_waiting()
     }
 
-    /// Whether something that was folded waits for room.
+    /// Returns whether folded effects wait for space or are buffered.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.is_some() || self.is_unsettled
     }
 
-    /// Writes what found no room before, and makes it count.
+    /// Writes the effects that found no space before, and makes them visible.
     pub(crate) fn write_waiting(&mut self) -> std::result::Result<(), Stop> {
         self.apply_waiting()?;
         self.settle()
@@ -390,9 +396,9 @@ impl Generation {
         self.waiting.take().map_or(Ok(()), |waiting| self.write(waiting))
     }
 
-    /// Writes what the writer holds back of what was applied, and makes all of it count.
+    /// Flushes the effects that the writer has buffered, and makes all applied records visible.
     pub(crate) fn settle(&mut self) -> std::result::Result<(), Stop> {
-        // The state may be ahead of what the writer has.
+        // If the replica is broken or effects wait for space, the state is ahead of the writer.
         if !self.is_unsettled || self.is_broken || self.waiting.is_some() {
             return Ok(());
         }
@@ -402,7 +408,7 @@ impl Generation {
         Ok(())
     }
 
-    /// Why something cannot be written, now or for good.
+    /// Classifies a write error as temporary or permanent.
     fn stopped(&mut self, error: Error) -> Stop {
         if !is_for_now(&error) {
             self.is_broken = true;
@@ -414,7 +420,7 @@ impl Generation {
         }
     }
 
-    /// Writes what was folded: documents first, then the position.
+    /// Writes folded effects: documents first, then the position.
     fn write(&mut self, mut waiting: Waiting) -> std::result::Result<(), Stop> {
         let append_time = self.append_time;
         if waiting.applied.skipped.is_none() {
@@ -432,13 +438,13 @@ impl Generation {
         Err(self.stopped(error))
     }
 
-    /// Whether the copy may take the place of the one that this picture shows.
+    /// Returns whether the replica may replace the one that `picture` shows.
     pub(crate) fn may_be_served(&self, picture: &Progress, serve_partial: bool) -> bool {
         if self.is_served() || self.is_broken {
             return false;
         }
         match picture.phase {
-            // Nobody has read the old one.
+            // No read has used the old replica.
             Phase::Bootstrapping if !serve_partial => true,
             Phase::Poisoned => self.has_caught_up(),
             _ if self.shown.log_id.is_none() => false,
@@ -447,25 +453,25 @@ impl Generation {
         }
     }
 
-    /// Lets the copy wait until it may be served in place of what readers have.
+    /// Keeps the replica out of service until it may replace the one that readers use.
     pub(crate) fn wait_beside(&mut self, reason: Error) {
         self.reason = Some(reason);
     }
 
-    /// Shows the copy where readers see it, in place of the older one, which was in this phase.
+    /// Makes the replica visible to readers, in place of the older one, which was in this phase.
     ///
     /// # Errors
-    /// Those of [`CopyWriter::publish_rebuild`].
+    /// Returns the errors of [`CopyWriter::publish_rebuild`].
     pub(crate) fn publish(&mut self, phase: Phase) -> Result<()> {
         self.writer.publish_rebuild()?;
         if phase == Phase::Serving {
-            // Not so yet where readers began with a checkpoint.
+            // A replica is not in this phase yet if readers started from a checkpoint.
             self.writer.set_phase(PartitionPhase::Serving);
         }
         Ok(())
     }
 
-    /// Notes that the copy is in service; answers its outcomes.
+    /// Notes that the replica is in service; returns its outcomes.
     pub(crate) fn serve(&mut self) -> OutcomeTable {
         self.reason = None;
         std::mem::take(&mut self.outcomes)
@@ -476,7 +482,7 @@ impl Generation {
         self.writer.set_phase(PartitionPhase::Poisoned);
     }
 
-    /// Shows the copy in a picture, as the one in service or as the one under construction.
+    /// Enters the replica into a picture, as the one in service or as the one under construction.
     pub(crate) fn show(&mut self, progress: &mut Progress) {
         let opened = self.opened.map_or((Offset(0), Offset(0)), |at| (at.start, at.end));
         let offset_applied = self.shown.offset_applied;
@@ -512,7 +518,7 @@ impl Generation {
     }
 }
 
-/// Whether what cannot be written now may be later: there is no room, or a disk refuses.
+/// Returns whether a write error is temporary: no space, or a disk that refuses.
 fn is_for_now(error: &Error) -> bool {
     matches!(error.code(), ErrorCode::LimitExceeded | ErrorCode::Unavailable)
 }

@@ -1,20 +1,26 @@
-//! The embedded reader: a live copy of some or all partitions of a store, inside the process that
-//! reads it.
+//! The embedded reader: an in-process replica of some or all partitions of a store.
 //!
-//! One task per partition follows its log and applies what it reads to the index; reads go to the
-//! index alone. What a read promises (absent only after catch-up, a position that never falls, read
-//! your writes, a bound on age, the latest) is `semantics.md` 5, and each promise has its file:
-//! `tail` and `generation` apply, `connect` checks the log, `progress` is what the tail publishes,
-//! `age`, `wait` and `barrier` are what reads ask for, `ready` and `status` are what operators ask
-//! for, `checkpoint` is what a restart goes on from, and `bootstrap` what a copy begins with.
+//! A task per partition (the *tail*) follows the partition's log and applies its entries to the
+//! index; reads use only the index. `tools/docs/src/semantics.md` 5 defines what a read promises:
+//! *absent* only after catch-up, a position that never falls, read your writes, a bound on age, the
+//! latest. The modules divide the work:
 //!
-//! `verify` compares a reader with a shard, a snapshot or a checkpoint, or two of those.
+//! - `tail` and `generation` apply entries;
+//! - `connect` checks the log;
+//! - `progress` holds what the tail publishes;
+//! - `age`, `wait` and `barrier` serve the options of a read;
+//! - `ready` and `status` serve operators;
+//! - `checkpoint` writes and restores local checkpoints;
+//! - `bootstrap` starts a replica from a snapshot.
+//!
+//! `verify` compares a reader with a shard, a snapshot or a checkpoint, or two of these with each
+//! other.
 //!
 //! `memory` is a reader without a log, for tests of programs that read.
 //!
 //! The log, the catalog, the snapshots, the clock, randomness, the disk and the way to append a
-//! barrier are arguments; the reader opens no socket, and no file but those of its checkpoints and
-//! of a snapshot that it begins with.
+//! barrier are arguments. The reader opens no socket, and no file other than its checkpoints and
+//! the image of a snapshot that it bootstraps from.
 
 mod age;
 mod arriving;

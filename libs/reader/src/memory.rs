@@ -1,11 +1,11 @@
-//! A reader in memory: the real index and the real fold, over changes that its owner applies.
+//! An in-memory reader: the real index and the real fold, over changes that its owner applies.
 //!
-//! It is for tests of programs that read. It has no log, no file, no thread and no task: a change
-//! is encoded, decoded, folded and published within the call that brings it, by the same code that
-//! a tail runs, so merges, conditions, expiries and drops mean what they mean elsewhere. Time is a
-//! clock that its owner moves; a move beats in every partition, as heartbeats would have meanwhile.
+//! Programs use it in tests of their reads. The reader has no log, no file, no thread and no task:
+//! one call encodes, decodes, folds and publishes a change, by the same code that a tail runs, so
+//! merges, conditions, expiries and drops have their production meaning. Time is a clock that the
+//! owner moves; each move writes a heartbeat to every partition.
 //!
-//! Lock order: the replicas, then the readiness; callbacks run with neither held.
+//! Lock order: the replicas, then the readiness. Callbacks run while neither lock is held.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -39,52 +39,52 @@ use crate::ready::Readiness;
 use crate::shared::Shared;
 use crate::versions::Followed;
 
-/// A state that the owner of a reader in memory puts it into.
+/// A state that the owner simulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Forced {
-    /// None: it is ready, and as fresh as its clock.
+    /// No simulated state: the reader is ready, and as fresh as its clock.
     Nothing,
-    /// It has not caught up: reads are `Unavailable`, also over `await_ready`, until another state
-    /// is forced. What is written meanwhile is there then.
+    /// The reader has not caught up: reads return `Unavailable`, even after `await_ready`, until
+    /// another state is forced. Changes that are applied in this state are visible after it.
     NotReady,
-    /// What it serves is this old, and ages with the clock: reads with a bound below it are
-    /// `Stale`, and it is ready only within its readiness bound.
+    /// The served data is this old and ages with the clock: reads with a lower age bound return
+    /// `Stale`, and the reader is ready only if the age is within its readiness bound.
     Stale(Duration),
-    /// It is closed, for good.
+    /// The reader is closed permanently.
     Closed,
 }
 
-/// How the partitions show themselves.
+/// The state that the partitions publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Showing {
     Serving,
     Bootstrapping,
-    /// Serving what was appended then.
+    /// Serving the data appended up to this time.
     Since(Timestamp),
 }
 
-/// A reader whose owner brings its changes.
+/// A reader whose owner applies its changes.
 pub struct MemoryReader {
     reader: Reader,
     replicas: Arc<Replicas>,
 }
 
-/// The copies of all partitions, and how they show themselves.
+/// The replicas of all partitions, and the state that they publish.
 struct Replicas {
     clock: Arc<ManualClock>,
     client: ClientId,
-    /// Set once, right after the reader is made; dead when the reader is.
+    /// Weak reference to the reader's shared part; set once, right after the reader is created.
     shared: OnceLock<Weak<Shared>>,
     held: Mutex<Held>,
 }
 
 struct Held {
-    /// By partition id.
+    /// The replicas, by partition id.
     replicas: Vec<Replica>,
     showing: Showing,
 }
 
-/// The copy of one partition: the fold's state and the index's writer, moved together.
+/// The replica of one partition: the fold's state and the index's writer, which advance together.
 struct Replica {
     log_id: LogId,
     state: PartitionState,
@@ -96,12 +96,12 @@ struct Replica {
 }
 
 impl MemoryReader {
-    /// A reader of an empty store of this definition, ready, whose clock stands at `now`. Needs no
+    /// Returns a ready reader of an empty store of this definition; its clock shows `now`. Needs no
     /// runtime.
     ///
     /// # Errors
-    /// `InvalidArgument` for a stream, `LimitExceeded` when the system gives no addresses for its
-    /// index, `Internal` without randomness.
+    /// Returns `InvalidArgument` for a stream, `LimitExceeded` if the system grants no address
+    /// space for the index, and `Internal` without randomness.
     pub fn open(definition: Definition, now: Timestamp, entropy: Arc<dyn Entropy>) -> Result<Self> {
         definition.check_is_of_documents()?;
         let clock = Arc::new(ManualClock::at(now));
@@ -131,24 +131,25 @@ impl MemoryReader {
         let budget = MemoryBudget::new(options.memory_budget);
         let (shared, index) = share(options, parts, versions, None, budget)?;
         replicas.fill(&shared, &index, version)?;
-        // Nobody has seen the cell yet, so that this is the first and only time.
+        // No other thread has seen the cell yet, so this `set` is the first and only one.
         let _ = replicas.shared.set(Arc::downgrade(&shared));
         shared.note_progress(version);
         shared.observe_readiness(now);
         Ok(Self { reader: Reader::over(Followed { shared, index }), replicas })
     }
 
-    /// The reader itself.
+    /// Returns the reader.
     pub fn reader(&self) -> &Reader {
         &self.reader
     }
 
-    /// Applies changes of one partition as one entry of this schema version: all of them, or none.
-    /// They get their sequences here. Answers the entry's place and what became of each.
+    /// Applies changes of one partition as one entry of this schema version: all of them or none.
+    /// Assigns their sequences. Returns the entry's position and the outcome of each change.
     ///
     /// # Errors
-    /// `Closed`; what the fold skips an entry for; `LimitExceeded` for one that is too long, or
-    /// without memory, after which the reader answers `Internal`.
+    /// Returns `Closed`; the error for which the fold skips an entry; `LimitExceeded` for an entry
+    /// that is too long, or if the memory does not suffice, after which the reader answers
+    /// `Internal`.
     pub fn apply(
         &self,
         partition: PartitionId,
@@ -182,10 +183,11 @@ impl MemoryReader {
         Ok((log_id, position, results))
     }
 
-    /// Gives the store its next version, in all partitions; all alterations happen, or none.
+    /// Gives the store its next schema version, in all partitions: all alterations or none.
     ///
     /// # Errors
-    /// `Closed`; `InvalidArgument`, `NotFound` or `LimitExceeded` with the reason why it cannot be.
+    /// Returns `Closed`, and `InvalidArgument`, `NotFound` or `LimitExceeded` with the reason if an
+    /// alteration is impossible.
     pub fn alter(&self, alterations: &[Alteration]) -> Result<Arc<SchemaAt>> {
         let shared = &*self.open_shared()?;
         let mut held = self.replicas.held.lock();
@@ -202,16 +204,16 @@ impl MemoryReader {
         Ok(schema)
     }
 
-    /// The time that its clock shows.
+    /// Returns the time of its clock.
     pub fn now(&self) -> Timestamp {
         self.replicas.clock.now()
     }
 
-    /// Moves its clock to this time, and every partition's with it: what expires by then is absent.
-    /// Where age is forced, the partitions stay behind and age.
+    /// Moves the clock, and every partition's time, to `now`: documents and fields that expire by
+    /// then are absent. While an age is forced, the partitions' time stays, so they age.
     ///
     /// # Errors
-    /// `Closed`; `InvalidArgument` for a time before the one that it shows.
+    /// Returns `Closed`, and `InvalidArgument` for a time before the current one.
     pub fn set_clock(&self, now: Timestamp) -> Result<()> {
         let shared = &*self.open_shared()?;
         let mut held = self.replicas.held.lock();
@@ -222,18 +224,18 @@ impl MemoryReader {
         if !matches!(held.showing, Showing::Since(_)) {
             held.beat(shared, now)?;
         }
-        // Behind the beats, so that nobody sees an age in between.
+        // The clock is set after the heartbeats, so that no read sees an age in between.
         self.replicas.clock.set(now);
         drop(held);
         shared.note_progress(shared.schema_version());
         Ok(())
     }
 
-    /// Puts the reader into a state, whatever it was in; it changes at once, without the grace that
-    /// readiness has elsewhere.
+    /// Puts the reader into a state, from any other state. The state changes at once, without the
+    /// grace period that readiness has in production.
     ///
     /// # Errors
-    /// `Closed`.
+    /// Returns `Closed` after the close.
     pub fn force(&self, state: Forced) -> Result<()> {
         let shared = &*self.open_shared()?;
         let mut held = self.replicas.held.lock();
@@ -322,7 +324,7 @@ impl Held {
         })
     }
 
-    /// Tells every partition that it is this late.
+    /// Applies a heartbeat of this time to every partition.
     fn beat(&mut self, shared: &Shared, now: Timestamp) -> Result<()> {
         let showing = self.showing;
         self.replicas.iter_mut().try_for_each(|replica| {
@@ -346,7 +348,7 @@ impl Replica {
         })
     }
 
-    /// Folds one entry in, as it would come out of a log; answers the outcomes of its changes.
+    /// Folds one entry, as if a log had returned it; returns the outcomes of its changes.
     fn append(
         &mut self,
         shared: &Shared,
@@ -382,7 +384,7 @@ impl Replica {
         Ok(applied.outcomes)
     }
 
-    /// Publishes how far the copy is, in the state that is forced.
+    /// Publishes the replica's progress, in the forced state.
     fn show(&mut self, shared: &Shared, showing: Showing) {
         let (phase, admits) = match showing {
             _ if self.is_broken => (Phase::Poisoned, PartitionPhase::Poisoned),
@@ -410,7 +412,7 @@ impl Replica {
             };
             progress.catch_up = CatchUp { start: Offset(0), offset_applied, target: end };
             progress.end = end;
-            // There is no other log: each check that anybody asks for has found this one.
+            // There is no other log: every requested check has found this one.
             progress.checked = u64::MAX;
             progress.checked_log_id = Some(self.log_id);
             progress.counts = self.counts;

@@ -1,4 +1,4 @@
-//! A pull snapshot of a reader's counts, for whoever exports metrics.
+//! A snapshot of a reader's counters, for programs that export metrics.
 
 use forebay_index::{Index, MemoryUse, ReadCounts};
 
@@ -11,13 +11,13 @@ use crate::status::ReaderStatus;
 pub struct ReaderMetrics {
     /// Documents found and not found.
     pub reads: ReadCounts,
-    /// What happened to the records of all partitions together.
+    /// Counters of the records of all partitions together.
     pub records: Counts,
-    /// Estimated bytes of memory of all documents.
+    /// Estimated memory of all documents, in bytes.
     pub memory_bytes: u64,
-    /// What the partitions that this reader keeps take, and what they may take: its memory budget.
+    /// Memory that the partitions owned by this reader use, and its bound: the memory budget.
     pub memory: MemoryUse,
-    /// The reader and each of its partitions.
+    /// Status of the reader and of each of its partitions.
     pub status: ReaderStatus,
 }
 

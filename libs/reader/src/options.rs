@@ -1,4 +1,4 @@
-//! What a reader is asked to be, and the parts that it is made of.
+//! The options of a reader, and the parts that it is built from.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,18 +21,18 @@ use crate::age::check_bound;
 use crate::barrier::Barriers;
 use crate::checkpoint::CheckpointOptions;
 
-/// Which partitions of its store a reader follows.
+/// The partitions of its store that a reader follows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PartitionFilter {
-    /// All of them.
+    /// All partitions.
     #[default]
     All,
-    /// Just these; reads of other partitions are `InvalidArgument`.
+    /// These partitions only; reads of other partitions return `InvalidArgument`.
     Only(BTreeSet<PartitionId>),
 }
 
 impl PartitionFilter {
-    /// Whether the reader follows this partition.
+    /// Returns whether the reader follows this partition.
     pub fn follows(&self, partition: PartitionId) -> bool {
         match self {
             Self::All => true,
@@ -40,7 +40,7 @@ impl PartitionFilter {
         }
     }
 
-    /// Refuses a filter that names no partition, or one that the store does not have.
+    /// Refuses a filter that names no partition, or a partition that the store does not have.
     pub(crate) fn check(&self, count: PartitionCount) -> Result<()> {
         let Self::Only(partitions) = self else { return Ok(()) };
         let Some(last) = partitions.last() else {
@@ -67,42 +67,46 @@ impl fmt::Display for PartitionFilter {
     }
 }
 
-/// What a reader is asked to be.
+/// The options of a reader.
 #[derive(Clone, Debug)]
 pub struct ReaderOptions {
     /// Name of the store.
     pub store: String,
-    /// Which of its partitions to follow.
+    /// Partitions of the store to follow.
     pub partitions: PartitionFilter,
-    /// Answers from partitions that have not caught up once, where absent may mean "not yet".
+    /// Whether partitions that have not caught up once answer reads; *absent* may then mean "not
+    /// yet".
     pub serve_partial: bool,
-    /// Oldest age at which the reader becomes ready; it falls back past twice this for 5 s.
+    /// Highest age at which the reader becomes ready; it stops being ready once the age is above
+    /// twice this value for 5 s.
     pub ready_age_max: Duration,
     /// Longest wait of `open` for the store to appear in the catalog.
     pub open_timeout: Duration,
-    /// Keeps the outcomes of conditional changes; for the replica that a writer asks.
+    /// Whether the reader stores the outcomes of conditional changes; for the replica that a writer
+    /// queries.
     pub keep_outcomes: bool,
-    /// Where and how often to write checkpoints, from which a restart goes on; `None` writes none.
+    /// Directory and frequency of checkpoints, which a restart resumes from; `None` writes none.
     pub checkpoint: Option<CheckpointOptions>,
-    /// Where the snapshots lie that copies begin with, which spares reading the whole log, and
-    /// takes the place of what was trimmed of it. Their images are fetched into the directory of
-    /// the checkpoints. `None` begins with the log.
+    /// Snapshots that replicas start from, so that they need not read the whole log, nor the part
+    /// that retention removed. The images are fetched into the directory of the checkpoints. `None`
+    /// starts from the log.
     pub snapshots: Option<SnapshotStore>,
-    /// Bytes of memory that the documents and their index may take; `None` is half of the smaller
-    /// of the control group's limit and the host's memory, and less where that would leave below
-    /// 56 MiB and 8 for each partition. Where an entry needs more, the reader spills, if it may;
-    /// else it stops applying and says so in its status; it answers on, and turns stale by its
-    /// bounds. Readers that share a copy count it once: by the budget of the one that keeps it.
+    /// Bytes of memory for the documents and their index. `None` is half of the smaller of the
+    /// control group's limit and the host's memory, or less if half would leave less than 56 MiB
+    /// plus 8 MiB for each partition. If an entry needs more than the budget, the reader spills
+    /// documents to disk, if `spill_bytes_max` permits; else it stops applying entries and reports
+    /// this in its status, and its reads continue until they are stale by their bounds. A shared
+    /// copy counts once, against the budget of the reader that owns it.
     pub memory_budget: Option<u64>,
-    /// Bytes of disk, in the directory of the checkpoints, that documents may take which have no
-    /// room in memory any more; 0 spills nothing. Those go there that were written longest ago, and
-    /// a read of one waits for the disk. The index stays in memory, and an entry is taken in whole:
-    /// the budget must have room for both.
+    /// Bytes of disk, in the directory of the checkpoints, for documents that no longer fit into
+    /// memory; 0 spills nothing. The reader spills the documents that were written longest ago;
+    /// reading a spilled document blocks on disk I/O. The index stays in memory, and an entry is
+    /// applied as a whole: the budget must have space for both.
     pub spill_bytes_max: u64,
 }
 
 impl ReaderOptions {
-    /// A reader of all partitions of this store.
+    /// Returns the options of a reader of all partitions of this store.
     pub fn new(store: impl Into<String>) -> Self {
         Self {
             store: store.into(),
@@ -118,39 +122,39 @@ impl ReaderOptions {
         }
     }
 
-    /// Refuses what a store of this definition cannot be asked for.
+    /// Refuses options that a store of this definition cannot fulfil.
     ///
     /// # Errors
-    /// `InvalidArgument`.
+    /// Returns `InvalidArgument` for such options.
     pub(crate) fn check(&self, definition: &Definition) -> Result<()> {
         self.partitions.check(definition.partitions)?;
         check_bound(self.ready_age_max, &definition.options)
     }
 }
 
-/// One record that was skipped, as every replica skips it.
+/// A record that was skipped; every replica skips it.
 #[derive(Clone, Debug)]
 pub struct Skipped {
-    /// Where it stands.
+    /// Partition of the record.
     pub at: PartitionRef,
-    /// Its offset there.
+    /// Offset of the record in the partition's log.
     pub offset: Offset,
     /// Log that the partition follows; `None` before its first well-formed entry.
     pub log_id: Option<LogId>,
-    /// When the log appended it.
+    /// Append time of the record.
     pub append_time: Timestamp,
-    /// Its bytes.
+    /// Bytes of the record.
     pub entry: Bytes,
-    /// Why it was skipped.
+    /// Error that explains the skip.
     pub reason: Error,
 }
 
-/// Told of each skipped record, before the position moves past it. Called from the partition's
-/// tail, which waits for it: it must be quick and must not block. Called again for the same offset
-/// when a partition is built anew.
+/// A callback that receives each skipped record before the position moves past it. The partition's
+/// tail calls it and waits for it: the callback must be quick and must not block. A rebuild of the
+/// partition calls it again for the same offset.
 pub type OnSkipped = Arc<dyn Fn(&Skipped) + Send + Sync>;
 
-/// What a reader is made of: everything that it reads beside its own memory.
+/// The parts that a reader is built from: everything that it uses besides its own memory.
 #[derive(Clone)]
 pub struct ReaderParts {
     /// The log to follow.
@@ -159,15 +163,16 @@ pub struct ReaderParts {
     pub catalog: Arc<CatalogFollower>,
     /// The reader's clock.
     pub clock: Arc<dyn Clock>,
-    /// Randomness, for the jitter of back-offs.
+    /// Randomness, for the jitter of the back-off.
     pub entropy: Arc<dyn Entropy>,
-    /// Appends barriers.
+    /// The way to append barriers.
     pub barriers: Arc<dyn Barriers>,
-    /// Told of skipped records.
+    /// Callback for skipped records.
     pub on_skipped: Option<OnSkipped>,
-    /// The disk of the checkpoints; needed with [`ReaderOptions::checkpoint`] only.
+    /// The disk of the checkpoints; needed only with [`ReaderOptions::checkpoint`].
     pub disk: Option<Arc<dyn Disk>>,
-    /// A connection to a replicator whose shards copies begin with where there is no snapshot and
-    /// the log is long, or was trimmed; `None` begins with the log.
+    /// A connection to a replicator. If there is no snapshot, and the log is long or its start was
+    /// removed by retention, replicas start from the replicator's shards; `None` starts from the
+    /// log.
     pub replicator: Option<Channel>,
 }

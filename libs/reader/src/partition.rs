@@ -1,4 +1,4 @@
-//! One partition that a reader follows, as its tail, its reads and its waits share it.
+//! A followed partition: the state that its tail, its reads and its waits share.
 
 use forebay_core::id::{ClientId, PartitionRef, Sequence};
 use forebay_core::outcome::{Outcome, OutcomeTable};
@@ -9,15 +9,15 @@ use crate::at_rest::AtRest;
 use crate::barrier::BarrierQueue;
 use crate::progress::{Phase, Progress, ProgressBoard};
 
-/// One partition that the reader follows.
+/// A partition that the reader follows.
 pub(crate) struct Partition {
-    /// Which one.
+    /// The partition's store and id.
     pub at: PartitionRef,
-    /// Where its tail publishes.
+    /// Progress that the tail publishes.
     pub board: ProgressBoard,
-    /// Its barriers.
+    /// Barriers of the partition.
     pub barriers: BarrierQueue,
-    /// What is to be done while nothing is applied.
+    /// Work for a moment at which nothing is applied.
     pub at_rest: AtRest,
     outcomes: Option<Mutex<OutcomeTable>>,
     serve_partial: bool,
@@ -35,7 +35,7 @@ impl Partition {
         }
     }
 
-    /// Whether reads are answered in this picture.
+    /// Returns whether the partition answers reads in this picture.
     pub(crate) fn serves(&self, progress: &Progress) -> bool {
         match progress.phase {
             Phase::Serving => true,
@@ -44,24 +44,24 @@ impl Partition {
         }
     }
 
-    /// Keeps what the conditional changes of an entry came to.
+    /// Stores the outcomes of an entry's conditional changes.
     pub(crate) fn keep_outcomes(&self, outcomes: &[Outcome]) {
         let Some(table) = self.outcomes.as_ref().filter(|_| !outcomes.is_empty()) else { return };
         let mut table = table.lock();
         outcomes.iter().for_each(|outcome| table.keep(*outcome));
     }
 
-    /// Replaces the outcomes by those of another copy.
+    /// Replaces the outcomes by those of another replica.
     pub(crate) fn replace_outcomes(&self, outcomes: OutcomeTable) {
         if let Some(table) = &self.outcomes {
             *table.lock() = outcomes;
         }
     }
 
-    /// What a conditional change came to, if it is kept.
+    /// Returns the outcome of a conditional change, if it is stored.
     ///
     /// # Errors
-    /// `Unsupported` when the reader keeps none.
+    /// Returns `Unsupported` if the reader stores no outcomes.
     pub(crate) fn outcome(&self, client: ClientId, sequence: Sequence) -> Result<Option<Outcome>> {
         let table = self.outcomes.as_ref().ok_or_else(|| {
             Error::unsupported("this reader keeps no outcomes; open it with keep_outcomes")
@@ -70,7 +70,7 @@ impl Partition {
     }
 }
 
-/// Why a partition does not answer.
+/// Returns the reason why a partition does not answer.
 pub(crate) fn not_serving(at: PartitionRef, progress: &Progress) -> Error {
     let error = match (progress.phase, &progress.halted) {
         (Phase::Poisoned, _) => Error::internal(

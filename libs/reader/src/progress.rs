@@ -1,9 +1,9 @@
-//! How far one partition is: what its tail publishes and everyone else reads.
+//! The progress of one partition: published by its tail, read by every other task.
 //!
-//! The tail is the only writer. What each read needs is in atomics, so that a read writes nothing
-//! that another core reads; the whole picture is in a watch channel, for waits and status. The
-//! tail stores documents first, then the atomics, then the picture: whoever sees a position finds
-//! the documents of that position.
+//! The tail is the only writer. Every read uses only atomics and writes nothing that another core
+//! reads; a watch channel holds the whole picture, for waits and status. The tail stores (1) the
+//! documents, (2) the atomics, (3) the picture: a task that sees a position therefore finds the
+//! documents of that position.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
@@ -14,22 +14,22 @@ use tokio::sync::{Notify, watch};
 
 use crate::age::Freshness;
 
-/// Whether a partition answers.
+/// The phase of a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// It has not yet caught up with the end that its log had when it was opened.
+    /// The partition has not yet caught up with the end that its log had at open.
     #[default]
     Bootstrapping,
-    /// It has caught up once and answers, with its age.
+    /// The partition has caught up once and answers, with its age.
     Serving,
-    /// A broken invariant was found; it answers `Internal` until it is built anew.
+    /// A broken invariant was found; the partition answers `Internal` until it is rebuilt.
     Poisoned,
 }
 
 impl Phase {
     const ALL: [Self; 3] = [Self::Bootstrapping, Self::Serving, Self::Poisoned];
 
-    /// Its name in messages and metrics.
+    /// Returns the phase's name in messages and metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bootstrapping => "bootstrapping",
@@ -39,19 +39,19 @@ impl Phase {
     }
 }
 
-/// The part of a log that a copy reads before it has caught up.
+/// The part of a log that a replica reads before it has caught up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CatchUp {
-    /// Where it began.
+    /// Offset at which the replica started.
     pub start: Offset,
     /// First offset not yet applied.
     pub offset_applied: Offset,
-    /// The end that the log had when the copy was opened.
+    /// End of the log when the replica was opened.
     pub target: Offset,
 }
 
 impl CatchUp {
-    /// How much of it is done, 0 to 100; below 100 until all of it is.
+    /// Returns the completed part, 0 to 100; below 100 until the replica has caught up.
     pub fn percent(&self) -> u8 {
         percent(self.done(), self.total())
     }
@@ -72,16 +72,16 @@ pub(crate) fn percent(done: u64, total: u64) -> u8 {
     (u128::from(done.min(total)) * 100 / u128::from(total)) as u8
 }
 
-/// How much of a snapshot's image is there.
+/// The progress of the download of a snapshot's image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetching {
-    /// Bytes that are.
+    /// Bytes that are present.
     pub bytes: u64,
-    /// All of them.
+    /// Bytes of the whole image.
     pub bytes_in_all: u64,
 }
 
-/// What of its log a partition's documents come from.
+/// The part of its log that a partition's documents come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Served {
     /// Id of the log; `None` before its first well-formed entry.
@@ -97,7 +97,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Whether the entry at this position of this log is applied.
+    /// Returns whether the entry at this position of this log is applied.
     pub(crate) fn covers(&self, log_id: LogId, position: Position) -> bool {
         let entry = |position: Position| (position.epoch, position.offset);
         self.log_id == Some(log_id)
@@ -105,59 +105,59 @@ impl Served {
     }
 }
 
-/// A new copy that is built beside the one that is served.
+/// A new replica that is built next to the one that serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rebuilding {
-    /// Number of the copy.
+    /// Number of the replica.
     pub generation: u32,
-    /// Id of the log that it follows.
+    /// Id of the log that the replica follows.
     pub log_id: Option<LogId>,
-    /// How far it is.
+    /// Progress of the replica.
     pub catch_up: CatchUp,
-    /// Why it is built.
+    /// Reason for the rebuild.
     pub reason: Error,
 }
 
-/// What has happened to the records of a partition since the reader was opened.
+/// Counters of the records of a partition since the reader was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Records applied.
     pub applied: u64,
     /// Bytes of the records read.
     pub read_bytes: u64,
-    /// Records skipped, as all replicas skip them.
+    /// Records skipped; all replicas skip them.
     pub skipped: u64,
-    /// Changes skipped because their client sent them before.
+    /// Duplicate changes skipped: their client sent them before.
     pub repeats: u64,
-    /// Changes skipped because their document would have grown over the limit.
+    /// Changes skipped because their document would have grown above the limit.
     pub too_large: u64,
-    /// Failed calls of the log.
+    /// Failed calls to the log.
     pub log_errors: u64,
-    /// Copies that were begun after the first.
+    /// Replicas started after the first one.
     pub rebuilds: u64,
-    /// Copies that were begun with a snapshot.
+    /// Replicas started from a snapshot.
     pub bootstraps: u64,
-    /// Snapshots that could not be had, or not be used.
+    /// Snapshots that could not be fetched or used.
     pub bootstraps_failed: u64,
-    /// What happened to checkpoints.
+    /// Counters of checkpoints.
     pub checkpoints: CheckpointCounts,
 }
 
-/// What has happened to the checkpoints of a partition since the reader was opened.
+/// Counters of the checkpoints of a partition since the reader was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointCounts {
-    /// Written, durably.
+    /// Checkpoints written durably.
     pub written: u64,
-    /// Not written: the disk refused, or the partition is too large.
+    /// Checkpoints not written, because the disk refused or the partition is too large.
     pub failed: u64,
-    /// Gone on from: 0 or 1 for each partition.
+    /// Checkpoints restored: 0 or 1 for each partition.
     pub restored: u64,
-    /// Ignored at open because they are damaged, or given up because they were found so later.
+    /// Checkpoints ignored at open because of damage, or discarded later because of damage.
     pub damaged: u64,
-    /// Ignored at open for another reason: a format of another build, say.
+    /// Checkpoints ignored at open for another reason, such as the format of another build.
     pub ignored: u64,
-    /// Blocks of those gone on from that were damaged and mended: what is read is right, and the
-    /// disk is worth a look.
+    /// Damaged blocks of restored checkpoints that were repaired: reads are correct, but an
+    /// operator should check the disk.
     pub blocks_mended: u64,
 }
 
@@ -191,30 +191,30 @@ impl Counts {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
     pub phase: Phase,
-    /// Number of the copy that is served, from 1.
+    /// Number of the replica that serves, from 1.
     pub generation: u32,
     pub served: Served,
-    /// Catching up of the first copy.
+    /// Catch-up of the first replica.
     pub catch_up: CatchUp,
-    /// The log's end, as last heard.
+    /// End of the log, as last received.
     pub end: Offset,
-    /// How far the snapshot is that the copy is to begin with, while it is fetched or waits for its
+    /// Download of the snapshot that the replica will start from, while it runs or waits for its
     /// turn.
     pub fetching: Option<Fetching>,
     pub rebuilding: Option<Rebuilding>,
-    /// Last request for a check of the log id that was carried out.
+    /// Number of the last completed request for a check of the log id.
     pub checked: u64,
-    /// Log id found by the last check.
+    /// Log id that the last check found.
     pub checked_log_id: Option<LogId>,
-    /// Why the partition applies nothing any more.
+    /// Error for which the partition applies nothing until a restart.
     pub halted: Option<Error>,
-    /// Why it applies nothing at the moment.
+    /// Error for which the partition applies nothing at the moment.
     pub trouble: Option<Error>,
     pub counts: Counts,
 }
 
 impl Progress {
-    /// Whether nothing that a waiter or a reader looks for differs.
+    /// Returns whether the two pictures are equal in everything that waits and reads use.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let of = |progress: &Self| {
             let Self { phase, generation, served, catch_up, end, .. } = *progress;
@@ -224,7 +224,7 @@ impl Progress {
     }
 }
 
-/// What a read looks at.
+/// The atomics that every read uses.
 #[derive(Debug)]
 struct Hot {
     phase: AtomicU8,
@@ -234,7 +234,7 @@ struct Hot {
 
 const UNKNOWN: i64 = i64::MIN;
 
-/// Where the tail publishes.
+/// The board that the tail publishes to.
 #[derive(Debug)]
 pub(crate) struct ProgressBoard {
     hot: Hot,
@@ -254,13 +254,13 @@ impl ProgressBoard {
         Self { hot, picture: watch::Sender::new(Progress::default()), checks_asked, ask }
     }
 
-    /// Whether reads are answered.
+    /// Returns the phase, which decides whether reads are answered.
     pub(crate) fn phase(&self) -> Phase {
         let number = usize::from(self.hot.phase.load(Ordering::Acquire));
         Phase::ALL.get(number).copied().unwrap_or(Phase::Poisoned)
     }
 
-    /// What the age of the served copy is told from.
+    /// Returns the inputs of the served replica's age.
     pub(crate) fn freshness(&self) -> Freshness {
         let known = |micros: i64| (micros != UNKNOWN).then_some(micros);
         let append_time = known(self.hot.append_time_us.load(Ordering::Acquire));
@@ -268,27 +268,27 @@ impl ProgressBoard {
         Freshness { append_time: append_time.map(Timestamp::from_micros), clock_error_us }
     }
 
-    /// The whole picture now.
+    /// Returns the whole picture.
     pub(crate) fn picture(&self) -> Progress {
         self.picture.borrow().clone()
     }
 
-    /// Newest schema version that the served copy has seen.
+    /// Returns the newest schema version that the served replica has seen.
     pub(crate) fn schema_version(&self) -> SchemaVersion {
         self.picture.borrow().served.schema_version
     }
 
-    /// The pictures from now on.
+    /// Returns a channel of the pictures from now on.
     pub(crate) fn watch(&self) -> watch::Receiver<Progress> {
         self.picture.subscribe()
     }
 
-    /// Whether somebody waits for a picture.
+    /// Returns whether a task waits for a picture.
     pub(crate) fn is_watched(&self) -> bool {
         self.picture.receiver_count() > 0
     }
 
-    /// Changes the picture and what reads see of it. Only the tail calls this.
+    /// Changes the picture and the atomics derived from it. Only the tail calls this method.
     pub(crate) fn publish(&self, change: impl FnOnce(&mut Progress)) {
         self.picture.send_modify(|progress| {
             change(progress);
@@ -298,12 +298,12 @@ impl ProgressBoard {
         });
     }
 
-    /// Notes how far apart the reader's clock and the log's may be.
+    /// Notes the largest possible distance of the reader's clock and the log's.
     pub(crate) fn set_clock_error(&self, micros: i64) {
         self.hot.clock_error_us.store(micros, Ordering::Release);
     }
 
-    /// Asks the tail to check the log id again; answers the number to wait for in
+    /// Requests another check of the log id from the tail; returns the number to wait for in
     /// [`Progress::checked`].
     pub(crate) fn ask_for_check(&self) -> u64 {
         let number = self.checks_asked.fetch_add(1, Ordering::AcqRel) + 1;
@@ -311,12 +311,12 @@ impl ProgressBoard {
         number
     }
 
-    /// Number of checks that were asked for; a check that begins now answers them all.
+    /// Returns the number of requested checks; a check that starts now completes all of them.
     pub(crate) fn checks_asked(&self) -> u64 {
         self.checks_asked.load(Ordering::Acquire)
     }
 
-    /// Returns when a check was asked for.
+    /// Returns when a check is requested.
     pub(crate) async fn asked(&self) {
         self.ask.notified().await;
     }

@@ -1,8 +1,8 @@
-//! Reads: how they are asked for, what they wait for, and what they refuse.
+//! Reads: their options, their waits and their refusals.
 //!
-//! A read is local: it goes straight to the index. What it may ask for beyond that comes before
-//! (wait until a token or a barrier is applied) or is asked per key (is the partition caught up, is
-//! it fresh enough). A refusal says why, with the partition's progress or age.
+//! A read is local: it goes directly to the index. Read options add a wait before the read (until a
+//! token or a barrier is applied) and checks per key (whether the partition has caught up, and
+//! whether it is fresh enough). A refusal gives the reason, with the partition's progress or age.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ use crate::reader::Reader;
 use crate::shared::Shared;
 use crate::versions::Followed;
 
-/// What a read waits for before it reads.
+/// The event that a read waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Wait {
     #[default]
@@ -39,7 +39,7 @@ enum Wait {
     Latest,
 }
 
-/// How a read is made. The default is local: whatever is applied here.
+/// The options of a read. The default is a local read of the applied data.
 ///
 /// ```
 /// use std::time::Duration;
@@ -55,41 +55,42 @@ pub struct Read {
 }
 
 impl Read {
-    /// Reads what is applied here.
+    /// Reads the data that is applied here.
     pub fn local() -> Self {
         Self::default()
     }
 
-    /// Waits, at most this long, until the token's positions are applied: read your writes.
+    /// Waits, for at most `timeout`, until the token's positions are applied: read your writes.
     pub fn after_token(token: Token, timeout: Duration) -> Self {
         Self { wait: Wait::Token(token), timeout, age_max: None }
     }
 
-    /// Appends a barrier and waits, at most this long, until it is applied: linearizable per
-    /// partition, at the price of one acknowledged append, which calls at the same time share.
+    /// Appends a barrier and waits, for at most `timeout`, until it is applied: linearizable per
+    /// partition, at the price of one acknowledged append, which concurrent calls share.
     pub fn latest(timeout: Duration) -> Self {
         Self { wait: Wait::Latest, timeout, age_max: None }
     }
 
-    /// How a request wants to read, without it whatever is applied; it waits no longer than a
-    /// service lets it.
+    /// Decodes the read options of a request; absent options mean a local read. Caps the wait at
+    /// the longest that a service permits.
     ///
     /// # Errors
-    /// `InvalidArgument` for a token that is none.
+    /// Returns `InvalidArgument` for an invalid token.
     pub fn asked(wire: Option<v1::ReadOptions>) -> Result<Self> {
         let mut wire = wire.unwrap_or_default();
         wire.wait_ms = wire.wait_ms.min(ORDERED_READ_WAIT_MS_MAX);
         wire.try_into()
     }
 
-    /// Refuses with `Stale` what is older than this. At least twice the store's heartbeat interval.
+    /// Refuses data older than `bound` with `Stale`. The bound must be at least twice the store's
+    /// heartbeat interval.
     #[must_use]
     pub fn max_age(mut self, bound: Duration) -> Self {
         self.age_max = Some(bound);
         self
     }
 
-    /// Longest wait that it asks for.
+    /// Returns the longest wait that the read permits.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
@@ -100,7 +101,7 @@ impl Read {
 }
 
 impl From<&Read> for v1::ReadOptions {
-    /// Times beyond 49 days are 49 days.
+    /// Encodes times above 49 days as 49 days.
     fn from(read: &Read) -> Self {
         let wait = match &read.wait {
             Wait::Nothing => None,
@@ -115,7 +116,7 @@ impl From<&Read> for v1::ReadOptions {
 impl TryFrom<v1::ReadOptions> for Read {
     type Error = Error;
 
-    /// `InvalidArgument` for a token that is none.
+    /// Returns `InvalidArgument` for an invalid token.
     fn try_from(wire: v1::ReadOptions) -> Result<Self> {
         let wait = match wire.wait {
             None => Wait::Nothing,
@@ -128,15 +129,19 @@ impl TryFrom<v1::ReadOptions> for Read {
 }
 
 impl Reader {
-    /// Waits for what `read` asks for and then calls `with` with a view that keeps its bound.
-    /// `partitions` are those of the keys that will be read (see [`Reader::partition_of`]); others
-    /// are not waited for.
+    /// Waits for what `read` requests and then calls `with` with a view that enforces the age
+    /// bound. `partitions` are the partitions of the keys that `with` reads (see
+    /// [`Reader::partition_of`]); the call does not wait for others.
     ///
     /// # Errors
-    /// `Closed`; `InvalidArgument` for a partition that the reader does not follow, a token of
-    /// another store or a bound below twice the heartbeat interval; `TokenLost`;
-    /// `DeadlineExceeded` or `Unavailable` when the wait takes too long; those of the barrier's
-    /// append; `Stale` beyond the bound; those of `with`.
+    /// - `Closed` after the close.
+    /// - `InvalidArgument` for a partition that the reader does not follow, a token of another
+    ///   store or a bound below twice the heartbeat interval.
+    /// - `TokenLost` if a log of the token is no longer served.
+    /// - `DeadlineExceeded` or `Unavailable` if the wait takes too long.
+    /// - The errors of the barrier's append.
+    /// - `Stale` beyond the bound.
+    /// - The errors of `with`.
     pub async fn read<T>(
         &self,
         read: &Read,
@@ -147,10 +152,10 @@ impl Reader {
         self.read_local(read.age_max, with)
     }
 
-    /// The wait of [`Reader::read`] alone, for callers that read elsewhere than where they wait.
+    /// Performs only the wait of [`Reader::read`], for callers that read elsewhere.
     ///
     /// # Errors
-    /// As [`Reader::read`].
+    /// Returns the errors of [`Reader::read`].
     pub async fn wait(&self, read: &Read, partitions: &[PartitionId]) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -158,7 +163,8 @@ impl Reader {
             let timeout = read.timeout.saturating_sub(began.elapsed());
             let read = Read { timeout, ..read.clone() };
             let all: Vec<_> = shared.followed().map(|followed| followed.at.partition).collect();
-            // They may be those of the documents before they moved.
+            // After a repartition the caller's partitions may be those of the previous
+            // partitioning.
             let partitions = if self.has_just_moved() { &all } else { partitions };
             let waited = shared.wait_for_read(&read, partitions).await;
             let is_left = shared.is_left(&read, partitions, &waited).await;
@@ -171,14 +177,15 @@ impl Reader {
             }
             waited?;
             return match read.wait {
-                // The barrier stands behind the entry that tells of a version that is live.
+                // The barrier is after the entry that announces a live version.
                 Wait::Latest => self.wait_version(partitions, timeout).await,
                 Wait::Nothing | Wait::Token(_) => Ok(()),
             };
         }
     }
 
-    /// Waits until the reader answers from other logs than these, which writes have moved to.
+    /// Waits until the reader answers from logs other than these, because a repartition redirected
+    /// the writes.
     async fn wait_moved(&self, left: &Shared, wait_max: Duration) -> Result<()> {
         let wait = async {
             while self.now().shared.logs == left.logs {
@@ -196,8 +203,8 @@ impl Reader {
         Error::deadline_exceeded(message).with_store(self.store())
     }
 
-    /// Waits until the reader answers from the version of the documents that is live, as far as
-    /// these partitions have been told.
+    /// Waits until the reader answers from the live store version, as far as these partitions know
+    /// it.
     async fn wait_version(&self, partitions: &[PartitionId], wait_max: Duration) -> Result<()> {
         let wait = async {
             loop {
@@ -214,13 +221,13 @@ impl Reader {
         tokio::time::timeout(wait_max, wait).await.unwrap_or_else(|_| Err(self.behind()))
     }
 
-    /// Calls `with` with a view of what is applied here. Waits for nothing but the disk that a
-    /// document was spilled to, takes no lock and needs no runtime; any thread may call it. The
-    /// view is for this call alone.
+    /// Calls `with` with a view of the data that is applied here. Waits for nothing except disk I/O
+    /// of a spilled document, takes no lock and needs no runtime; any thread may call it. The view
+    /// is valid only within this call.
     ///
     /// # Errors
-    /// `Closed`; `InvalidArgument` for a bound below twice the heartbeat interval; those of `with`,
-    /// where `Unavailable` tells the partition's progress and `Stale` its age.
+    /// Returns `Closed`; `InvalidArgument` for a bound below twice the heartbeat interval; the
+    /// errors of `with`, where `Unavailable` includes the partition's progress and `Stale` its age.
     pub fn read_local<T>(
         &self,
         age_max: Option<Duration>,
@@ -230,29 +237,29 @@ impl Reader {
         now.shared.admitted(age_max, |at| with(&now.index.view(at)))
     }
 
-    /// As [`Reader::read_local`] without a bound, for callers that must not wait for a disk either:
-    /// a document that was spilled is `Unavailable` to them.
+    /// Calls `with` as [`Reader::read_local`] does without a bound, for callers that must not wait
+    /// for disk I/O: a spilled document is `Unavailable`.
     ///
     /// # Errors
-    /// `Closed`, `Unavailable`; those of `with`.
+    /// Returns `Closed`, `Unavailable` and the errors of `with`.
     pub fn read_in_memory<T>(&self, with: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
         let now = self.now();
         now.shared.admitted(None, |at| with(&now.index.view(at.only_memory())))
     }
 
-    /// The partition that a key belongs to, followed or not.
+    /// Returns the partition that a key belongs to, followed or not.
     ///
     /// # Errors
-    /// `InvalidArgument` for a key of another type, `LimitExceeded` for one that is too long,
-    /// `Closed`.
+    /// Returns `InvalidArgument` for a key of another type, `LimitExceeded` for a key that is too
+    /// long, and `Closed`.
     pub fn partition_of<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<PartitionId> {
         self.open_now()?.index.partition_of(key)
     }
 
-    /// The partitions that these keys belong to, each once, in order.
+    /// Returns the partitions that these keys belong to, each once, in order.
     ///
     /// # Errors
-    /// As [`Reader::partition_of`].
+    /// Returns the errors of [`Reader::partition_of`].
     pub fn partitions_of<K: KeyList + ?Sized>(&self, keys: &K) -> Result<Vec<PartitionId>> {
         let partitions = (0..keys.count()).map(|place| self.partition_of(keys.key(place)));
         let mut partitions = partitions.collect::<Result<Vec<_>>>()?;
@@ -264,8 +271,8 @@ impl Reader {
     /// Resolves a field by name or alias, to be read as a type; see [`Index::handle`].
     ///
     /// # Errors
-    /// `NotFound` for a field that the store does not have, `InvalidArgument` for another type,
-    /// `Closed`.
+    /// Returns `NotFound` for a field that the store does not have, `InvalidArgument` for another
+    /// type, and `Closed`.
     ///
     /// [`Index::handle`]: forebay_index::Index::handle
     pub fn handle(&self, field: &str, asked: FieldType) -> Result<FieldHandle> {
@@ -273,10 +280,10 @@ impl Reader {
         now.index.handle(field, asked).map_err(|error| error.with_store(self.store()))
     }
 
-    /// Resolves a field by name or alias, to be read as its own type of now.
+    /// Resolves a field by name or alias, to be read as its own current type.
     ///
     /// # Errors
-    /// `NotFound` for a field that the store does not have, `Closed`.
+    /// Returns `NotFound` for a field that the store does not have, and `Closed`.
     pub fn handle_of_own_type(&self, field: &str) -> Result<FieldHandle> {
         let now = self.open_now()?;
         now.index.handle_of_own_type(field).map_err(|error| error.with_store(self.store()))
@@ -285,7 +292,8 @@ impl Reader {
     /// Plans a gather of these fields into a matrix; see [`GatherPlan`].
     ///
     /// # Errors
-    /// Those of [`Index::plan_gather`](forebay_index::Index::plan_gather), and `Closed`.
+    /// Returns the errors of [`Index::plan_gather`](forebay_index::Index::plan_gather), and
+    /// `Closed`.
     pub fn plan_gather<E: Element>(
         &self,
         fields: &[GatherField<'_>],
@@ -295,7 +303,7 @@ impl Reader {
         now.index.plan_gather(fields, conversion).map_err(|e| e.with_store(self.store()))
     }
 
-    /// What the reader answers from, unless it is closed.
+    /// Returns the store version that the reader answers from, unless the reader is closed.
     fn open_now(&self) -> Result<Guard<Arc<Followed>>> {
         let now = self.now();
         now.shared.check_open()?;
@@ -307,11 +315,11 @@ impl Reader {
         self.now().index.scan()
     }
 
-    /// Visits up to `documents_max` more documents of a scan and answers how many there were; 0 is
-    /// the end. See [`Scan`] for what a scan sees.
+    /// Visits up to `documents_max` more documents of a scan and returns their number; 0 is the
+    /// end. [`Scan`] documents what a scan sees.
     ///
     /// # Errors
-    /// As [`Reader::read_local`], and the first error of `visit`.
+    /// Returns the errors of [`Reader::read_local`], and the first error of `visit`.
     pub fn scan_next(
         &self,
         scan: &mut Scan,
@@ -324,8 +332,8 @@ impl Reader {
 }
 
 impl Shared {
-    /// What the live version of the documents is kept as, by the newest definition that any of
-    /// these partitions has seen; `None` before one has.
+    /// Returns the storage id of the live store version, by the newest definition that any of these
+    /// partitions has seen; `None` before one has.
     fn live_in(&self, partitions: &[PartitionId]) -> Result<Option<StoreId>> {
         let mut newest = SchemaVersion(0);
         for partition in partitions {
@@ -335,8 +343,8 @@ impl Shared {
         Ok(schema.map(|schema| schema.definition.versions.live().kept_as))
     }
 
-    /// Whether writes go to other logs, so that what was waited for in these partitions of these
-    /// says too little, or was refused for that.
+    /// Returns whether writes go to other logs, so that a wait in these partitions of the old logs
+    /// says too little, or was refused for this reason.
     async fn is_left(&self, read: &Read, partitions: &[PartitionId], waited: &Result<()>) -> bool {
         let is_elsewhere = |schema: &SchemaAt| schema.definition.written() != self.logs;
         match (&read.wait, waited) {
@@ -354,7 +362,7 @@ impl Shared {
                 {
                     return false;
                 }
-                // The catalog may not have heard of the move yet.
+                // The catalog may not have received the repartition yet.
                 let end = self.parts.log.bounds(PartitionRef::CONTROL).await;
                 if let Ok(bounds) = end {
                     drop(self.parts.catalog.wait_applied(bounds.end, read.timeout).await);
@@ -364,13 +372,13 @@ impl Shared {
         }
     }
 
-    /// The newest definition of the store.
+    /// Returns the newest definition of the store.
     fn newest(&self) -> Option<Arc<SchemaAt>> {
         let catalog = self.parts.catalog.catalog();
         catalog.store(self.home).and_then(|history| history.newest()).cloned()
     }
 
-    /// Whether a token is of the logs that are followed, as far as can be told here.
+    /// Returns whether a token is of the followed logs, as far as this reader knows.
     fn has_logs_of(&self, token: &Token) -> bool {
         token.positions.iter().all(|(id, (log_id, _))| {
             let followed = self.partitions.get(id.0 as usize);
@@ -381,7 +389,7 @@ impl Shared {
         })
     }
 
-    /// Waits for what a read of these partitions asks for.
+    /// Waits for what a read of these partitions requests.
     pub(crate) async fn wait_for_read(
         &self,
         read: &Read,
@@ -405,7 +413,7 @@ impl Shared {
         }
     }
 
-    /// Refuses a partition that does not answer, or is older than this.
+    /// Refuses a partition that does not answer, or is older than `age_max`.
     pub(crate) fn check_serves(&self, id: PartitionId, age_max: Option<Duration>) -> Result<()> {
         let at_store = |error: Error| error.with_store(&self.name).with_partition(id);
         let partition = self.partition(id)?;
@@ -419,13 +427,13 @@ impl Shared {
         partition.board.freshness().check(self.parts.clock.now(), bound).map_err(at_store)
     }
 
-    /// Refuses what begins after the close. A version that another one has taken the place of still
-    /// answers the call that came to it before: its reader is not closed.
+    /// Refuses calls after the close. A store version that another one has just replaced still
+    /// answers a call that reached it before: its reader is not closed.
     ///
     /// # Errors
-    /// `Closed`.
+    /// Returns `Closed` after the close.
     fn check_open(&self) -> Result<()> {
-        // It is gone before it is closed.
+        // `is_gone` is set before the version closes.
         self.closing.check().or_else(|error| match self.is_gone.load(Ordering::Relaxed) {
             true => Ok(()),
             false => Err(error),
@@ -461,7 +469,7 @@ impl Shared {
         }
     }
 
-    /// The same refusal with what this reader knows of its cause. Names the store.
+    /// Adds to a refusal what this reader knows of its cause, and the store's name.
     fn explained(&self, error: Error, bound: Option<(Timestamp, Duration)>) -> Error {
         let followed = error.context().partition.and_then(|id| self.partition(id).ok());
         let known = followed.and_then(|partition| match error.code() {
@@ -475,7 +483,7 @@ impl Shared {
                 Some(stale.with_partition(partition.at.partition))
             }
             ErrorCode::Corrupt => {
-                // The tail then builds a new copy beside this one.
+                // The tail then builds a new replica next to this one.
                 partition.board.ask_for_check();
                 let message = "a part of this copy is damaged, and a new one is built from the \
                                log; try again";

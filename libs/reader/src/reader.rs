@@ -1,4 +1,4 @@
-//! The reader itself: opens, waits, tells how it is, and closes.
+//! The reader: opens, waits, reports its status, and closes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,19 +34,20 @@ use crate::status::ReaderStatus;
 use crate::tail::{Tail, reader_backoff};
 use crate::versions::{Followed, Versions, change_versions};
 
-/// An embedded replica of some or all partitions of one store. Cheap to clone, safe to share
-/// between threads; the last clone that goes closes it.
+/// An embedded replica of some or all partitions of one store. Cheap to clone and safe to share
+/// between threads; the drop of the last clone closes it.
 ///
-/// Reads are local, take no lock and need no runtime. Waits are futures, and every one of them has
-/// a bound. The position that is served never falls; see `semantics.md` 5 for what a read promises.
+/// Reads are local, take no lock and need no runtime. Waits are futures, and each has a bound. The
+/// position that is served never falls; `tools/docs/src/semantics.md` 5 defines what a read
+/// promises.
 #[derive(Clone)]
 pub struct Reader {
     handle: Arc<Handle>,
 }
 
-/// Closes when the last reader that shares it goes.
+/// The handle that all clones share; its drop closes the reader.
 struct Handle {
-    /// Name of its store.
+    /// Name of the store.
     name: String,
     versions: Arc<Versions>,
 }
@@ -64,25 +65,28 @@ impl fmt::Debug for Reader {
 }
 
 impl Reader {
-    /// Finds the store in the catalog and starts to follow its partitions, one task for each on the
-    /// current runtime. Returns before anything is read; see [`Reader::await_ready`].
+    /// Finds the store in the catalog and starts to follow its partitions, with one task for each
+    /// on the current runtime. Returns before any entry is read; see [`Reader::await_ready`].
     ///
     /// # Errors
-    /// `NotFound` for a store that the control log does not define, `Unavailable` when that could
-    /// not be told in time, `InvalidArgument` for a filter that the store cannot fulfil or a
-    /// readiness bound below twice its heartbeat interval; `Conflict` when another reader uses the
-    /// directory of the checkpoints, `Unavailable` when it cannot be used.
+    /// - `NotFound` for a store that the control log does not define.
+    /// - `Unavailable` if the control log does not answer in time, or if the directory of the
+    ///   checkpoints cannot be used.
+    /// - `InvalidArgument` for a filter that the store cannot fulfil or a readiness bound below
+    ///   twice its heartbeat interval.
+    /// - `Conflict` if another reader uses the directory of the checkpoints.
     pub async fn open(options: ReaderOptions, parts: ReaderParts) -> Result<Self> {
         let disk = parts.disk.clone();
         Self::open_with(options, disk, async { Ok(parts) }).await
     }
 
-    /// As [`Reader::open`], with parts that are still to be had, by a connection for example: that
-    /// goes on by a task of its own. What lies in the directory of the checkpoints is looked at on
-    /// this disk meanwhile, which must be that of the parts.
+    /// Opens a reader as [`Reader::open`] does, from parts that are not complete yet, for example
+    /// because a connection is being established. A task of its own completes the parts. During
+    /// that time the reader opens the directory of the checkpoints on this disk, which must be the
+    /// disk of the parts.
     ///
     /// # Errors
-    /// Those of `parts`, and those of [`Reader::open`].
+    /// Returns the errors of `parts`, and those of [`Reader::open`].
     pub async fn open_with(
         options: ReaderOptions,
         disk: Option<Arc<dyn Disk>>,
@@ -105,85 +109,85 @@ impl Reader {
         Ok(reader)
     }
 
-    /// The reader of what is set up already.
+    /// Returns the reader of a store version that is set up already.
     pub(crate) fn over(followed: Followed) -> Self {
         let name = followed.shared.name.clone();
         Self { handle: Arc::new(Handle { name, versions: Arc::new(Versions::of(followed)) }) }
     }
 
-    /// The version of the documents that a call answers from, all of it.
+    /// Returns the store version that a call answers from; the whole call uses it.
     #[inline]
     pub(crate) fn now(&self) -> Guard<Arc<Followed>> {
         self.handle.versions.now()
     }
 
-    /// As [`Reader::now`], for what is no read: it may wait.
+    /// Returns the shared state as of [`Reader::now`], for calls other than reads, which may wait.
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.now().shared)
     }
 
-    /// Name of its store.
+    /// Returns the name of the store.
     pub fn store(&self) -> &str {
         &self.handle.name
     }
 
-    /// The definition at the newest schema version that any of its partitions has seen; before the
-    /// first entry the newest that the catalog told at open.
+    /// Returns the definition at the newest schema version that any partition has seen; before the
+    /// first entry, the newest that the catalog returned at open.
     pub fn schema(&self) -> Arc<SchemaAt> {
         self.shared().schema()
     }
 
-    /// Newest schema version that any of its partitions has seen; 0 before the first entry.
+    /// Returns the newest schema version that any partition has seen; 0 before the first entry.
     pub fn schema_version(&self) -> SchemaVersion {
         self.shared().schema_version()
     }
 
-    /// Calls back with each schema version that the reader comes to from now on, in their order.
-    /// The callback runs on a tail, which waits for it: it must be quick, and must not panic.
+    /// Calls `callback` with each schema version that the reader reaches from now on, in order. The
+    /// callback runs on a tail, which waits for it: it must be quick, and must not panic.
     pub fn on_schema_change(&self, callback: OnSchemaChange) {
         self.shared().schema.register(callback);
     }
 
-    /// Waits until every followed partition serves inside the readiness bound.
+    /// Waits until every followed partition serves within the readiness bound.
     ///
     /// # Errors
-    /// `Unavailable` with phase, percent and remaining time when that takes longer than `timeout`;
-    /// why a partition halted; `Closed`.
+    /// Returns `Unavailable` with phase, percent and remaining time if the wait takes longer than
+    /// `timeout`; the error for which a partition halted; `Closed`.
     pub async fn await_ready(&self, timeout: Duration) -> Result<()> {
         self.shared().await_ready(timeout).await
     }
 
-    /// Whether the reader is ready at this moment.
+    /// Returns whether the reader is ready at this moment.
     pub fn is_ready(&self) -> bool {
         self.shared().is_ready()
     }
 
-    /// How the reader and each of its partitions are at this moment. Works after `close` too.
+    /// Returns the status of the reader and of each partition. Works after `close`, too.
     pub fn status(&self) -> ReaderStatus {
         self.shared().status()
     }
 
-    /// Counts and sizes since the reader was opened.
+    /// Returns counters and sizes since the reader was opened.
     pub fn metrics(&self) -> ReaderMetrics {
         let now = self.now();
         ReaderMetrics::of(&now.shared, &now.index)
     }
 
-    /// Calls `with` with the memory of the documents, for measuring what an access to it costs.
+    /// Calls `with` with the memory of the documents, to measure the cost of an access.
     ///
     /// # Errors
-    /// `Unavailable` when a shared copy cannot be mapped.
+    /// Returns `Unavailable` if a shared copy cannot be mapped.
     #[doc(hidden)]
     pub fn with_memory_lines<T>(&self, with: impl FnOnce(MemoryLines<'_>) -> T) -> Result<T> {
         self.now().index.memory_lines().map(with)
     }
 
-    /// Waits until everything that the token speaks of is applied here, at most `timeout` long.
-    /// Positions of partitions that this reader does not follow are not waited for.
+    /// Waits, for at most `timeout`, until every position of the token is applied here. The call
+    /// ignores positions of partitions that this reader does not follow.
     ///
     /// # Errors
-    /// `TokenLost` when a log of the token is no longer served; `InvalidArgument` for a token of
-    /// another store; `DeadlineExceeded`, or `Unavailable` with its progress while a partition
+    /// Returns `TokenLost` if a log of the token is no longer served; `InvalidArgument` for a token
+    /// of another store; `DeadlineExceeded`, or `Unavailable` with its progress while a partition
     /// bootstraps; `Closed`.
     pub async fn wait_token(&self, token: &Token, timeout: Duration) -> Result<()> {
         let followed = self.shared();
@@ -191,17 +195,17 @@ impl Reader {
         self.wait(&Read::after_token(token.clone(), timeout), &followed).await
     }
 
-    /// Whether the documents moved to other partitions a moment ago: whoever found out before where
-    /// a key belongs may still ask for it there.
+    /// Returns whether the store was repartitioned a moment ago: a caller that resolved a key's
+    /// partition before may still read it there.
     pub(crate) fn has_just_moved(&self) -> bool {
         let now = self.shared().parts.clock.now();
         self.handle.versions.has_just_moved(now)
     }
 
-    /// Waits until the partition has applied this position, whatever its log.
+    /// Waits until the partition has applied this position, regardless of its log.
     ///
     /// # Errors
-    /// As [`Reader::wait_token`].
+    /// Returns the errors of [`Reader::wait_token`].
     pub async fn wait_applied(
         &self,
         partition: PartitionId,
@@ -211,11 +215,11 @@ impl Reader {
         self.shared().wait_applied(partition, position, timeout).await
     }
 
-    /// What a conditional change came to; `None` when it was not applied here, had no condition, or
-    /// is no longer kept.
+    /// Returns the outcome of a conditional change; `None` if the change was not applied here, had
+    /// no condition, or its outcome is no longer stored.
     ///
     /// # Errors
-    /// `Unsupported` when the reader was not opened to keep outcomes.
+    /// Returns `Unsupported` if the reader was not opened to store outcomes.
     pub fn outcome(
         &self,
         partition: PartitionId,
@@ -225,35 +229,36 @@ impl Reader {
         self.shared().partition(partition)?.outcome(client, sequence)
     }
 
-    /// Id of the log that a partition is served from; `None` before its first entry.
+    /// Returns the id of the log that a partition is served from; `None` before its first entry.
     ///
     /// # Errors
-    /// `InvalidArgument` for a partition that the reader does not follow.
+    /// Returns `InvalidArgument` for a partition that the reader does not follow.
     pub fn log_id(&self, partition: PartitionId) -> Result<Option<LogId>> {
         Ok(self.shared().partition(partition)?.board.picture().served.log_id)
     }
 
-    /// Ends the reader: reads in flight end, later ones and all waits answer `Closed`, its tasks
-    /// stop. Waits for nothing: a reader that keeps checkpoints writes a last one of each partition
-    /// meanwhile, see [`Reader::shut_down`]. A second call changes nothing.
+    /// Closes the reader: reads in flight complete, later reads and all waits return `Closed`, and
+    /// the tasks stop. Returns at once; a reader with checkpoints writes a last one of each
+    /// partition in the background, see [`Reader::shut_down`]. A second call changes nothing.
     pub fn close(&self) {
         self.handle.versions.close();
     }
 
-    /// Closes, and waits until its tasks have ended: the last checkpoints are durable then, where
-    /// it keeps any, and their directory is free for another reader. A second call waits again.
+    /// Closes the reader, and waits until its tasks have ended: the last checkpoints, if enabled,
+    /// are durable then, and their directory is free for another reader. A second call waits again.
     ///
-    /// A last checkpoint is written where something has changed since the one before, in at most
-    /// 5 s per partition; one that cannot be had leaves the one before.
+    /// A last checkpoint is written if the partition has changed since the previous one, in at most
+    /// 5 s per partition; if it cannot be written, the previous one stays.
     ///
     /// # Errors
-    /// `DeadlineExceeded` when they have not ended in this time; the reader is closed all the same.
+    /// Returns `DeadlineExceeded` if the tasks have not ended within `timeout`; the reader is
+    /// closed nevertheless.
     pub async fn shut_down(&self, timeout: Duration) -> Result<()> {
         self.handle.versions.shut_down(timeout).await
     }
 }
 
-/// What a version of the documents is followed with.
+/// The arguments to open a store version.
 pub(crate) struct Opening {
     pub options: ReaderOptions,
     pub parts: ReaderParts,
@@ -261,11 +266,11 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Begins to follow the version of these definitions, in so many bytes of memory, if that is
-    /// told, beside the one that readers have until then.
+    /// Starts to follow the store version of these definitions, within this memory if a budget is
+    /// given, next to the version that readers use until then.
     ///
     /// # Errors
-    /// Those of [`Reader::open`].
+    /// Returns the errors of [`Reader::open`].
     pub(crate) async fn open(
         &self,
         versions: Vec<Arc<SchemaAt>>,
@@ -285,7 +290,7 @@ impl Opening {
     }
 }
 
-/// Starts a reader that has its copies for itself.
+/// Starts a reader that shares its replicas with no other reader.
 fn open_alone(
     options: ReaderOptions,
     parts: ReaderParts,
@@ -300,7 +305,7 @@ fn open_alone(
     };
     let tails = shared.followed().map(tail).collect::<Result<Vec<_>>>()?;
     if let Some(directory) = directory.filter(|directory| directory.is_of_host()) {
-        // Nobody goes on with a copy that readers shared before: it would stay as it was.
+        // No reader continues a formerly shared copy: it would never advance.
         let followed = shared.followed().map(|partition| partition.at.partition);
         directory.live().remove(shared.store, followed);
     }
@@ -311,7 +316,7 @@ fn open_alone(
     Ok((shared, index))
 }
 
-/// Starts a reader whose copies other readers of the directory answer from too.
+/// Starts a reader whose copies other readers of the directory use as well.
 async fn open_shared(
     options: ReaderOptions,
     parts: ReaderParts,
@@ -346,14 +351,14 @@ async fn open_shared(
     };
     let followers: Vec<_> = shared.followed().map(follower).collect();
     let (behind, of_behind) = (Arc::clone(&shared), index.clone());
-    // One task starts all others: each that is started wakes threads, which take cores from the
-    // first reads.
+    // A single task starts all others: each spawn wakes threads, which take cores from the first
+    // reads.
     tokio::spawn(async move {
         for (follower, kept) in followers {
             tokio::spawn(follower.run(kept));
         }
         tokio::spawn(watch_readiness(Arc::clone(&behind), of_behind.clone()));
-        // A thread may have to be started for it.
+        // This spawn may have to start a thread.
         drop(tokio::task::spawn_blocking(move || {
             if !is_noted {
                 directory.note_store(&behind.name, named);
@@ -364,15 +369,15 @@ async fn open_shared(
     Ok((shared, index))
 }
 
-/// What is known of the store before it is opened.
+/// The facts about the store that are known before it is opened.
 struct Found {
     parts: ReaderParts,
     versions: Vec<Arc<SchemaAt>>,
     ahead: Option<Ahead>,
 }
 
-/// Asks what the store's name stands for; while the question is on its way, or the connection that
-/// it needs, looks where the store begins for which it stood last.
+/// Queries the store that the name stands for. While the query, or the connection that it needs, is
+/// in progress, opens local files of the store that the name last stood for.
 async fn find_store(
     options: &ReaderOptions,
     disk: Option<Arc<dyn Disk>>,
@@ -390,7 +395,7 @@ async fn find_store(
         Ok::<_, Error>((parts, versions.map_err(|error| error.with_store(&name))?))
     });
     let answer = futures::poll!(asking.as_mut());
-    // It is on its way, and goes on by a task of its own, which ends with this call.
+    // The query is in progress, and continues in a task of its own, which ends with this call.
     let mut asked = JoinSet::new();
     if answer.is_pending() {
         asked.spawn(asking);
@@ -410,7 +415,7 @@ async fn find_store(
             };
             match answer {
                 Some(Ok(answer)) => answer?,
-                // As if it had been asked here.
+                // Propagates the panic as if the query had run here.
                 Some(Err(ended)) if ended.is_panic() => resume_unwind(ended.into_panic()),
                 _ => {
                     let message = "the runtime ended while a reader was opened; open it again";
@@ -428,7 +433,7 @@ async fn ask_for_store(
     wait_max: Duration,
 ) -> Result<Vec<Arc<SchemaAt>>> {
     if let Ok(schema) = parts.catalog.catalog().by_name(name) {
-        // Known already: an unreachable log keeps nobody from opening.
+        // The store is known already, so an unreachable log does not prevent the open.
         schema.definition.check_is_of_documents()?;
         let live = schema.definition.versions.live().kept_as;
         return Ok(versions_of(parts, live));
@@ -453,15 +458,15 @@ pub(crate) fn versions_of(parts: &ReaderParts, store: StoreId) -> Vec<Arc<Schema
     catalog.store(store).into_iter().flat_map(|history| history.versions().cloned()).collect()
 }
 
-/// Copies that other readers of a directory answer from too.
+/// Replicas that other readers of a directory use as well.
 pub(crate) struct SharedCopies {
     live: LiveDirectory,
     beginnings: BTreeMap<PartitionId, Beginning>,
-    /// The version of the documents that readers have until this one takes its place.
+    /// Storage id of the store version that readers use until this version replaces it.
     beside: Option<StoreId>,
 }
 
-/// What the parts of a reader share, and its index, before anything follows a log.
+/// Creates the shared state of a reader and its index, before anything follows a log.
 pub(crate) fn share(
     options: ReaderOptions,
     parts: ReaderParts,
@@ -493,7 +498,8 @@ pub(crate) fn share(
     Ok((Arc::new(Shared { beside, ..shared }), index))
 }
 
-/// Says where documents are spilled, also those that a checkpoint holds of a reader that could.
+/// Sets the directory for spilled documents, including those of a checkpoint of an earlier reader
+/// that spilled.
 fn spill_to_disk(index: &Index, options: &ReaderOptions, parts: &ReaderParts) -> Result<()> {
     let is_of_host = parts.disk.as_ref().is_some_and(|disk| disk.is_of_host());
     match options.checkpoint.as_ref().filter(|_| is_of_host) {
@@ -508,7 +514,8 @@ fn spill_to_disk(index: &Index, options: &ReaderOptions, parts: &ReaderParts) ->
     Ok(())
 }
 
-/// Looks at the readiness from time to time, so that a fall is seen while nobody asks.
+/// Observes the readiness periodically, so that a loss of readiness is noticed even if no caller
+/// queries it.
 async fn watch_readiness(shared: Arc<Shared>, index: Index) {
     let looks = async {
         let mut is_warned = false;

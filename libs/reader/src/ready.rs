@@ -1,8 +1,9 @@
-//! Readiness: whether a process that holds this reader should get traffic.
+//! Readiness: whether a process with this reader should receive traffic.
 //!
-//! A reader is ready once every partition that it follows serves inside the bound. It falls back
-//! only when one lies past twice the bound for a while, and returns inside the bound, so that a
-//! short hiccup of the log takes no process out of service.
+//! A reader becomes ready once every followed partition serves with an age within the bound. A
+//! ready reader falls back only if a partition does not serve, or its age is above twice the bound,
+//! for a grace period; it becomes ready again within the bound. A short interruption of the log
+//! therefore takes no process out of service.
 
 use std::time::Duration;
 
@@ -12,17 +13,17 @@ use forebay_core::{Error, Result};
 
 use crate::shared::Shared;
 
-/// How the worst partition stands at one moment.
+/// The state of the worst partition at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It does not answer, or its age is not known.
+    /// The partition does not answer, or its age is unknown.
     Out,
-    /// It serves, at this age.
+    /// The partition serves, at this age.
     Aged(Duration),
 }
 
 impl Standing {
-    /// The worse of the two.
+    /// Returns the worse of the two.
     pub(crate) fn worse(self, other: Self) -> Self {
         match (self, other) {
             (Self::Aged(one), Self::Aged(two)) => Self::Aged(one.max(two)),
@@ -31,7 +32,7 @@ impl Standing {
     }
 }
 
-/// Ready or not, with what it takes to change.
+/// The readiness of a reader, with the inputs of its next change.
 #[derive(Debug)]
 pub(crate) struct Readiness {
     bound: Duration,
@@ -44,7 +45,7 @@ impl Readiness {
         Self { bound, is_ready: false, past_since: None }
     }
 
-    /// Takes in how the worst partition stands now; answers whether the reader is ready.
+    /// Notes the current state of the worst partition; returns whether the reader is ready.
     pub(crate) fn observe(&mut self, now: Timestamp, worst: Standing) -> bool {
         let bound = self.bound;
         match worst {
@@ -55,7 +56,7 @@ impl Readiness {
             Standing::Aged(age) if age <= bound.saturating_mul(2) => self.past_since = None,
             _ => {
                 let since = *self.past_since.get_or_insert(now);
-                // A clock that was set back starts the grace anew.
+                // If the clock was set back, the grace period starts again.
                 let past_us = now.micros_since(since);
                 if past_us < 0 {
                     self.past_since = Some(now);
@@ -68,16 +69,16 @@ impl Readiness {
 }
 
 impl Shared {
-    /// Whether all that is followed serves inside the readiness bound.
+    /// Returns whether all followed partitions serve within the readiness bound.
     pub(crate) fn is_ready(&self) -> bool {
         self.closing.check().is_ok() && self.observe_readiness(self.parts.clock.now())
     }
 
-    /// Waits until it does.
+    /// Waits until the reader is ready.
     ///
     /// # Errors
-    /// `Unavailable` with phase, percent and remaining time when that takes longer than `timeout`;
-    /// why a partition halted; `Closed`.
+    /// Returns `Unavailable` with phase, percent and remaining time if the wait takes longer than
+    /// `timeout`; the error for which a partition halted; `Closed`.
     pub(crate) async fn await_ready(&self, timeout: Duration) -> Result<()> {
         let wait = async {
             loop {

@@ -1,4 +1,4 @@
-//! What the tails, the reads and the waits of one reader share.
+//! The state that the tails, the reads and the waits of one reader share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,43 +25,43 @@ use crate::progress::Phase;
 use crate::ready::{Readiness, Standing};
 use crate::storage::Storage;
 
-/// Told of each schema version that the reader comes to, in their order.
+/// A callback that receives each schema version that the reader reaches, in order.
 pub type OnSchemaChange = Arc<dyn Fn(&Arc<SchemaAt>) + Send + Sync>;
 
-/// What all parts of one reader share.
+/// The state that all parts of one reader share.
 pub(crate) struct Shared {
     pub name: String,
-    /// The store whose documents they are.
+    /// Id of the store.
     pub home: StoreId,
-    /// The logs that are followed.
+    /// Logs that the reader follows.
     pub logs: StoreLogs,
-    /// What the version of its documents that is followed is kept as.
+    /// Storage id of the followed store version.
     pub store: StoreId,
     pub count: PartitionCount,
     pub options: ReaderOptions,
     pub parts: ReaderParts,
     pub storage: Arc<dyn Storage>,
-    /// By partition id; `None` where the reader does not follow it.
+    /// Partitions by partition id; `None` for a partition that the reader does not follow.
     pub partitions: Vec<Option<Arc<Partition>>>,
     pub closing: Arc<Closing>,
     pub opened_at: Timestamp,
     pub readiness: Mutex<Readiness>,
-    /// Notified whenever a tail got further.
+    /// Notified whenever a tail advances.
     pub progressed: Notify,
-    /// Turns of those who fetch an image.
+    /// Permits to fetch an image.
     pub fetches: Semaphore,
-    /// The version of the documents that readers have until this one takes its place.
+    /// Storage id of the store version that readers use until this version replaces it.
     pub beside: Option<StoreId>,
-    /// Whether this is a version of the documents that is followed no more: nothing of it stays.
+    /// Whether the reader no longer follows this store version: its files are removed.
     pub is_gone: AtomicBool,
-    /// Whether the copies are to use no other version's memory any more.
+    /// Whether the replicas must stop sharing another version's records.
     pub stands_alone: AtomicBool,
-    /// The turn of the one that leaves that memory: together they would take twice as much.
+    /// Lock of the partition that detaches: several at a time would take twice the memory.
     pub leaving: Mutex<()>,
     pub schema: SchemaChanges,
 }
 
-/// The newest schema version of a reader, and who wants to know.
+/// The newest schema version of a reader, and the callbacks for new ones.
 pub(crate) struct SchemaChanges {
     newest: Mutex<SchemaVersion>,
     callbacks: Mutex<Vec<OnSchemaChange>>,
@@ -76,7 +76,8 @@ impl SchemaChanges {
         self.callbacks.lock().push(callback);
     }
 
-    /// Takes over who wants to know, and what they know.
+    /// Takes over the callbacks of an older store version, and the newest schema version that they
+    /// received.
     pub(crate) fn go_on_from(&self, before: &Self) {
         let mut newest = self.newest.lock();
         *newest = (*newest).max(*before.newest.lock());
@@ -85,10 +86,11 @@ impl SchemaChanges {
 }
 
 impl Shared {
-    /// What those share who follow these partitions of a store into this storage.
+    /// Returns the shared state of a reader that follows these partitions of a store into this
+    /// storage.
     ///
     /// # Errors
-    /// `InvalidArgument` for options that this store cannot fulfil.
+    /// Returns `InvalidArgument` for options that this store cannot fulfil.
     pub(crate) fn over(
         options: ReaderOptions,
         mut parts: ReaderParts,
@@ -128,15 +130,15 @@ impl Shared {
         })
     }
 
-    /// The definition at the newest schema version that any partition has seen; before the first
-    /// entry the newest that is known.
+    /// Returns the definition at the newest schema version that any partition has seen; before the
+    /// first entry, the newest known definition.
     pub(crate) fn schema(&self) -> Arc<SchemaAt> {
         let schemas = self.storage.schemas();
         let seen = schemas.get(self.schema_version());
         self.of_home(seen.unwrap_or_else(|| schemas.newest()))
     }
 
-    /// A definition as the store's own, whatever its version of the documents is kept as.
+    /// Returns a definition as the store's own, regardless of the storage id of its store version.
     fn of_home(&self, schema: &Arc<SchemaAt>) -> Arc<SchemaAt> {
         if self.store == self.home {
             return Arc::clone(schema);
@@ -146,15 +148,15 @@ impl Shared {
         Arc::clone(own.unwrap_or(schema))
     }
 
-    /// Whether any partition begins with an image at the moment.
+    /// Returns whether any partition is starting from an image.
     pub(crate) fn is_fetching(&self) -> bool {
         self.fetches.available_permits() < READER_FETCHES_AT_ONCE
     }
 
-    /// Closes, and waits until all that follows has ended.
+    /// Closes the reader, and waits until all its tails have ended.
     ///
     /// # Errors
-    /// `DeadlineExceeded` when it has not in this time.
+    /// Returns `DeadlineExceeded` if the tails have not ended within `timeout`.
     pub(crate) async fn shut_down(&self, timeout: Duration) -> Result<()> {
         self.closing.close();
         let ended = tokio::time::timeout(timeout, self.closing.ended()).await;
@@ -165,15 +167,15 @@ impl Shared {
         })
     }
 
-    /// The followed partitions, in order.
+    /// Returns the followed partitions, in order.
     pub(crate) fn followed(&self) -> impl Iterator<Item = &Arc<Partition>> {
         self.partitions.iter().flatten()
     }
 
-    /// A partition that the reader follows.
+    /// Returns a followed partition.
     ///
     /// # Errors
-    /// `InvalidArgument`, naming partition and filter.
+    /// Returns `InvalidArgument`, with partition and filter, for any other partition.
     pub(crate) fn partition(&self, partition: PartitionId) -> Result<&Arc<Partition>> {
         let found = self.partitions.get(partition.0 as usize).and_then(Option::as_ref);
         found.ok_or_else(|| {
@@ -186,7 +188,8 @@ impl Shared {
         })
     }
 
-    /// Takes over what the catalog knows of the store; answers whether it knows this version now.
+    /// Takes over the catalog's definitions of the store; returns whether they include this
+    /// version.
     pub(crate) fn learn_definitions(&self, version: SchemaVersion) -> Result<bool> {
         let catalog = self.parts.catalog.catalog();
         let Some(history) = catalog.store(self.store) else { return Ok(false) };
@@ -196,11 +199,11 @@ impl Shared {
         Ok(history.at(version).is_some())
     }
 
-    /// Waits for a definition, then takes over what the catalog knows.
+    /// Waits for a definition, then takes over the catalog's definitions.
     ///
     /// # Errors
-    /// `Unavailable` when the version is still not known; `UpgradeNeeded` when the control log
-    /// holds what this build does not know.
+    /// Returns `Unavailable` if the version is still unknown after `wait_max`; `UpgradeNeeded` if
+    /// the control log holds an entry that this build does not know.
     pub(crate) async fn await_definition(
         &self,
         version: SchemaVersion,
@@ -210,7 +213,7 @@ impl Shared {
         self.learn_definitions(version).map(|_| ())
     }
 
-    /// Appends a barrier entry, with a bound on how long that may take.
+    /// Appends a barrier entry, with a bound on the duration.
     pub(crate) async fn append_barrier(
         &self,
         at: PartitionRef,
@@ -223,7 +226,7 @@ impl Shared {
             .unwrap_or_else(|_| Err(Error::unavailable("the log did not answer in time")))
     }
 
-    /// Tells everyone who waits that a tail got further, to this schema version.
+    /// Notifies all waits that a tail advanced to this schema version.
     pub(crate) fn note_progress(&self, version: SchemaVersion) {
         self.progressed.notify_waiters();
         let mut newest = self.schema.newest.lock();
@@ -231,7 +234,7 @@ impl Shared {
             return;
         }
         *newest = version;
-        // Held while the callbacks run, so that they hear the versions in their order.
+        // The lock is held while the callbacks run, so that they receive the versions in order.
         let callbacks = self.schema.callbacks.lock().clone();
         if let Some(schema) = self.storage.schemas().get(version) {
             let schema = &self.of_home(schema);
@@ -241,18 +244,18 @@ impl Shared {
         }
     }
 
-    /// Newest schema version that any partition has seen; 0 before the first.
+    /// Returns the newest schema version that any partition has seen; 0 before the first.
     pub(crate) fn schema_version(&self) -> SchemaVersion {
         let versions = self.followed().map(|partition| partition.board.schema_version());
         versions.max().unwrap_or_default()
     }
 
-    /// Why a partition halted, if one has.
+    /// Returns the error for which a partition halted, if one has.
     pub(crate) fn halted(&self) -> Option<Error> {
         self.followed().find_map(|partition| partition.board.picture().halted)
     }
 
-    /// Looks at the worst partition; answers whether the reader is ready.
+    /// Notes the state of the worst partition; returns whether the reader is ready.
     pub(crate) fn observe_readiness(&self, now: Timestamp) -> bool {
         let standing = |partition: &Arc<Partition>| match partition.board.phase() {
             Phase::Serving => {

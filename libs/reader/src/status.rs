@@ -1,4 +1,4 @@
-//! What a reader tells about itself: phase, position, lag, age and what went wrong, per partition.
+//! The status of a reader: phase, position, lag, age and errors, per partition.
 
 use std::time::Duration;
 
@@ -9,70 +9,70 @@ use forebay_core::id::{LogId, Offset, PartitionId, Position, SchemaVersion};
 use crate::progress::{CatchUp, Counts, Fetching, Phase, Rebuilding, percent};
 use crate::shared::Shared;
 
-/// One partition of a reader at one moment.
+/// The status of one partition at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionStatus {
-    /// Which one.
+    /// Id of the partition.
     pub partition: PartitionId,
-    /// Whether it answers.
+    /// Phase of the partition, which decides whether it answers.
     pub phase: Phase,
-    /// Number of the copy that is served, from 1; each rebuild takes the next.
+    /// Number of the replica that serves, from 1; each rebuild takes the next number.
     pub generation: u32,
-    /// Id of the log that the served copy comes from; `None` before its first entry.
+    /// Id of the log that the serving replica comes from; `None` before its first entry.
     pub log_id: Option<LogId>,
     /// Position of the last entry applied; `None` before the first.
     pub position: Option<Position>,
     /// First offset not yet applied.
     pub offset_applied: Offset,
-    /// The log's end, as last heard.
+    /// End of the log, as last received.
     pub end: Offset,
-    /// Records between the two.
+    /// Records between `offset_applied` and `end`.
     pub lag_records: u64,
-    /// How old the served data may be, clock error included; `None` while nothing tells.
+    /// Largest possible age of the served data, clock error included; `None` while it is unknown.
     pub age: Option<Duration>,
-    /// How far the reader's clock may be from the log's; `None` while it is not measured.
+    /// Largest possible distance of the reader's clock from the log's; `None` until it is measured.
     pub clock_error: Option<Duration>,
     /// Newest schema version that the partition has seen.
     pub schema_version: SchemaVersion,
-    /// Documents held; expired ones count until they are reclaimed.
+    /// Documents in the replica; expired documents count until they are reclaimed.
     pub documents: u64,
-    /// Bytes of their keys and rows.
+    /// Bytes of the documents' keys and rows.
     pub bytes: u64,
-    /// How far the first copy is; whole once the partition serves.
+    /// Catch-up of the first replica; complete once the partition serves.
     pub catch_up: CatchUp,
-    /// How far the snapshot is that the copy is to begin with, while it is fetched or waits for its
+    /// Download of the snapshot that the replica will start from, while it runs or waits for its
     /// turn.
     pub fetching: Option<Fetching>,
-    /// The copy that is built beside the served one, if any.
+    /// The replica that is built next to the serving one, if any.
     pub rebuilding: Option<Rebuilding>,
-    /// Why the partition applies nothing until this process is upgraded or restarted.
+    /// Error for which the partition applies nothing until this process is upgraded or restarted.
     pub halted: Option<Error>,
-    /// Why it applies nothing at the moment.
+    /// Error for which the partition applies nothing at the moment.
     pub trouble: Option<Error>,
-    /// What has happened to its records since the reader was opened.
+    /// Counters of the partition's records since the reader was opened.
     pub counts: Counts,
 }
 
-/// A reader at one moment.
+/// The status of a reader at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReaderStatus {
     /// Name of the store.
     pub store: String,
-    /// Whether the process should get traffic.
+    /// Whether the process should receive traffic.
     pub is_ready: bool,
     /// The phase of the partition that is furthest from serving.
     pub phase: Phase,
-    /// How much of all first copies is done, 0 to 100: of the snapshots that they begin with while
-    /// any is fetched, then of the logs behind them.
+    /// Completed part of all first replicas, 0 to 100: of their snapshots while any is being
+    /// fetched, then of the logs after the snapshots.
     pub percent: u8,
-    /// Time until all first copies are done, at the mean rate since open; `None` before there is a
-    /// rate, zero when they are done.
+    /// Time until all first replicas are complete, at the mean rate since open; `None` before there
+    /// is a rate, zero when they are complete.
     pub remaining: Option<Duration>,
-    /// The highest age of its partitions; `None` while one is unknown.
+    /// Highest age of the partitions; `None` while an age is unknown.
     pub age: Option<Duration>,
     /// Newest schema version that any partition has seen.
     pub schema_version: SchemaVersion,
-    /// Every followed partition, in order.
+    /// All followed partitions, in order.
     pub partitions: Vec<PartitionStatus>,
 }
 
@@ -130,12 +130,12 @@ impl Shared {
     }
 }
 
-/// How much of all first copies is done, and how much there is.
+/// Returns the completed and the total work of all first replicas.
 fn work(partitions: &[PartitionStatus]) -> (u64, u64) {
     let fetching: Vec<_> = partitions.iter().filter_map(|partition| partition.fetching).collect();
     if !fetching.is_empty() {
-        // Bytes and offsets do not add up, and these come first. Those that have begun had
-        // about as many.
+        // Bytes and offsets have no common unit, and the downloads come first. Partitions whose
+        // download is complete had about as many bytes.
         let add = |(done, all), of: &Fetching| (done + of.bytes, all + of.bytes_in_all);
         let (done, all) = fetching.iter().fold((0, 0), add);
         let has_begun = |it: &&PartitionStatus| it.fetching.is_none() && it.counts.bootstraps > 0;

@@ -1,4 +1,4 @@
-//! Where what is followed is kept: in the embedded index, or where a service keeps it.
+//! The storage of the followed partitions: the embedded index, or the storage of a service.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,64 +13,64 @@ use forebay_index::{
     Following, Held, Image, Index, PartitionPhase, PartitionWriter, Resumed, SchemaSet, Upkeep,
 };
 
-/// The copies of a store's partitions, as those who follow its logs see them.
+/// The replicas of a store's partitions, as followers of its logs use them.
 pub trait Storage: Send + Sync + 'static {
-    /// The definitions of the store that are known here.
+    /// Returns the store's known definitions.
     fn schemas(&self) -> &SchemaSet;
 
-    /// The one writer of a partition's copy, and what that goes on with.
+    /// Returns the only writer of a partition's replica, and the state that it resumes from.
     ///
     /// # Errors
-    /// Why there is none, such as a disk that refuses.
+    /// Returns the reason if there is no writer, such as a disk that refuses.
     fn open(&self, at: PartitionRef) -> Result<OpenedCopy>;
 
-    /// What a partition's copy holds; nothing of one that is not here.
+    /// Returns the size of a partition's replica; zero for a partition that is not here.
     fn held(&self, partition: PartitionId) -> Held;
 
-    /// Lets readers come to the copy that is written, where they are not there yet; answers whether
-    /// they are.
+    /// Lets readers switch to the replica that is written, if they still use another source;
+    /// returns whether they use it now.
     ///
     /// # Errors
-    /// `Unavailable`, `LimitExceeded` where they cannot.
+    /// Returns `Unavailable` or `LimitExceeded` if readers cannot switch.
     fn go_live(&self, partition: PartitionId) -> Result<bool> {
         let _ = partition;
         Ok(true)
     }
 }
 
-/// A copy that is opened to be written.
+/// A replica that is open for writes.
 pub struct OpenedCopy {
-    /// Its writer.
+    /// Writer of the replica.
     pub writer: Box<dyn CopyWriter>,
-    /// What it goes on with; `None` in an empty one.
+    /// State that the replica resumes from; `None` for an empty one.
     pub resumed: Option<Resumed>,
-    /// The outcomes that it has kept.
+    /// Outcomes that the replica has stored.
     pub outcomes: OutcomeTable,
-    /// Records that it skipped, and nobody has settled: they are told of again.
+    /// Skipped records that are not settled yet; the callback receives them again.
     pub skipped: BTreeMap<Offset, SkippedRecord>,
 }
 
 impl OpenedCopy {
-    /// One that goes on with nothing.
+    /// Returns an empty replica.
     pub fn empty(writer: Box<dyn CopyWriter>) -> Self {
         let (outcomes, skipped) = (OutcomeTable::default(), BTreeMap::new());
         Self { writer, resumed: None, outcomes, skipped }
     }
 }
 
-/// The writer of one partition's copy.
+/// The writer of one partition's replica.
 pub trait CopyWriter: Documents + Send + Sync + 'static {
-    /// Starts an empty copy beside the one that readers see; all that follows goes to it.
+    /// Starts an empty replica next to the one that readers see; all later calls write to it.
     ///
     /// # Errors
-    /// Where there is no room for it; nothing has changed then.
+    /// Returns an error if there is no space for a second replica; nothing has changed.
     fn start_rebuild(&mut self) -> Result<()>;
 
-    /// As [`CopyWriter::start_rebuild`], with a copy that goes on from an image. Of what a version
-    /// of the documents beside it has alike it may use the memory.
+    /// Starts a replica as [`CopyWriter::start_rebuild`] does, from an image. The replica may share
+    /// equal records with the store version `beside`.
     ///
     /// # Errors
-    /// `Unsupported` where there are no images, else why it cannot be.
+    /// Returns `Unsupported` if the storage has no images, else the reason of the failure.
     fn start_rebuild_of(
         &mut self,
         image: &Image,
@@ -81,26 +81,26 @@ pub trait CopyWriter: Documents + Send + Sync + 'static {
         Err(Error::unsupported("this copy goes on from no image"))
     }
 
-    /// Whether it uses another version's memory.
+    /// Returns whether the replica shares another version's records.
     fn is_borrowing(&self) -> bool {
         false
     }
 
-    /// Makes the copy that readers see, which is of this state, one that uses no other version's
-    /// memory.
+    /// Detaches the replica that readers see, which is at this state, from the other version's
+    /// records.
     ///
     /// # Errors
-    /// Where there is no room for it; it is as it was then.
+    /// Returns an error if there is no space; the replica is unchanged.
     fn stand_alone(&mut self, state: &PartitionState) -> Result<()> {
         let _ = state;
         Ok(())
     }
 
-    /// Lays documents over a copy that has begun with an image, of this state: none of it counts
-    /// before an entry does, or the state that all of it makes.
+    /// Applies documents of this state to a replica that started from an image. The documents
+    /// become visible with the next entry, or with the state that all deltas lead to.
     ///
     /// # Errors
-    /// As [`CopyWriter::apply`]; the copy is then given up.
+    /// Returns the errors of [`CopyWriter::apply`]; the caller then discards the replica.
     fn lay_over(
         &mut self,
         writes: Vec<(Key, Option<Vec<u8>>)>,
@@ -109,72 +109,72 @@ pub trait CopyWriter: Documents + Send + Sync + 'static {
         self.apply(&mut Applied { writes, ..Applied::default() }, state)
     }
 
-    /// Throws the copy that is built away; what follows goes to the one that readers see.
+    /// Discards the replica under construction; later calls write to the one that readers see.
     ///
     /// # Errors
-    /// Where it cannot be; the next one that is started throws it away.
+    /// Returns an error if that is impossible; the next rebuild then discards the replica.
     fn abandon_rebuild(&mut self) -> Result<()> {
         Err(Error::unsupported("a copy that is built here is not given up"))
     }
 
-    /// Makes the copy that is built the one that readers see. Without one nothing happens.
+    /// Makes the replica under construction the one that readers see. Does nothing if there is
+    /// none.
     ///
     /// # Errors
-    /// Why it cannot be yet; readers see the old one then.
+    /// Returns the reason if that is impossible now; readers still see the old replica.
     fn publish_rebuild(&mut self) -> Result<()>;
 
-    /// Says whether the copy may answer.
+    /// Sets whether the replica may answer.
     fn set_phase(&mut self, phase: PartitionPhase);
 
-    /// Takes what an entry changed and the state behind it, whole or not at all. It is written now,
-    /// or with entries that follow, by [`CopyWriter::settle`] at the latest; what is held back may
-    /// be taken out of `applied`.
+    /// Accepts an entry's effects and the state after it, as a whole or not at all. The writer
+    /// writes them now or together with later entries, at the latest in [`CopyWriter::settle`]; it
+    /// may move the effects that it buffers out of `applied`.
     ///
     /// # Errors
-    /// `LimitExceeded` without room, `Unavailable` for a disk that refuses: it is tried again; else
-    /// the copy cannot go on.
+    /// `LimitExceeded` without space and `Unavailable` for a disk that refuses are retried; after
+    /// any other error the replica cannot continue.
     fn apply(&mut self, applied: &mut Applied, state: &PartitionState) -> Result<()>;
 
-    /// Writes what is held back, in one step with the state behind it, which is that of the last
-    /// entry that was taken.
+    /// Flushes the buffered effects and the state after the last accepted entry, atomically.
     ///
     /// # Errors
-    /// As [`CopyWriter::apply`]; it is held back still.
+    /// Returns the errors of [`CopyWriter::apply`]; the effects stay buffered.
     fn settle(&mut self, state: &PartitionState) -> Result<()> {
         let _ = state;
         Ok(())
     }
 
-    /// Notes what is known of the log, to be kept with the next entry.
+    /// Notes facts about the log, which are stored with the next entry.
     fn note_following(&mut self, following: Following);
 
-    /// Keeps what was noted of the log now.
+    /// Stores the noted facts about the log now.
     fn publish_following(&mut self) {}
 
-    /// Whether a copy that is built anew may have room where this one has none.
+    /// Returns whether a rebuild may find space if this replica has none.
     fn may_find_room(&mut self) -> bool {
         false
     }
 
-    /// Whether the copy is as it was written.
+    /// Checks that the replica is as it was written.
     ///
     /// # Errors
-    /// `Corrupt`.
+    /// Returns `Corrupt` for a damaged replica.
     fn check_sound(&self) -> Result<()> {
         Ok(())
     }
 
-    /// Blocks of its image that were damaged and mended.
+    /// Returns the number of damaged blocks of the replica's image that were repaired.
     fn blocks_mended(&self) -> u64 {
         0
     }
 
-    /// What is to be done for it beside the writes, if anything.
+    /// Returns the next maintenance task of the replica, if any.
     fn upkeep(&self) -> Option<Upkeep> {
         None
     }
 
-    /// The writer of an index, where it is one.
+    /// Returns the writer as the writer of an index, if it is one.
     fn as_index(&self) -> Option<&PartitionWriter> {
         None
     }

@@ -1,5 +1,5 @@
-//! A store's partitions, followed into a storage that a service brings: all that a reader promises
-//! of waits, ages and outcomes, over documents that lie elsewhere.
+//! A follower of a store's partitions into a service's own storage: it gives a reader's promises
+//! about waits, ages and outcomes over documents that are stored elsewhere.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::status::ReaderStatus;
 use crate::storage::Storage;
 use crate::tail::Tail;
 
-/// Follows some partitions of a store, one task for each. Cheap to clone; it ends with the last
-/// clone.
+/// A follower of some partitions of a store, with one task for each. Cheap to clone; the drop of
+/// the last clone ends it.
 #[derive(Clone)]
 pub struct StoreFollower {
     handle: Arc<Handle>,
 }
 
-/// Ends it all when the last clone goes.
+/// The shared handle; its drop closes the follower.
 struct Handle(Arc<Shared>);
 
 impl Drop for Handle {
@@ -33,12 +33,12 @@ impl Drop for Handle {
 }
 
 impl StoreFollower {
-    /// Starts to follow, on the current runtime, what the options ask for of the store of this
-    /// definition. Of the options those of checkpoints and of memory are the storage's own matter.
+    /// Starts to follow, on the current runtime, the partitions that the options select from this
+    /// store. The options for checkpoints and memory are left to the storage.
     ///
     /// # Errors
-    /// `InvalidArgument` for a filter that the store cannot fulfil or a readiness bound below twice
-    /// its heartbeat interval; those of [`Storage::open`].
+    /// Returns `InvalidArgument` for a filter that the store cannot fulfil or a readiness bound
+    /// below twice its heartbeat interval, and the errors of [`Storage::open`].
     pub fn start(
         options: ReaderOptions,
         parts: ReaderParts,
@@ -61,22 +61,23 @@ impl StoreFollower {
         &self.handle.0
     }
 
-    /// Whether a partition is among those that are followed.
+    /// Returns whether a partition is followed.
     pub fn follows(&self, partition: PartitionId) -> bool {
         self.shared().partition(partition).is_ok()
     }
 
-    /// How each partition is at this moment.
+    /// Returns the status of each partition.
     pub fn status(&self) -> ReaderStatus {
         self.shared().status()
     }
 
-    /// Waits for what `read` asks for in these partitions, and refuses those that do not answer or
-    /// are older than its bound. What is read behind it is as fresh as asked for.
+    /// Waits for what `read` requests in these partitions, and refuses partitions that do not
+    /// answer or are older than its bound. Data read after this call is as fresh as requested.
     ///
     /// # Errors
-    /// As [`Reader::read`](crate::Reader::read); but `Unavailable` where it is closed, also while
-    /// it waits: what took its place is to be asked.
+    /// Returns the errors of [`Reader::read`](crate::Reader::read), but `Unavailable` instead of
+    /// `Closed`, also if the follower closes during the wait: the caller should retry with the
+    /// follower's successor.
     pub async fn admit(&self, read: &Read, partitions: &[PartitionId]) -> Result<()> {
         let shared = self.shared();
         shared.wait_for_read(read, partitions).await.map_err(|error| match error.code() {
@@ -89,10 +90,10 @@ impl StoreFollower {
         partitions.iter().try_for_each(|partition| shared.check_serves(*partition, read.age_max()))
     }
 
-    /// Waits until a partition has applied this position, whatever its log.
+    /// Waits until a partition has applied this position, regardless of its log.
     ///
     /// # Errors
-    /// As [`Reader::wait_applied`](crate::Reader::wait_applied).
+    /// Returns the errors of [`Reader::wait_applied`](crate::Reader::wait_applied).
     pub async fn wait_applied(
         &self,
         partition: PartitionId,
@@ -102,11 +103,11 @@ impl StoreFollower {
         self.shared().wait_applied(partition, position, timeout).await
     }
 
-    /// What a conditional change came to; `None` when it was not applied here, had no condition, or
-    /// is no longer kept.
+    /// Returns the outcome of a conditional change; `None` if the change was not applied here, had
+    /// no condition, or its outcome is no longer stored.
     ///
     /// # Errors
-    /// `Unsupported` without [`ReaderOptions::keep_outcomes`].
+    /// Returns `Unsupported` without [`ReaderOptions::keep_outcomes`].
     pub fn outcome(
         &self,
         partition: PartitionId,
@@ -116,16 +117,18 @@ impl StoreFollower {
         self.shared().partition(partition)?.outcome(client, sequence)
     }
 
-    /// Ends it: waits end with `Closed`, those of [`StoreFollower::admit`] with `Unavailable`, and
-    /// its tasks behind that.
+    /// Closes the follower: waits end with `Closed`, waits of [`StoreFollower::admit`] with
+    /// `Unavailable`, and its tasks end after that.
     pub fn close(&self) {
         self.shared().closing.close();
     }
 
-    /// Ends it, and waits until its tasks have ended: the storage's writers are free then.
+    /// Closes the follower, and waits until its tasks have ended and the storage's writers are
+    /// free.
     ///
     /// # Errors
-    /// `DeadlineExceeded` when they have not in this time; it ends all the same.
+    /// Returns `DeadlineExceeded` if the tasks have not ended within `timeout`; the follower is
+    /// closed nevertheless.
     pub async fn shut_down(&self, timeout: Duration) -> Result<()> {
         self.shared().shut_down(timeout).await
     }

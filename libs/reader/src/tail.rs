@@ -1,9 +1,13 @@
-//! The tail of one partition: the task that reads its log, applies what it reads and publishes how
-//! far it is. One task per partition writes; everybody else reads what it publishes.
+//! The tail of one partition: the task that reads the partition's log, applies the entries and
+//! publishes the progress. The tail is the only writer of its partition; all other tasks read what
+//! it publishes.
 //!
-//! A session is one stretch of following the log. It ends with a pause: the log failed (wait, then
-//! connect again), the copy cannot go on with this log (build another beside it), an entry is newer
-//! than this build (halt), or an invariant broke (poison, then build another).
+//! A session is one period of following the log. Four events end a session:
+//!
+//! - *retry*: the log failed; the tail waits and connects again;
+//! - *rebuild*: the replica cannot continue with this log; the tail builds another one next to it;
+//! - *halt*: an entry is newer than this build; the tail stops;
+//! - *poison*: an invariant broke; the tail stops reads of the replica and builds another one.
 
 mod beginning;
 
@@ -51,11 +55,11 @@ use crate::shared::Shared;
 use crate::storage::OpenedCopy;
 use crate::wait::barrier_entry;
 
-/// Why a session ended.
+/// The event that ended a session.
 enum Pause {
-    /// The log, or something else outside, failed: try again.
+    /// The log or another external part failed: try again.
     Retry(Error),
-    /// The copy cannot go on with this log.
+    /// The replica cannot continue with this log.
     Rebuild(Error),
     /// An entry is newer than this build.
     Halt(Error),
@@ -63,31 +67,34 @@ enum Pause {
     Poison(Error),
 }
 
-/// Follows one partition until the reader closes.
+/// The tail: follows one partition until the reader closes.
 pub(crate) struct Tail {
     shared: Arc<Shared>,
     partition: Arc<Partition>,
-    /// The copy that follows the log; an older one may still be served beside it.
+    /// Replica that follows the log; an older one may still serve next to it.
     following: Generation,
     backoff: Backoff,
     counts: Counts,
     poisoned: u32,
-    /// Whether the log tells no time, so that a barrier must.
+    /// Whether the log does not report its time, so that a barrier must measure the clock.
     needs_barrier_clock: bool,
-    /// Whether the clock error was measured in this run; one of a checkpoint is of an earlier one.
+    /// Whether this run measured the clock error; the clock error of a checkpoint is from an
+    /// earlier run.
     is_clock_measured: bool,
-    /// How long the exchange took that the clock error was measured by, in microseconds.
+    /// Duration of the exchange that measured the clock error, in microseconds.
     clock_exchange_us: i64,
     checkpoints: Option<Checkpoints>,
-    /// How often there was nothing to be had that the copy could begin with.
+    /// Number of failed attempts to find a snapshot or shard that the replica can start from.
     begin_attempts: u32,
-    /// What the copy skipped before it was opened here, and nobody was told of yet.
+    /// Records that the replica skipped before it was opened here, and that the callback has not
+    /// received.
     skipped_before: BTreeMap<Offset, SkippedRecord>,
-    /// What the memory of the copy needs, done beside the tail.
+    /// Maintenance of the replica's memory, which runs next to the tail.
     upkeep: Option<JoinHandle<()>>,
-    /// When there was last no room to leave another version's memory.
+    /// Time of the last failure, for lack of space, to detach from another version's records.
     leave_failed: Option<Timestamp>,
-    /// Goes behind everything above, the lock of the checkpoints' directory too.
+    /// The registration is dropped after everything above, including the lock of the checkpoints'
+    /// directory.
     _running: Running,
 }
 
@@ -109,7 +116,7 @@ impl Tail {
         Ok(Self { skipped_before: skipped, ..tail })
     }
 
-    /// The tail of a copy that several readers share, and that this one keeps from now on.
+    /// Returns the tail of a shared copy that this reader owns from now on.
     pub(crate) fn of_copy(
         shared: Arc<Shared>,
         partition: Arc<Partition>,
@@ -147,8 +154,9 @@ impl Tail {
         }
     }
 
-    /// Follows the log; ends when the reader closes or the partition halts, with a last checkpoint:
-    /// what is applied moves between two awaits, so wherever the close cuts in, it is whole.
+    /// Follows the log until the reader closes or the partition halts, and then writes a last
+    /// checkpoint. The replica advances only between two awaits, so it is whole wherever the close
+    /// interrupts the tail.
     pub(crate) async fn run(mut self) {
         let closing = Arc::clone(&self.shared.closing);
         tokio::select! {
@@ -159,7 +167,7 @@ impl Tail {
         if !self.shared.is_gone.load(Ordering::Relaxed) {
             self.checkpoint(Some(Duration::from_millis(CHECKPOINT_CLOSE_MS)));
         }
-        // With it its copy is closed: a shard is put on the disk then, and waits for that.
+        // The drop closes the replica. For a shard that means a flush to disk, which blocks.
         in_place(|| drop(self));
     }
 
@@ -199,7 +207,8 @@ impl Tail {
         let mut clock_check = self.next_clock_check();
         self.keep_up();
         loop {
-            // What reads of many keys find, and scans, they ask nobody about.
+            // Batch reads and scans that hit a damaged block do not notify the tail, so check for
+            // damage on every iteration.
             self.following.writer().check_sound().map_err(Pause::Rebuild)?;
             self.note_mended();
             self.stand_alone();
@@ -211,7 +220,7 @@ impl Tail {
                 () = partition.board.asked() => {
                     self.connect().await?;
                     if !self.needs_barrier_clock {
-                        // It measured the clock as well.
+                        // The connect measured the clock as well.
                         clock_check = self.next_clock_check();
                     }
                     continue;
@@ -245,8 +254,8 @@ impl Tail {
         }
     }
 
-    /// Begins what the copy's memory needs beside the writes, where that is not under way. It goes
-    /// on until nothing is left to do: no record may come for long.
+    /// Starts the pending maintenance of the replica's memory, unless some is running. The
+    /// maintenance continues until nothing is left to do, because the next record may be far away.
     fn keep_up(&mut self) {
         if self.upkeep.as_ref().is_none_or(JoinHandle::is_finished) {
             let upkeep = self.following.writer().upkeep();
@@ -259,8 +268,8 @@ impl Tail {
         }
     }
 
-    /// Makes the copy one that uses no other version's memory, where that is wanted, and no other
-    /// partition's is at it: what is there by then is copied, and nothing applied meanwhile.
+    /// Copies all records that this replica shares with another version, if requested. Only one
+    /// partition does so at a time. The tail applies no entries during the copy.
     fn stand_alone(&mut self) {
         if !self.shared.stands_alone.load(Ordering::Relaxed) || !self.following.is_borrowing() {
             return;
@@ -284,9 +293,9 @@ impl Tail {
         }
     }
 
-    /// Checks that the log is the one that the copy follows, and measures its clock.
+    /// Checks that the replica follows this log, and measures the log's clock.
     async fn connect(&mut self) -> Result<(), Pause> {
-        // A read that finds damage asks for this.
+        // A read that finds damage requests this check.
         self.following.writer().check_sound().map_err(Pause::Rebuild)?;
         self.note_mended();
         let asked = self.partition.board.checks_asked();
@@ -294,7 +303,7 @@ impl Tail {
         let connected = connect(&*parts.log, self.partition.at, &*parts.clock).await;
         let mut connected = connected.map_err(Pause::Retry)?;
         if self.following.is_empty() && self.begin(&connected).await? {
-            // Which took its time, and the log has gone on.
+            // The start took time, and the log has advanced.
             let (at, parts) = (self.partition.at, &self.shared.parts);
             let again = connect(&*parts.log, at, &*parts.clock).await;
             connected = again.map_err(Pause::Retry)?;
@@ -324,8 +333,8 @@ impl Tail {
         }
     }
 
-    /// When to measure the clock error again: soon, when the last exchange was slow, as those in an
-    /// outage are, and so told little.
+    /// Returns the timer of the next clock measurement: soon if the last exchange was slow, as
+    /// exchanges in an outage are, and therefore imprecise.
     fn next_clock_check(&self) -> Pin<Box<Sleep>> {
         let was_slow = self.clock_exchange_us > READER_CLOCK_EXCHANGE_SLOW_US;
         let wait_ms = if was_slow { READER_CLOCK_CHECK_SOON_MS } else { READER_CLOCK_CHECK_MS };
@@ -339,8 +348,8 @@ impl Tail {
         self.is_clock_measured = true;
     }
 
-    /// Measures the clock error by the append time of a barrier, where the log tells no time. A
-    /// failure leaves the error as it was: unknown, or as old as it is.
+    /// Measures the clock error by the append time of a barrier, if the log does not report its
+    /// time. A failure leaves the error as it was, known or unknown.
     async fn measure_by_barrier(&mut self) {
         let state = self.following.state();
         let Some(log_id) = state.log_id.filter(|_| self.needs_barrier_clock) else { return };
@@ -360,13 +369,13 @@ impl Tail {
         }
     }
 
-    /// Applies records in their order. Before one that speaks of another log it checks which log
-    /// this is: if it was replaced under us, later records with our id (our own barriers, say) are
-    /// not of our log.
+    /// Applies records in order. Before the first record of another log id, the tail queries the
+    /// log's id: if the log was replaced, later records with the replica's id (such as the reader's
+    /// own barriers) do not belong to the replica's log.
     async fn apply(&mut self, records: &[LogRecord]) -> Result<(), Pause> {
         let applied = self.apply_each(records).await;
-        // What came before one that cannot be applied counts. Where it cannot be written for good,
-        // that is told first: a copy that broke would be followed on otherwise, and write nothing.
+        // Flush the records before the failing one. If the flush fails permanently, report that
+        // error: otherwise the tail would keep following with a replica that can no longer write.
         let settled = self.settle();
         settled.and(applied)
     }
@@ -385,7 +394,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Decodes a record. A damaged one is read once more: the damage may lie on the way to us.
+    /// Decodes a record. Reads a damaged record once more, because the damage may have happened in
+    /// transit.
     async fn decode(&self, record: LogRecord) -> Result<(LogRecord, Result<Entry>), Pause> {
         let entry = decode_entry(&record.entry);
         if !entry.as_ref().is_err_and(|error| error.code() == ErrorCode::Corrupt) {
@@ -460,7 +470,8 @@ impl Tail {
         self.tell_skipped(record, self.following.state().log_id, reason);
     }
 
-    /// Tells of what was skipped before, as far as its log still holds it.
+    /// Reports the records that were skipped before the replica was opened here, if the log still
+    /// holds them.
     async fn tell_skipped_before(&mut self) -> Result<(), Pause> {
         if self.shared.parts.on_skipped.is_none() {
             self.skipped_before.clear();
@@ -468,7 +479,7 @@ impl Tail {
         while let Some((offset, _)) = self.skipped_before.first_key_value() {
             let log = &*self.shared.parts.log;
             let record = match read_one(log, self.partition.at, *offset).await {
-                // Trimmed since.
+                // Retention has removed the record since.
                 Err(error) if error.code() == ErrorCode::TokenLost => None,
                 record => record.map_err(Pause::Retry)?,
             };
@@ -506,9 +517,9 @@ impl Tail {
         self.publish(|progress| progress.trouble = Some(error));
     }
 
-    /// Begins a new copy from the log's start; the one that is served stays beside it. Where there
-    /// is no room for another it waits for that, unless room is what the new one is for: the old
-    /// one may be the first to find some.
+    /// Starts a new replica from the log's start; the serving one stays next to it. If there is no
+    /// space for a second replica, the tail retries until there is, unless the rebuild itself
+    /// serves to free space: then the old replica may be the first to find some.
     async fn rebuild(&mut self, reason: Error) {
         let is_for_room = reason.code() == ErrorCode::LimitExceeded;
         let is_damage = reason.code() == ErrorCode::Corrupt;
@@ -544,7 +555,7 @@ impl Tail {
         self.publish(|progress| progress.halted = Some(error));
     }
 
-    /// Goes on from the newest checkpoint that can be used, if there is one.
+    /// Restores the replica from the newest usable checkpoint, if there is one.
     async fn restore(&mut self) {
         let Some(checkpoints) = &mut self.checkpoints else { return };
         let mut files = match in_place(|| checkpoints.files()) {
@@ -552,7 +563,7 @@ impl Tail {
             Err(error) => return self.note_ignored(&error),
         };
         if self.following.is_opened() {
-            // Another reader has kept it until now, further than any checkpoint.
+            // Another reader owned the copy until now, and it is further than any checkpoint.
             self.counts.checkpoints.restored += 1;
             let clock_error_us = self.following.clock_error_us();
             clock_error_us
@@ -580,7 +591,7 @@ impl Tail {
         if version != SchemaVersion(0) && !self.shared.learn_definitions(version)? {
             let wait_max = Duration::from_millis(READER_DEFINITION_WAIT_MS);
             if let Err(error) = self.shared.await_definition(version, wait_max).await {
-                // Sound, and of use once its definition is there.
+                // The checkpoint is sound, and becomes usable once its definition is known.
                 let (log_id, offset) = (head.state.log_id, head.state.offset_applied);
                 self.checkpoints.iter_mut().for_each(|kept| kept.keep_from(log_id, offset));
                 return Err(error);
@@ -596,8 +607,8 @@ impl Tail {
         Ok(())
     }
 
-    /// Counts what was mended of the checkpoint since the last look: all is right again but for the
-    /// file, and what that lies on.
+    /// Counts the blocks of the checkpoint that were repaired since the last call: the replica is
+    /// correct, but the file and the disk under it are suspect.
     fn note_mended(&mut self) {
         let blocks = self.following.take_blocks_mended();
         if blocks == 0 {
@@ -622,8 +633,8 @@ impl Tail {
         tracing::warn!(store = %name, partition = %at.partition, %error, "ignored a checkpoint");
     }
 
-    /// Writes a checkpoint that is due, but not while the reader begins elsewhere: that needs the
-    /// disk, and what has begun has an image there.
+    /// Writes a checkpoint that is due, but not while any partition of the reader starts from an
+    /// image: that needs the disk, and a partition that started so has an image there.
     fn checkpoint_due(&mut self) {
         match &mut self.checkpoints {
             Some(checkpoints) if self.shared.is_fetching() => checkpoints.rest(0),
@@ -631,14 +642,15 @@ impl Tail {
         }
     }
 
-    /// Writes a checkpoint between two groups of records: state and rows are of one position. The
-    /// tail applies nothing meanwhile. One that takes longer than `longest` is given up.
+    /// Writes a checkpoint between two groups of records, when state and rows are at one position.
+    /// The tail applies nothing during the write. A write that takes longer than `longest` is
+    /// aborted.
     fn checkpoint(&mut self, longest: Option<Duration>) {
         let Some(checkpoints) = &mut self.checkpoints else { return };
         let (clock, following) = (&*self.shared.parts.clock, &self.following);
         let clock_error_us = self.partition.board.freshness().clock_error_us;
         let began = clock.now();
-        // A clock that jumps, either way, ends it early.
+        // A clock that jumps, in either direction, ends the write early.
         let is_late = || {
             let took_us = clock.now().micros_since(began).unsigned_abs();
             longest.is_some_and(|longest| Duration::from_micros(took_us) > longest)
@@ -661,15 +673,16 @@ impl Tail {
         self.publish(|_| {});
     }
 
-    /// Puts the copy in service, once it may be.
+    /// Puts the replica in service as soon as that is permitted.
     ///
     /// # Errors
-    /// `Unavailable`, `LimitExceeded` when this process cannot map it in place of a checkpoint.
+    /// Returns `Unavailable` or `LimitExceeded` if this process cannot map the replica in place of
+    /// a checkpoint.
     fn come_into_service(&mut self, picture: &Progress) -> Result<()> {
         if !self.following.may_be_served(picture, self.shared.options.serve_partial) {
             return Ok(());
         }
-        // A shard is put on the disk by it.
+        // For a shard, this call flushes to disk, which blocks.
         in_place(|| self.following.publish(picture.phase))?;
         if self.shared.storage.go_live(self.partition.at.partition)? {
             self.poisoned = 0;
@@ -679,7 +692,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Publishes how far the copy is, and puts it in service once it may be.
+    /// Publishes the replica's progress, and puts it in service as soon as that is permitted.
     fn publish(&mut self, change: impl FnOnce(&mut Progress)) {
         let picture = self.partition.board.picture();
         let trouble = self.come_into_service(&picture).err();
@@ -696,7 +709,7 @@ impl Tail {
     }
 }
 
-/// The waits of a reader between attempts.
+/// Returns the back-off of a reader between attempts.
 pub(crate) fn reader_backoff() -> Backoff {
     let (first, longest) = (READER_BACKOFF_MS_MIN, READER_BACKOFF_MS_MAX);
     Backoff::new(Duration::from_millis(first), Duration::from_millis(longest))

@@ -1,9 +1,10 @@
-//! The versions of a store's documents that a reader follows: one that it answers from, the next
-//! one while that catches up, and the one before, so that going back is quick.
+//! The store versions that a reader follows: the version that it answers from, the next one while
+//! that catches up, and the previous one, so that a rollback is quick.
 //!
-//! Which one is live stands in the definition. The reader changes to it once its copies of it have
-//! come as far as those that it answers from: with one store, so that all partitions change at the
-//! same moment, and a call that has begun ends with what it began with.
+//! The store's definition names the live version. The reader switches to it once its replicas of
+//! that version are as far as the replicas that it answers from. An atomic store makes the switch,
+//! so that all partitions switch at the same moment, and a call in progress ends with the version
+//! that it started with.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -27,19 +28,18 @@ use crate::progress::Phase;
 use crate::reader::{Opening, versions_of};
 use crate::shared::Shared;
 
-/// A version of the documents that is followed.
+/// A followed store version.
 pub(crate) struct Followed {
     pub shared: Arc<Shared>,
     pub index: Index,
 }
 
 impl Followed {
-    /// Whether each of its partitions answers and has come as far as another version's; it is live
-    /// since this definition.
+    /// Returns whether each partition answers and has reached the position of another version; this
+    /// version is live since schema version `live_since`.
     fn has_passed(&self, before: &Self, live_since: SchemaVersion) -> bool {
         if self.shared.logs != before.shared.logs {
-            // All that was written before stands in its logs ahead of where they say that it is
-            // live.
+            // All earlier writes are in the new logs before the entry that makes the version live.
             return self.shared.followed().all(|own| {
                 let own = own.board.picture();
                 own.phase == Phase::Serving && own.served.schema_version >= live_since
@@ -54,17 +54,18 @@ impl Followed {
     }
 }
 
-/// All versions that a reader follows.
+/// All store versions that a reader follows.
 pub(crate) struct Versions {
     now: ArcSwap<Followed>,
     others: Mutex<Others>,
-    /// Bytes of memory that they may take together.
+    /// Memory bound of all versions together, in bytes.
     memory: Option<u64>,
-    /// Since when another one waits until the one that is answered from has memory of its own.
+    /// Time since when another version waits until the answering one is detached from shared
+    /// records.
     waiting: Mutex<Option<Timestamp>>,
-    /// How many of those that are gone are still to be removed.
+    /// Number of dropped versions whose files are not removed yet.
     leftovers: Arc<AtomicUsize>,
-    /// When the documents have last moved to other partitions.
+    /// Time of the last repartition.
     moved: Mutex<Option<Timestamp>>,
 }
 
@@ -82,14 +83,14 @@ impl Versions {
         Self { now, others: Mutex::default(), memory, waiting, leftovers, moved }
     }
 
-    /// Whether the documents have moved to other partitions within the longest time that a call
-    /// takes which knows them from before.
+    /// Returns whether the store was repartitioned within the longest time of a call that started
+    /// before it.
     pub(crate) fn has_just_moved(&self, now: Timestamp) -> bool {
         let age_us = self.moved.lock().map(|moved| now.micros_since(moved).unsigned_abs());
         age_us.is_some_and(|age_us| age_us < READER_MOVED_MS * 1_000)
     }
 
-    /// The one that is answered from.
+    /// Returns the version that the reader answers from.
     #[inline]
     pub(crate) fn now(&self) -> Guard<Arc<Followed>> {
         self.now.load()
@@ -106,10 +107,10 @@ impl Versions {
         self.all().iter().for_each(|followed| followed.shared.closing.close());
     }
 
-    /// Closes, and waits until all that follows has ended.
+    /// Closes the reader, and waits until all its tasks have ended.
     ///
     /// # Errors
-    /// `DeadlineExceeded` when it has not in this time.
+    /// Returns `DeadlineExceeded` if the tasks have not ended within `timeout`.
     pub(crate) async fn shut_down(&self, timeout: Duration) -> Result<()> {
         self.close();
         let ends = self
@@ -123,16 +124,16 @@ impl Versions {
         self.all().into_iter().find(|followed| followed.shared.store == kept_as)
     }
 
-    /// Bytes of memory that are left to one more.
+    /// Returns the memory that is left for another version, in bytes.
     fn memory_left(&self) -> Option<u64> {
         let used = || self.all().iter().map(|followed| followed.index.memory().used).sum();
         self.memory.map(|memory| memory.saturating_sub(used()))
     }
 
-    /// Follows one more.
+    /// Adds a followed version.
     ///
     /// # Errors
-    /// `Closed`.
+    /// Returns `Closed` after the close.
     fn add(&self, followed: Followed) -> Result<()> {
         let mut others = self.others.lock();
         if others.is_closed {
@@ -143,8 +144,8 @@ impl Versions {
         Ok(())
     }
 
-    /// Whether the one that is answered from is about to have memory of its own, of which another
-    /// one may then use what both have. For want of room that may never come.
+    /// Returns whether the answering version is about to be detached from shared records, after
+    /// which another version may share them. For lack of memory that may never happen.
     fn waits_to_stand_alone(&self, now: Timestamp) -> bool {
         let mut waiting = self.waiting.lock();
         if !self.now().index.is_borrowing() {
@@ -155,7 +156,7 @@ impl Versions {
         now.micros_since(since).unsigned_abs() < READER_LEAVE_WAIT_MS * 1_000
     }
 
-    /// Answers from another one from now on.
+    /// Switches to another version.
     fn change_to(&self, next: &Arc<Followed>) {
         let mut others = self.others.lock();
         let before = self.now.load_full();
@@ -168,8 +169,8 @@ impl Versions {
         others.followed.push(before);
     }
 
-    /// Follows those no more that are not to be kept; answers which those are. With the last older
-    /// one the memory goes that the one which is answered from may have of it.
+    /// Drops the versions that are not to be kept, and returns them. Once the last older version is
+    /// dropped, the answering version is to be detached from its records.
     fn let_go(&self, is_kept: impl Fn(StoreId) -> bool) -> Vec<Arc<Followed>> {
         let mut others = self.others.lock();
         let is_gone = |followed: &mut Arc<Followed>| !is_kept(followed.shared.store);
@@ -191,7 +192,7 @@ impl Versions {
     }
 }
 
-/// Follows the versions that the definition names, and changes to the live one.
+/// Follows the versions that the definition names, and switches to the live one.
 pub(crate) async fn change_versions(versions: Weak<Versions>, opening: Opening) {
     let Some(home) = versions.upgrade().map(|versions| versions.now().shared.home) else { return };
     let mut trouble: Option<Error> = None;
@@ -226,7 +227,7 @@ pub(crate) async fn change_versions(versions: Weak<Versions>, opening: Opening) 
     }
 }
 
-/// A version that is gone and still to be removed.
+/// A dropped version whose files are not removed yet.
 struct Leftover(Arc<AtomicUsize>);
 
 impl Drop for Leftover {
@@ -235,7 +236,7 @@ impl Drop for Leftover {
     }
 }
 
-/// Removes what is kept of versions that are followed no more, once what follows them has ended.
+/// Removes the files of dropped versions, once their tasks have ended.
 fn forget(versions: &Versions, opening: &Opening, gone: Vec<Arc<Followed>>) {
     let Some(directory) = &opening.directory else { return };
     for followed in gone {
@@ -255,7 +256,7 @@ fn forget(versions: &Versions, opening: &Opening, gone: Vec<Arc<Followed>>) {
     }
 }
 
-/// Removes what a reader that was killed has left of versions that the store has no longer.
+/// Removes files that a killed reader left of versions that the store no longer has.
 fn forget_dropped(opening: &Opening, home: StoreId) {
     let Some(directory) = &opening.directory else { return };
     let catalog = opening.parts.catalog.catalog();
@@ -265,7 +266,8 @@ fn forget_dropped(opening: &Opening, home: StoreId) {
         let newest = catalog.store(store).and_then(|history| history.newest());
         newest.map_or(definition.partitions, |schema| schema.definition.partitions)
     };
-    // On a thread beside it would end at a moment that no seed of the simulator tells.
+    // The removal stays on this thread: on another one it would end at a moment that the
+    // simulator's seed does not determine.
     in_place(|| {
         for store in directory.stores() {
             let is_of_store = catalog.home_of(store) == home;
@@ -277,26 +279,28 @@ fn forget_dropped(opening: &Opening, home: StoreId) {
     });
 }
 
-/// One look at the definition; answers whether there is nothing to wait for.
+/// Compares the followed versions with the definition once; returns whether nothing is left to wait
+/// for.
 async fn follow(versions: &Versions, opening: &Opening, home: StoreId) -> Result<bool> {
     let catalog = opening.parts.catalog.catalog();
     let Some(history) = catalog.store(home) else { return Ok(true) };
     let Some(schema) = history.newest() else { return Ok(true) };
     let wanted = &schema.definition.versions;
     let live = wanted.live();
-    // The live one, and what was pushed since and may be live soon.
+    // The reader wants the live version, and later ones, which were pushed and may become live
+    // soon.
     let is_wanted = |version: &&StoreVersion| version.number >= live.number;
     let mut missing = wanted.all().iter().filter(is_wanted);
     let is_newer = missing.any(|version| versions.get(version.kept_as).is_none());
-    // Until there is another one, those from before too.
+    // Older versions are kept until a newer one is opened.
     let is_kept = |store: StoreId| {
         let version = wanted.all().iter().find(|version| version.kept_as == store);
-        // Nobody goes back to other logs.
+        // A rollback never returns to other logs.
         let may_return = |version: &StoreVersion| version.logs == live.logs && !is_newer;
         version.is_some_and(|version| may_return(version) || is_wanted(&version))
     };
     forget(versions, opening, versions.let_go(is_kept));
-    // One of those may be wanted again, by a roll-back.
+    // A rollback may need one of the dropped versions again.
     let is_clean = || versions.leftovers.load(Ordering::Relaxed) == 0;
     let is_alone = || !versions.waits_to_stand_alone(opening.parts.clock.now());
     if is_newer && !(is_clean() && is_alone()) {
@@ -306,7 +310,7 @@ async fn follow(versions: &Versions, opening: &Opening, home: StoreId) -> Result
         if versions.get(version.kept_as).is_none() {
             let definitions = versions_of(&opening.parts, version.kept_as);
             let left = versions.memory_left();
-            // Documents of other partitions are elsewhere.
+            // A version with other logs has no records in common with this one.
             let beside = versions.now();
             let beside = (beside.shared.logs == version.logs).then_some(beside.shared.store);
             versions.add(opening.open(definitions, None, left, beside).await?)?;
@@ -329,7 +333,7 @@ async fn follow(versions: &Versions, opening: &Opening, home: StoreId) -> Result
             (opening.options.store.clone(), named_by(&versions_of(&opening.parts, live.kept_as))?);
         drop(tokio::task::spawn_blocking(move || directory.note_store(&name, named)));
     }
-    // The one before may be no longer kept.
+    // The previous version may no longer be kept.
     forget(versions, opening, versions.let_go(is_kept));
     Ok(true)
 }

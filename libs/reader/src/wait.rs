@@ -1,8 +1,8 @@
-//! Waits: until a token's positions are applied, until a barrier is, until a position is.
+//! Waits: for a token's positions, for a barrier, or for a position.
 //!
-//! A wait is bounded by its caller and ends early when the reader closes, when the partition halts
-//! or when the log that a token belongs to is lost. Whether it is lost is asked of the log itself:
-//! a token may as well be of a newer log, which the tail has not noticed yet.
+//! The caller bounds a wait. A wait ends early if the reader closes, if the partition halts, or if
+//! the token's log is lost. The tail queries the log itself to find out whether a log is lost,
+//! because a token may also belong to a newer log that the tail has not noticed yet.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::progress::{Phase, Progress};
 use crate::shared::Shared;
 use crate::tail::reader_backoff;
 
-/// What a waiter learns from one picture.
+/// The result of comparing a wait with one picture.
 enum Seen {
     Done,
     Wait,
@@ -46,7 +46,8 @@ impl Shared {
     /// Waits until the partition has applied this position of this log and answers reads.
     ///
     /// # Errors
-    /// `TokenLost` when the partition follows another log; why the partition halted.
+    /// Returns `TokenLost` if the partition follows another log, and the error for which the
+    /// partition halted.
     pub(crate) async fn wait_for(
         &self,
         partition: &Partition,
@@ -71,10 +72,11 @@ impl Shared {
         }
     }
 
-    /// Waits until the positions that a token has in these partitions are applied.
+    /// Waits until the token's positions in these partitions are applied.
     ///
     /// # Errors
-    /// `InvalidArgument` for a token of another store, else as [`Shared::wait_for`].
+    /// Returns `InvalidArgument` for a token of another store, and the errors of
+    /// [`Shared::wait_for`].
     pub(crate) async fn wait_token(
         &self,
         token: &Token,
@@ -101,10 +103,10 @@ impl Shared {
         try_join_all(waits).await.map(|_| ())
     }
 
-    /// Waits until a partition has applied this position of whatever log it follows.
+    /// Waits until a partition has applied this position, regardless of its log.
     ///
     /// # Errors
-    /// As [`Shared::wait_token`].
+    /// Returns the errors of [`Shared::wait_token`].
     pub(crate) async fn wait_applied(
         &self,
         partition: PartitionId,
@@ -116,7 +118,7 @@ impl Shared {
         self.bounded(timeout, || self.overdue(partition), wait).await
     }
 
-    /// Waits until the partition has applied this position of whatever log it follows.
+    /// Waits until the partition has applied this position, regardless of its log.
     pub(crate) async fn wait_position(
         &self,
         partition: &Partition,
@@ -133,10 +135,10 @@ impl Shared {
         self.wait_for(partition, log_id, position).await
     }
 
-    /// Waits until everything is applied that was in the partition's log when this was called.
+    /// Waits until everything that was in the partition's log at the time of the call is applied.
     ///
     /// # Errors
-    /// Those of the barrier's append; why the partition halted.
+    /// Returns the errors of the barrier's append, and the error for which the partition halted.
     pub(crate) async fn wait_latest(&self, partition: &Partition) -> Result<()> {
         let mut pictures = partition.board.watch();
         loop {
@@ -167,7 +169,7 @@ impl Shared {
         let mut appended = self.append_barrier(partition.at, &barrier).await;
         let mut backoff = reader_backoff();
         for _ in 1..READER_BARRIER_TRIES_MAX {
-            // A broken connection is made again; a barrier that stands there twice harms nobody.
+            // A retry re-establishes a broken connection; a duplicate barrier is harmless.
             match &appended {
                 Err(error) if error.code().is_retryable() => {}
                 _ => break,
@@ -176,7 +178,7 @@ impl Shared {
             appended = self.append_barrier(partition.at, &barrier).await;
         }
         let appended = match appended {
-            // The log gave the barrier a place that this copy has passed: it is another log.
+            // The barrier's offset is below the replica's: it is another log.
             Ok(appended) if appended.offset < served.offset_applied => Err(replaced(partition)),
             Ok(appended) => Ok(appended),
             Err(error) if error.code() == ErrorCode::TokenLost => Err(replaced(partition)),
@@ -191,7 +193,7 @@ impl Shared {
         }
     }
 
-    /// What a wait on this partition answers when the caller's time is over.
+    /// Returns the error of a wait on this partition whose time is over.
     pub(crate) fn overdue(&self, partition: &Partition) -> Error {
         let picture = partition.board.picture();
         if !partition.serves(&picture) || picture.halted.is_some() {
@@ -230,7 +232,7 @@ fn seen(
     })
 }
 
-/// A barrier for the log that these came from.
+/// Returns a barrier for the log of this id, position and schema version.
 pub(crate) fn barrier_entry(log_id: LogId, last: Position, version: SchemaVersion) -> Entry {
     Entry {
         log_id,

@@ -1,8 +1,9 @@
-//! Where a reader begins that shares its copies and finds none: with the checkpoint, at once; the
-//! copy that all share is made of it behind the opening, and nobody sees a position fall.
+//! Proves where a reader that shares its copies starts if there is no shared copy: it serves the
+//! checkpoint at once, builds the shared copy from it after the open, and no read sees a position
+//! fall.
 //!
-//! The runtime of most of these tests has one thread: what stands between an opening and the next
-//! `await` is seen before anything has run that the opening has started.
+//! The runtime of most of these tests has one thread, so a check between an open and the next
+//! `await` runs before any task that the open has spawned.
 
 mod world;
 
@@ -37,14 +38,14 @@ fn checkpoint(dir: &Path) -> PathBuf {
     paths(dir).into_iter().find(|path| is_checkpoint(path)).unwrap()
 }
 
-/// Headers and spaces of live copies.
+/// Counts headers and spaces of shared copies.
 fn live_files(dir: &Path) -> usize {
     let names = paths(dir).into_iter().map(|path| path.file_name().unwrap().to_owned());
     let is_live = |name: &str| name.starts_with("live-") || name.starts_with("forebay-");
     names.filter(|name| is_live(name.to_str().unwrap())).count()
 }
 
-/// Removes the copies, as a restart of the machine does.
+/// Removes the shared copies, as a restart of the machine does.
 fn restart_machine(dir: &Path) {
     paths(dir).iter().filter(|path| !is_checkpoint(path)).for_each(|path| {
         std::fs::remove_file(path).unwrap();
@@ -55,7 +56,7 @@ fn key(number: i64) -> String {
     format!("key-{number}")
 }
 
-/// Writes documents, and leaves a checkpoint of them and no copy.
+/// Writes documents, and leaves a checkpoint of them and no shared copy.
 async fn leave_checkpoint(world: &World, dir: &Path, numbers: std::ops::Range<i64>) {
     for number in numbers {
         world.put(&key(number), number).await;
@@ -81,7 +82,7 @@ async fn after_a_restart_of_the_machine_the_checkpoint_is_served_before_any_of_i
     assert_eq!((live_files(dir.path()), counts(&reader).restored), (0, 0), "nothing is copied");
     assert_eq!(reader.metrics().memory.used, 0, "pages of the file are nobody's memory");
     assert_eq!(status(&reader).documents, 500);
-    // The copy is made of it, behind the opening and without the log.
+    // The shared copy is built from the checkpoint, after the open and without the log.
     until(&reader, |status| status.counts.checkpoints.restored == 1).await;
     until(&reader, |status| status.rebuilding.is_none()).await;
     assert!(reader.metrics().memory.used > 0 && live_files(dir.path()) > 0);
@@ -150,7 +151,7 @@ async fn a_reader_beside_one_that_makes_the_copy_serves_the_checkpoint_until_it_
     let dir = tempfile::tempdir().unwrap();
     leave_checkpoint(&world, dir.path(), 0..100).await;
     rim.is_off.store(true, Ordering::SeqCst);
-    // A keeper of another process, as far as to an empty copy; it is then killed.
+    // An owner in another process gets as far as an empty copy and is then killed.
     let live = LiveDirectory { dir: dir.path().to_owned(), memory_dir: None };
     let lock = dir.path().join(format!("{:016x}-0000.lock", STORE.0));
     let lock = RealDisk.lock(&lock).unwrap();
@@ -169,7 +170,7 @@ async fn a_reader_beside_one_that_makes_the_copy_serves_the_checkpoint_until_it_
     assert_eq!(age(&reader, &key(99)).unwrap(), Some(99));
 }
 
-/// Where the header of a live copy says whether it serves, by `proto/spec/live.md`.
+/// Offset of the phase in a shared copy's header, by `proto/spec/live.md`.
 const PHASE_AT: usize = 20;
 
 #[tokio::test]
@@ -183,7 +184,7 @@ async fn while_a_copy_has_all_documents_and_does_not_serve_yet_the_checkpoint_do
     until(&keeper, |status| status.counts.checkpoints.restored == 1).await;
     until(&keeper, |status| status.rebuilding.is_none()).await;
     drop(keeper.shut_down(LONG).await);
-    // As far as a keeper is between two stores.
+    // The state between two stores of an owner.
     let header = paths(dir.path()).into_iter().find(|path| is_header(path)).unwrap();
     let mut bytes = std::fs::read(&header).unwrap();
     assert_eq!(std::mem::replace(&mut bytes[PHASE_AT], 0), 1);
@@ -195,7 +196,7 @@ async fn while_a_copy_has_all_documents_and_does_not_serve_yet_the_checkpoint_do
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(age(&reader, &key(99)).unwrap(), Some(99));
     assert_eq!(counts(&reader).restored, 0);
-    // It is killed there.
+    // The owner is killed there.
     drop(lock);
     until(&reader, |status| status.counts.checkpoints.restored == 1).await;
     until(&reader, |status| status.rebuilding.is_none()).await;
@@ -203,7 +204,7 @@ async fn while_a_copy_has_all_documents_and_does_not_serve_yet_the_checkpoint_do
     assert_eq!(age(&reader, &key(99)).unwrap(), Some(99));
 }
 
-/// Damages the last block of a checkpoint in which documents lie, and what could mend it.
+/// Damages the last block of documents of a checkpoint, and the parity that could repair it.
 fn damage(path: &Path) {
     let mut bytes = std::fs::read(path).unwrap();
     let blocks = u64::from_le_bytes(bytes[112..120].try_into().unwrap()) as usize;
@@ -277,7 +278,7 @@ async fn a_copy_of_an_older_checkpoint_waits_until_it_has_passed_the_one_that_is
     }
 }
 
-/// This process's mappings of live copies in a directory.
+/// Counts this process's mappings of shared copies of a directory.
 fn mappings(dir: &Path) -> usize {
     let space = format!("{}/forebay-", dir.to_str().unwrap());
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -289,7 +290,7 @@ fn store_file(dir: &Path) -> Option<PathBuf> {
     paths(dir).into_iter().find(is_it)
 }
 
-/// Opens a reader and waits until it is written down which store it has.
+/// Opens a reader and waits until the directory notes its store.
 async fn open_and_note(world: &World, dir: &Path) -> Reader {
     let reader = open(world, dir).await;
     reader.await_ready(LONG).await.unwrap();
@@ -302,7 +303,8 @@ async fn open_and_note(world: &World, dir: &Path) -> Reader {
     reader
 }
 
-/// Leaves copies of 50 documents that nobody has open, to a process that knows no store.
+/// Leaves shared copies of 50 documents that no reader has open; the catalog of the world starts
+/// again without any store.
 async fn leave_copies(world: &mut World, dir: &Path) {
     for number in 0..50 {
         world.put(&key(number), number).await;
@@ -334,7 +336,7 @@ async fn copies_are_opened_while_the_connection_is_made_and_let_go_where_there_i
         assert!(futures::poll!(opening.as_mut()).is_pending(), "there is no log yet");
         assert_eq!(mappings(dir.path()), 2, "they are opened meanwhile");
         if refused {
-            // Whoever waits for long lets go of what others may have a use for.
+            // A reader that waits for long releases files that others may need.
             tokio::select! {
                 _ = &mut opening => panic!("it was opened without a log"),
                 () = await_unmapped(dir.path()) => {}
@@ -392,14 +394,14 @@ async fn of_a_store_that_was_made_anew_under_its_name_nothing_old_is_ever_served
         Ok(found) => assert_eq!(found, None),
         Err(error) => assert_eq!(error.code(), ErrorCode::Unavailable, "{error}"),
     }
-    // The name is noted anew; whoever opens next looks for the right copies.
+    // The note of the name is rewritten, so that the next open finds the right copies.
     let anew = async {
         while std::fs::read(store_file(dir.path()).unwrap()).is_ok_and(|bytes| bytes == noted) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
     tokio::time::timeout(LONG, anew).await.unwrap();
-    // The copies of the one before are nobody's, and free.
+    // The copies of the deleted store have no owner.
     let lock = dir.path().join(format!("{:016x}-0000.lock", STORE.0));
     assert!(RealDisk.lock(&lock).is_ok());
 }

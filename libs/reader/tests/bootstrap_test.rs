@@ -1,5 +1,5 @@
-//! Readers that begin with a snapshot: what they serve is what the log made, whatever was trimmed
-//! of it; an attempt that breaks off is gone on with; and what is damaged is never served.
+//! Proves that readers that start from a snapshot serve the state of the log, regardless of
+//! retention; that an interrupted bootstrap resumes; and that damaged data is never served.
 
 mod snapshots;
 mod world;
@@ -28,7 +28,7 @@ fn key(number: i64) -> String {
     format!("key-{number}")
 }
 
-/// A world with a log that begins with these documents.
+/// Returns a world whose log starts with these documents.
 async fn filled() -> (World, Kept, Folded) {
     let world = World::new(1).await;
     for number in 0..DOCUMENTS {
@@ -48,7 +48,7 @@ async fn trim(world: &World, folded: &Folded) {
     assert_eq!(world.log.bounds(at(0)).await.unwrap().start, folded.state.offset_applied);
 }
 
-/// A reader on a disk that keeps checkpoints, and begins with snapshots.
+/// Opens a reader that writes checkpoints to this disk and starts from snapshots.
 async fn open_on(world: &World, kept: &Kept, disk: &SimDisk) -> Reader {
     let options = ReaderOptions { snapshots: Some(kept.store.clone()), ..kept::options(world) };
     let parts = ReaderParts { ..kept::parts(world, disk) };
@@ -90,7 +90,7 @@ async fn without_a_snapshot_a_trimmed_log_is_told_and_nothing_is_served() {
     assert_eq!(error.code(), ErrorCode::Unavailable);
     assert!(error.message().contains("there is no snapshot"), "{error}");
     assert_eq!(age(&reader, &key(0)).unwrap_err().code(), ErrorCode::Unavailable);
-    // It comes up with one, by itself.
+    // The reader starts to serve by itself once there is a snapshot.
     kept.publish(&world, 1, &mut folded).await;
     kept::until(&reader, |status| status.phase == Phase::Serving).await;
     has_all(&reader);
@@ -110,7 +110,7 @@ async fn deltas_lie_over_the_image_and_the_state_is_that_of_the_last_one() {
         manifest = kept.publish_over(&world, 1 + round as u64, &mut folded, &manifest).await;
     }
     assert_eq!((manifest.deltas.len(), manifest.deltas[0].deleted), (3, 1));
-    // The client sends one again that the last delta holds.
+    // The client repeats a change that the last delta contains.
     let repeated = world.log.read(
         at(0),
         Offset(folded.state.offset_applied.0 - 1),
@@ -123,7 +123,7 @@ async fn deltas_lie_over_the_image_and_the_state_is_that_of_the_last_one() {
     reader.await_ready(60 * SECOND).await.unwrap();
     for number in 0..DOCUMENTS {
         let wanted = match number {
-            // 2 is no seventh; 1 and 3 neither.
+            // Keys 1 to 3 are not multiples of seven.
             1..=3 => None,
             number if number % 7 == 0 => Some(30_000 + number),
             number => Some(number),
@@ -160,7 +160,7 @@ async fn what_was_fetched_stays_over_breaks_and_only_the_rest_is_fetched() {
         let reader = open_on(&world, &kept, &disk).await;
         reader.await_ready(60 * SECOND).await.unwrap();
         has_all(&reader);
-        // Two manifests are read, one list is none.
+        // The bootstrap reads two manifests and one list besides the missing chunks.
         let calls = kept.objects.calls();
         assert!(calls <= chunks - broken + 8 + 2, "{calls} calls for {broken} of {chunks}");
         kept::end(reader).await;
@@ -171,7 +171,7 @@ async fn what_was_fetched_stays_over_breaks_and_only_the_rest_is_fetched() {
 async fn images_are_fetched_a_few_at_a_time_and_one_that_cannot_be_had_keeps_no_turn() {
     const PARTITIONS: u32 = 5;
     let world = World::new(PARTITIONS).await;
-    // Images of more chunks than are fetched at once.
+    // Each image has more chunks than are fetched at once.
     for number in 0..6 * DOCUMENTS {
         world.put(&key(number), number).await;
     }
@@ -183,7 +183,7 @@ async fn images_are_fetched_a_few_at_a_time_and_one_that_cannot_be_had_keeps_no_
         let manifest = kept.publish(&world, 1, &mut folded).await;
         world.log.trim(at(partition), folded.state.offset_applied).await.unwrap();
         for chunk in &manifest.base.chunks {
-            // Those that are alike tell of no partition.
+            // Equal chunks of several images identify no partition.
             let of = chunks.entry(chunk.hash.to_string()).or_insert(Some(partition));
             *of = of.filter(|it| *it == partition);
         }
@@ -205,7 +205,7 @@ async fn images_are_fetched_a_few_at_a_time_and_one_that_cannot_be_had_keeps_no_
     tokio::time::timeout(60 * SECOND, are_others_serving).await.unwrap();
     let first = reader.status().partitions[0].clone();
     assert!(first.counts.bootstraps_failed > 0 && first.phase == Phase::Bootstrapping);
-    // Of those that came, never more were begun and not ended than have a turn.
+    // At any moment, no more images are started and not completed than there are permits.
     let asked: Vec<u32> = asked.lock().iter().copied().filter(|it| *it != 0).collect();
     let is_open = |partition: u32, now: usize| {
         asked[..=now].contains(&partition) && asked[now + 1..].contains(&partition)
@@ -217,7 +217,7 @@ async fn images_are_fetched_a_few_at_a_time_and_one_that_cannot_be_had_keeps_no_
     reader.await_ready(60 * SECOND).await.unwrap();
 }
 
-/// Snapshots of all partitions of a world whose logs are trimmed behind them.
+/// Publishes snapshots of all partitions and trims the logs up to them.
 async fn publish_all(world: &World, kept: &Kept) {
     for partition in 0..world.definition.partitions.0 {
         let mut folded = Folded::empty(world, partition);
@@ -235,7 +235,7 @@ async fn no_checkpoint_is_written_while_images_are_fetched_and_all_are_behind_th
     }
     let kept = Kept::new();
     publish_all(&world, &kept).await;
-    // Seconds for each image, and a checkpoint is due each second.
+    // Each image takes seconds to fetch, and a checkpoint is due each second.
     let throttled = ThrottleConfig { wait_get_per_call: 2 * SECOND, ..ThrottleConfig::default() };
     let throttled = ThrottledStore::new(Arc::clone(&kept.objects), throttled);
     let kept = Kept { store: SnapshotStore::of(Arc::new(throttled), FOLDER.into()), ..kept };
@@ -277,7 +277,7 @@ async fn an_image_stays_whose_deltas_did_not_come() {
     reader.await_ready(60 * SECOND).await.unwrap();
     assert_eq!(age(&reader, &key(0)).unwrap(), Some(-1));
     assert_eq!(age(&reader, &key(1)).unwrap(), Some(1));
-    // A list, two manifests, and the delta.
+    // The second attempt reads a list, two manifests, and the delta.
     let (calls, chunks) = (kept.objects.calls(), base.base.chunks.len() as u64);
     assert!(calls < chunks, "{calls} calls for {chunks} chunks that were there");
     kept::end(reader).await;
@@ -359,7 +359,7 @@ async fn a_snapshot_of_another_log_is_not_begun_with() {
 async fn one_that_is_ahead_of_its_log_is_refused() {
     let (world, kept, mut folded) = filled().await;
     kept.publish(&world, 1, &mut folded).await;
-    // The log was restored to where it was long ago, under the same id.
+    // The log was restored to an old state under the same id.
     world.replace_logs(LOG).await;
     let reader = world.open_with(options(&world, &kept)).await;
     kept::until(&reader, |status| status.counts.bootstraps_failed > 0).await;

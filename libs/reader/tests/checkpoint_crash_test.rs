@@ -1,5 +1,5 @@
-//! Checkpoints on a disk that loses power at any operation, and that returns other bytes than were
-//! written: a restart finds exactly one prefix of the log, or bootstraps.
+//! Proves that a restart finds exactly one prefix of the log, or bootstraps, if the disk loses
+//! power at any operation or returns bytes other than those written.
 
 mod world;
 
@@ -24,18 +24,19 @@ const KEYS: [&str; 3] = ["ann", "bob", "cat"];
 /// Bytes of a block of an image.
 const BLOCK_BYTES: usize = 8 * 1024;
 
-/// Puts a number under the keys in turn: entry `offset` writes `offset` under key `offset % 3`.
+/// Writes the entry of this offset: the value `offset` under key `offset % 3`.
 async fn put(world: &World, offset: u64) {
     world.put(KEYS[(offset % 3) as usize], offset as i64).await;
 }
 
-/// What the keys hold when the entries below this offset are applied; entry 0 opens the log.
+/// Returns the values of the keys once the entries below this offset are applied; entry 0 opens the
+/// log.
 fn expected(offset_applied: u64) -> Vec<Option<i64>> {
     let newest = |key: u64| (1..offset_applied).rev().find(|offset| offset % 3 == key);
     (0..3).map(|key| newest(key).map(|offset| offset as i64)).collect()
 }
 
-/// What the keys hold, once all of them can be read. What cannot is damaged, and is built anew.
+/// Returns the values of the keys, once all of them can be read. A damaged block is rebuilt first.
 async fn held_at_last(reader: &Reader) -> Vec<Option<i64>> {
     for _ in 0..1_000 {
         let read: Vec<_> = KEYS.iter().map(|key| age(reader, key)).collect();
@@ -57,14 +58,14 @@ fn held(reader: &Reader) -> Vec<Option<i64>> {
     KEYS.iter().map(|key| age(reader, key).unwrap()).collect()
 }
 
-/// What is durable before the disk dies.
+/// The durable state before the disk dies.
 #[derive(Clone, Copy, PartialEq)]
 enum Before {
     Nothing,
     OneCheckpoint,
 }
 
-/// Runs a reader whose disk dies after this many operations, then cuts the power; answers whether
+/// Runs a reader whose disk dies after this many operations, then cuts the power; returns whether
 /// the disk died while the reader was still writing.
 async fn cut(operations: u64, loss: Loss, before: Before) -> bool {
     let rim = Rim::new();
@@ -130,7 +131,7 @@ async fn a_power_cut_at_any_operation_leaves_one_prefix_or_nothing() {
     }
 }
 
-/// A world and a disk with one checkpoint of it; answers the file and its bytes too.
+/// Returns a world and a disk with one checkpoint of it, and the checkpoint's path and bytes.
 async fn one_checkpoint() -> (World, SimDisk, PathBuf, Vec<u8>) {
     let world = World::new(1).await;
     let disk = disk();
@@ -146,8 +147,8 @@ async fn one_checkpoint() -> (World, SimDisk, PathBuf, Vec<u8>) {
     (world, disk, path, bytes)
 }
 
-/// Opens over these bytes in place of the checkpoint; answers how often one was restored, damaged
-/// and ignored.
+/// Opens a reader over these bytes in place of the checkpoint; returns the number of checkpoints
+/// restored, damaged and ignored.
 async fn over(world: &World, disk: &SimDisk, path: &Path, bytes: &[u8]) -> (u64, u64, u64) {
     for path in files(disk) {
         disk.remove(&path).unwrap();
@@ -163,7 +164,7 @@ async fn over(world: &World, disk: &SimDisk, path: &Path, bytes: &[u8]) -> (u64,
     (counts.restored, counts.damaged, counts.ignored)
 }
 
-/// Opens over a checkpoint that can be mended; answers how many blocks were.
+/// Opens a reader over a repairable checkpoint; returns the number of repaired blocks.
 async fn mended_over(world: &World, disk: &SimDisk, path: &Path, bytes: &[u8]) -> u64 {
     for path in files(disk) {
         disk.remove(&path).unwrap();
@@ -172,7 +173,7 @@ async fn mended_over(world: &World, disk: &SimDisk, path: &Path, bytes: &[u8]) -
     let reader = open(world, disk).await;
     until(&reader, |status| status.phase == Phase::Serving).await;
     assert_eq!(held(&reader), expected(6), "all of it at once");
-    // Told at the tail's next look.
+    // The tail counts repairs on its next iteration.
     tokio::time::sleep(3 * SECOND).await;
     assert_eq!(held(&reader), expected(6));
     let found = status(&reader).counts;
@@ -188,9 +189,11 @@ async fn any_flipped_byte_is_noticed_and_the_partition_bootstraps() {
     let (world, disk, path, bytes) = one_checkpoint().await;
     assert_eq!(over(&world, &disk, &path, &bytes).await, (1, 0, 0));
     let blocks = BLOCK_BYTES..(bytes.len() - bytes.len() % BLOCK_BYTES);
-    // Of so few blocks only the last is parity: what is damaged beside it cannot be mended.
+    // With this few blocks only the last one is parity: damage in any further block cannot be
+    // repaired.
     let parity = blocks.end - BLOCK_BYTES;
-    // Every byte that says something of the blocks, and some of the many of the blocks themselves.
+    // Flip every byte that describes the blocks, and some of the many bytes of the blocks
+    // themselves.
     let described = (0..160).chain(blocks.end..bytes.len());
     for at in described.chain((160..parity).step_by(37)) {
         let mut flipped = bytes.clone();
@@ -200,7 +203,7 @@ async fn any_flipped_byte_is_noticed_and_the_partition_bootstraps() {
         }
         let wanted = match at {
             4..6 => (0, 0, 1),
-            // Served as long as nobody comes to that block.
+            // The checkpoint serves as long as no read touches that block.
             _ if blocks.contains(&at) => (1, 1, 0),
             _ => (0, 1, 0),
         };
@@ -220,7 +223,7 @@ async fn a_flipped_byte_of_a_block_is_mended() {
     for at in blocks.clone().step_by(37) {
         let mut flipped = bytes.clone();
         flipped[at] ^= 1 << (at % 8);
-        // To the parity nobody comes.
+        // No read touches the parity.
         let wanted = u64::from(at < blocks.end - BLOCK_BYTES);
         assert_eq!(mended_over(&world, &disk, &path, &flipped).await, wanted, "byte {at}");
     }

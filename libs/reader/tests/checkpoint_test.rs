@@ -1,5 +1,5 @@
-//! What a restart goes on from: the checkpoint, and what of it is remembered, refused and built
-//! anew.
+//! Proves that a restart resumes from the checkpoint: the state that it restores, refuses or
+//! rebuilds.
 
 mod world;
 
@@ -33,7 +33,8 @@ async fn rimmed(partitions: u32) -> (World, Arc<Rim>) {
     (World::over(rim.clone(), partitions).await, rim)
 }
 
-/// What a reader that has read the whole log has under these keys, and how far it is.
+/// Returns the documents under these keys in a reader that has read the whole log, and the reader's
+/// progress.
 fn picture(reader: &Reader, keys: &[&str]) -> (Vec<Option<Document>>, Offset, u64) {
     let get = |key: &&str| reader.read_local(None, |view| view.get_document(*key)).unwrap();
     let status = status(reader);
@@ -161,7 +162,7 @@ async fn the_end_to_catch_up_with_is_remembered_over_restarts() {
     rim.reads_below.store(4, Ordering::SeqCst);
     let reader = open(&world, &disk).await;
     until(&reader, |status| status.offset_applied == Offset(4)).await;
-    // The tail is held up at offset 4, but goes round as each of its waits ends.
+    // The tail is held up at offset 4, but iterates as each of its waits ends.
     rim.reads_below.store(5, Ordering::SeqCst);
     checkpointed_while_held_up(&reader, &rim).await;
     end(reader).await;
@@ -185,7 +186,7 @@ async fn the_end_to_catch_up_with_is_remembered_over_restarts() {
     assert_eq!(served.counts.rebuilds, 0);
 }
 
-/// Lets one record more through at a time until a checkpoint is written.
+/// Lets one more record through at a time until a checkpoint is written.
 async fn checkpointed_while_held_up(reader: &Reader, rim: &Rim) {
     for below in 6..10 {
         if counts(reader).written > 0 {

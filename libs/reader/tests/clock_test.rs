@@ -1,5 +1,5 @@
-//! Clocks that jump, the reader's and the log's, forward and back: what a read says of its age,
-//! what has expired, and that what is served never goes back.
+//! Proves the behaviour of reads when the reader's or the log's clock jumps, forward or back: their
+//! age, expiry, and a served position that never falls.
 
 mod world;
 
@@ -20,7 +20,7 @@ use world::{SECOND, TokioClock, World, age, change};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A world whose log has a clock that the test may turn, as it may turn the reader's.
+/// Returns a world whose log has a clock that the test may turn, as it may turn the reader's.
 async fn world() -> (World, Arc<TokioClock>) {
     let log_clock = TokioClock::new();
     (World::over(Arc::new(MemoryLog::new(log_clock.clone())), 1).await, log_clock)
@@ -30,7 +30,7 @@ fn micros(duration: Duration) -> i64 {
     duration.as_micros() as i64
 }
 
-/// Appends a heartbeat and waits for it; then nothing is older than that.
+/// Appends a heartbeat and waits for it; after that no data is older than the heartbeat.
 async fn beat(world: &World, reader: &Reader) {
     let appended = world.heartbeat(0).await;
     let token = world::token(0, world::LOG, appended.offset.0);
@@ -41,7 +41,7 @@ fn within(reader: &Reader, bound: Duration) -> Result<(), Error> {
     reader.read_local(Some(bound), |view| view.get_document("ann")).map(drop)
 }
 
-/// The reason of a stale read; empty for one that is answered.
+/// Returns the reason of a stale read; empty for a read that is answered.
 fn reason(reader: &Reader, bound: Duration) -> &'static str {
     match within(reader, bound) {
         Ok(()) => "",
@@ -62,7 +62,8 @@ async fn a_reader_whose_clock_jumps_says_stale_until_the_clocks_agree_again() {
         beat(&world, &reader).await;
         assert_eq!(reason(&reader, 5 * SECOND), "");
         world.clock.jump_micros(jump_us);
-        // A clock ahead overstates the age at once; one behind is found by the next measurement.
+        // A clock that is ahead overstates the age at once; the next measurement finds one that is
+        // late.
         if jump_us > 0 {
             assert_eq!(reason(&reader, 5 * SECOND), "reason age");
         }
@@ -90,7 +91,7 @@ async fn a_log_whose_clock_jumps_is_told_from_a_late_one() {
         world.put("ann", 1).await;
         let reader = world.caught_up().await;
         log_clock.jump_micros(jump_us);
-        // Found by the next measurement.
+        // The next measurement finds the jump.
         tokio::time::sleep(MINUTE + SECOND).await;
         beat(&world, &reader).await;
         assert_eq!(reason(&reader, 5 * SECOND), "reason clock");
@@ -102,7 +103,7 @@ async fn a_log_whose_clock_jumps_is_told_from_a_late_one() {
     }
 }
 
-/// Puts a document that lives so long; answers its token.
+/// Puts a document with this time to live; returns its token.
 async fn put_for(world: &World, key: &str, ttl: Duration) -> Token {
     let mut put = change(key, Verb::Put, &[("age", 1)]);
     put.ttl_us = Some(micros(ttl));
@@ -118,7 +119,7 @@ async fn a_value_expires_by_the_later_of_two_clocks_to_the_microsecond() {
     let expires = status(&reader).age.unwrap();
     assert!(expires < SECOND, "{expires:?}");
 
-    // The reader's clock runs to the last microsecond before the end, over it, and back.
+    // The reader's clock advances to the last microsecond before the expiry, past it, and back.
     world.clock.jump_micros(micros(10 * SECOND) - 1 - passed_since_put(&world, &log_clock));
     assert_eq!(age(&reader, "ann").unwrap(), Some(1));
     world.clock.jump_micros(1);
@@ -126,7 +127,7 @@ async fn a_value_expires_by_the_later_of_two_clocks_to_the_microsecond() {
     world.clock.jump_micros(-micros(MINUTE));
     assert_eq!(age(&reader, "ann").unwrap(), Some(1), "neither clock has come to its end");
 
-    // The log's clock runs over the end: from then on no clock of a reader brings it back.
+    // The log's clock passes the expiry: from then on no reader's clock brings the document back.
     log_clock.jump_micros(micros(11 * SECOND));
     beat(&world, &reader).await;
     assert_eq!(age(&reader, "ann").unwrap(), None);
@@ -134,7 +135,7 @@ async fn a_value_expires_by_the_later_of_two_clocks_to_the_microsecond() {
     beat(&world, &reader).await;
     assert_eq!(age(&reader, "ann").unwrap(), None, "partition time never falls");
 
-    // A time to live begins at partition time, though the log's clock went back.
+    // A time to live starts at partition time, although the log's clock went back.
     let token = put_for(&world, "bob", 5 * SECOND).await;
     reader.wait_token(&token, SECOND).await.unwrap();
     assert_eq!(age(&reader, "bob").unwrap(), Some(1));
@@ -145,7 +146,8 @@ async fn a_value_expires_by_the_later_of_two_clocks_to_the_microsecond() {
     assert_eq!(age(&reader, "bob").unwrap(), None);
 }
 
-/// Microseconds between the log's clock, which has not moved since the put, and the reader's.
+/// Returns the microseconds between the log's clock, which has not moved since the put, and the
+/// reader's.
 fn passed_since_put(world: &World, log_clock: &TokioClock) -> i64 {
     world.clock.now().micros_since(log_clock.now())
 }
@@ -181,7 +183,7 @@ async fn positions_never_fall_while_clocks_jump_and_readers_restart() {
     assert_eq!(served.unwrap().offset.0, 48, "behind the opening entry, one put each");
 }
 
-/// Looks at the position again and again; answers the last one.
+/// Polls the position until `stop`; returns the last one.
 async fn watch(
     reader: Reader,
     stop: Arc<AtomicBool>,
@@ -189,7 +191,7 @@ async fn watch(
 ) -> Option<Position> {
     while !stop.load(Ordering::SeqCst) {
         let position = status(&reader).position;
-        // Before the checkpoint is opened there is none.
+        // There is no position before the checkpoint is opened.
         if position.is_some() {
             assert!(position >= before, "{position:?} behind {before:?}");
             before = position;

@@ -1,5 +1,5 @@
-//! The close of a reader: a last checkpoint, never a worse one than what is there, and an end that
-//! can be waited for.
+//! Proves that the close of a reader writes a last checkpoint, that the checkpoint is never worse
+//! than the existing one, and that the close can be awaited.
 
 mod world;
 
@@ -19,7 +19,7 @@ use forebay_wire::entry::encode_entry;
 use world::kept::{DIR, checkpointed, counts, disk, files, open, parts, status, until};
 use world::{LOG, Rim, SECOND, World, age};
 
-/// Options of a reader that writes no checkpoint but its last.
+/// Returns the options of a reader that writes only its last checkpoint.
 fn rarely(world: &World) -> ReaderOptions {
     let every = Duration::from_secs(1_000_000);
     let checkpoint = CheckpointOptions { every, ..CheckpointOptions::new(DIR) };
@@ -54,7 +54,7 @@ async fn a_close_writes_a_last_checkpoint_of_each_partition_and_frees_the_direct
     reader.shut_down(10 * SECOND).await.unwrap();
     assert_eq!(disk.counts().operations, operations, "a second close changes nothing");
 
-    // The directory is free at once, and what is there is all that was applied.
+    // The directory is free at once, and its checkpoint holds everything that was applied.
     rim.is_off.store(true, Ordering::SeqCst);
     let again = open_rarely(&world, &disk).await;
     let restored = |status: &PartitionStatus| status.phase == Phase::Serving;
@@ -138,7 +138,7 @@ async fn a_checkpoint_whose_definition_is_late_is_not_replaced_by_less() {
     reader.shut_down(10 * SECOND).await.unwrap();
     let kept = bytes(&disk);
 
-    // The same log, and a control log that has not told the second version yet.
+    // The log is the same, and the control log does not contain the second version yet.
     let late_rim = Rim::new();
     let late = World::over(late_rim.clone(), 1).await;
     for number in 0..9 {

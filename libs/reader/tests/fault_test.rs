@@ -1,4 +1,5 @@
-//! What a reader does when its log is silent, damaged, replaced, cut or ahead of this build.
+//! Proves the behaviour of a reader whose log is silent, damaged, replaced, cut or written by a
+//! newer build.
 
 mod world;
 
@@ -27,7 +28,7 @@ async fn rimmed(partitions: u32) -> (World, Arc<Rim>) {
     (World::over(rim.clone(), partitions).await, rim)
 }
 
-/// Waits until the reader's status is as wanted; the paused clock bounds it.
+/// Waits until the reader's status is as wanted; the paused clock bounds the wait.
 async fn until(reader: &Reader, wanted: impl Fn(&forebay_reader::PartitionStatus) -> bool) {
     let wait = async {
         while !wanted(&reader.status().partitions[0]) {
@@ -114,7 +115,7 @@ async fn an_unknown_definition_is_waited_for_and_nothing_is_skipped() {
     assert_eq!(reader.status().partitions[0].trouble, None);
 }
 
-/// A frame whose checksum holds, of a format that this build does not know.
+/// Returns a frame with a valid checksum and a format that this build does not know.
 fn newer_entry(world: &World) -> Bytes {
     let entry = world.entry(LOG, world.definition.version, EntryBody::Heartbeat);
     let mut bytes = encode_entry(&entry).unwrap().to_vec();
@@ -221,7 +222,8 @@ async fn a_token_of_the_new_log_brings_the_reader_to_it() {
         world.put("ann", number).await;
     }
     let reader = world.caught_up().await;
-    // Longer than the old one, and replaced between two reads: no read fails.
+    // The new log is longer than the old one and is replaced between two reads, so that no read
+    // fails.
     world.replace_logs(OTHER_LOG).await;
     let mut last = None;
     for number in 10..30 {
@@ -366,8 +368,8 @@ async fn where_the_log_tells_no_time_a_barrier_does() {
     assert_eq!(reader.status().partitions[0].counts.applied, 3, "one barrier a minute");
 }
 
-/// Random appends, silences, cuts and replacements; the position of one log never falls, and the
-/// reader always comes back.
+/// Random appends, silences, cuts and replacements prove that the position of one log never falls,
+/// and that the reader always recovers.
 #[tokio::test(start_paused = true)]
 async fn the_position_of_a_log_never_falls() {
     for seed in 0..40 {
@@ -444,7 +446,7 @@ async fn without_room_in_its_budget_a_reader_stops_applying_and_says_what_to_rai
     let trouble = status.trouble.clone().unwrap();
     assert_eq!(trouble.code(), ErrorCode::LimitExceeded, "{trouble}");
     assert!(trouble.message().contains("memory budget"), "{trouble}");
-    // What was applied is there, as of one position, and nothing behind it.
+    // The applied documents are readable as of one position, and no later ones.
     assert_eq!(status.phase, Phase::Serving);
     let applied = status.documents as i64;
     assert!(applied > 1_000 && applied < 19_000, "{applied}");

@@ -1,8 +1,10 @@
-//! Live copies on file systems that run full: in memory, and in the directory. Nothing is lost or
-//! half done, readers answer from what is there, and it goes on by itself once there is room.
+//! Proves the behaviour of shared copies on full file systems, both of the memory and of the
+//! directory: nothing is lost or half applied, readers answer from the applied data, and the owner
+//! continues by itself once there is space.
 //!
-//! The small file systems are tmpfs, which a process may mount in a name space of its own: this
-//! binary again, by `unshare`. Where the system allows none, the test says so and passes.
+//! The small file systems are tmpfs, which a process may mount in a mount namespace of its own:
+//! `unshare` runs this binary again. If the system permits no namespace, the test prints that and
+//! passes.
 
 mod world;
 
@@ -24,16 +26,16 @@ use world::kept::{status, until};
 use world::{LOG, World, age, change, token};
 
 const LONG: Duration = Duration::from_secs(60);
-/// Where the process that this binary is started as finds its folder.
+/// Environment variable with the folder for the process that this binary is started as.
 const FOLDER: &str = "FOREBAY_FULL_FOLDER";
 const MEMORY_MIB: u64 = 48;
 const DIR_MIB: u64 = 64;
-/// Documents per entry, each of about a KiB.
+/// Documents per entry, of about 1 KiB each.
 const PER_ENTRY: u64 = 100;
-/// Entries that take more than a few free blocks of a copy have room for.
+/// Entries per write: more than the few free blocks of a copy can store.
 const ENTRIES: u64 = 120;
 
-/// Two small file systems, a store, and what was written to it.
+/// Two small file systems, a store, and the number of entries written to it.
 struct Small {
     world: World,
     memory: PathBuf,
@@ -58,7 +60,7 @@ impl Small {
     }
 
     fn options(&self) -> ReaderOptions {
-        // No checkpoint is written, which would take room as well.
+        // Checkpoints are off, because they would take space as well.
         let memory_dir = Some(self.memory.clone());
         let checkpoint =
             CheckpointOptions { memory_dir, bytes_max: 0, ..CheckpointOptions::new(&self.dir) };
@@ -76,7 +78,7 @@ impl Small {
         reader
     }
 
-    /// Writes some MiB, as entries of many documents; answers the token of the last one.
+    /// Writes some MiB as entries of many documents; returns the token of the last one.
     async fn write_much(&mut self) -> Token {
         let mut last = None;
         for _ in 0..ENTRIES {
@@ -93,7 +95,8 @@ impl Small {
         token(0, LOG, last.unwrap())
     }
 
-    /// Which of the entries are there; each is there as a whole or not at all, in their order.
+    /// Returns how many of the entries are present; each must be present as a whole or not at all,
+    /// in order.
     fn entries_of(&self, reader: &Reader) -> u64 {
         let mut found = Vec::new();
         for entry in 0..self.entries {
@@ -123,7 +126,7 @@ fn key(n: u64) -> String {
     format!("{n:->900}")
 }
 
-/// A file that takes all room of its file system, until it is dropped.
+/// A file that takes all space of its file system until it is dropped.
 struct Filler(PathBuf);
 
 impl Filler {
@@ -147,7 +150,7 @@ impl Drop for Filler {
     }
 }
 
-/// Reads without end, in a thread of its own; each read must answer.
+/// A thread of its own that reads without end; each read must be answered.
 struct Reads(Arc<AtomicBool>, std::thread::JoinHandle<u64>);
 
 impl Reads {
@@ -177,7 +180,7 @@ async fn until_full(reader: &Reader) {
     until(reader, |status| status.trouble.as_ref().is_some_and(is_limit)).await;
 }
 
-/// Refuses reads by their age, though the log goes on.
+/// Waits until reads are refused for their age, although the log advances.
 async fn until_stale(small: &Small, reader: &Reader) {
     let code = || {
         let bound = Some(Duration::from_secs(2));
@@ -213,7 +216,7 @@ async fn a_full_memory_moves_to_the_directory_and_waits_there(folder: &Path) {
         until_stale(&small, reader).await;
         assert_eq!(small.entries_of(reader), held);
     }
-    // Who comes now shares what is there, and who takes over waits as well.
+    // A new reader shares the copy, and a reader that takes it over waits as well.
     let options = ReaderOptions { ready_age_max: LONG * 60, ..small.options() };
     let late = Reader::open(options, small.parts()).await.unwrap();
     assert_eq!(small.entries_of(&late), held);
@@ -273,7 +276,7 @@ async fn without_any_room_nothing_opens(folder: &Path) {
     assert_eq!(small.spaces(), [0, 1]);
 }
 
-/// What runs in the name space.
+/// Runs the tests inside the namespace.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_small_file_systems() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };

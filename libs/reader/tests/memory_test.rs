@@ -1,4 +1,5 @@
-//! A reader in memory below its clients: tokens of other logs, entries that the fold refuses.
+//! Proves the behaviour of an in-memory reader without a client: tokens of other logs, entries that
+//! the fold refuses.
 
 use std::sync::Arc;
 use std::time::Duration;

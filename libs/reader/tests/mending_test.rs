@@ -1,6 +1,6 @@
-//! What a reader makes of a checkpoint that a disk has damaged: a torn page is mended and seen in
-//! the metrics, without the log; of more than can be mended nothing is served, and the log is read
-//! from its start.
+//! Proves that a reader repairs a torn page of its checkpoint, without the log, and counts it in
+//! its metrics; and that with more damage the reader serves no damaged data and reads the log from
+//! its start.
 
 mod world;
 
@@ -24,22 +24,22 @@ const LONG: Duration = Duration::from_secs(60);
 const KEYS: i64 = 2_000;
 const BLOCK_BYTES: usize = 8 * 1024;
 const PAGE_BYTES: usize = 4 * 1024;
-/// Where in an image stands how many blocks it has, and how many of them are parity.
+/// Offset of the number of blocks in an image, and of the number of parity blocks among them.
 const BLOCKS_AT: usize = 112;
 const PARITIES_AT: usize = 144;
 
-/// How a reader has its checkpoint.
+/// The way in which a reader uses its checkpoint.
 #[derive(Clone, Copy, Debug)]
 enum Kept {
-    /// Read from a simulated disk.
+    /// Reads it from a simulated disk.
     Read,
-    /// Mapped by it alone.
+    /// Maps it, without sharing.
     Mapped,
-    /// Copied to files that it shares.
+    /// Copies it to files that it shares.
     Shared,
 }
 
-/// A store, and readers of it that end before the next one opens.
+/// A store, and readers of it, one at a time.
 struct Readers {
     kept: Kept,
     rim: Arc<Rim>,
@@ -49,7 +49,7 @@ struct Readers {
 }
 
 impl Readers {
-    /// A store with documents, and a reader that was closed behind all of them.
+    /// Returns a store with documents; a reader has applied all of them and closed.
     async fn closed(kept: Kept) -> Self {
         let rim = Rim::new();
         let (world, dir) = (World::over(rim.clone(), 1).await, tempfile::tempdir().unwrap());
@@ -81,8 +81,8 @@ impl Readers {
         Reader::open(options, parts).await.unwrap()
     }
 
-    /// Ends a reader, with its last checkpoint; a copy that is shared goes as by a restart of the
-    /// machine.
+    /// Closes a reader, with its last checkpoint; removes a shared copy, as a restart of the
+    /// machine does.
     async fn close(&self, reader: Reader) {
         reader.shut_down(LONG).await.unwrap();
         drop(reader);
@@ -90,7 +90,7 @@ impl Readers {
         dir.remove(self.world.definition.store, [PartitionId(0)]);
     }
 
-    /// The one checkpoint.
+    /// Returns the path of the only checkpoint.
     fn file(&self) -> PathBuf {
         let files = match self.kept {
             Kept::Read => self.sim.files(self.dir.path()).unwrap(),
@@ -132,7 +132,7 @@ fn number(bytes: &[u8], at: usize) -> usize {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize
 }
 
-/// What all keys hold, in their order, or why one cannot be read.
+/// Checks the values of all keys in order; returns an error if one cannot be read.
 fn read_all(reader: &Reader) -> Result<(), ErrorCode> {
     let mut read = Ok(());
     for n in 0..KEYS {
@@ -151,7 +151,7 @@ async fn torn_pages_are_mended(kept: Kept) {
     assert!(blocks > 10 && parities > 0, "{blocks} and {parities} blocks");
     for block in [0, blocks / 2, blocks - 1] {
         readers.tear(&[block]);
-        // No copy can be built from the log.
+        // The log is off, so no replica can be rebuilt from it.
         readers.rim.is_off.store(true, Ordering::SeqCst);
         let reader = readers.open().await;
         until(&reader, |status| status.phase == Phase::Serving).await;
@@ -199,7 +199,7 @@ async fn more_than_can_be_mended_is_never_served_and_the_log_is_read_from_its_st
         let readers = Readers::closed(kept).await;
         let bytes = readers.bytes(&readers.file());
         let (blocks, parities) = (number(&bytes, BLOCKS_AT), number(&bytes, PARITIES_AT));
-        // Two of one class, the second of which is read for sure.
+        // The two blocks have one parity block, and the second one is certainly read.
         readers.tear(&[blocks - 1 - parities, blocks - 1]);
         let reader = readers.open().await;
         until(&reader, |status| {
@@ -208,7 +208,7 @@ async fn more_than_can_be_mended_is_never_served_and_the_log_is_read_from_its_st
         .await;
         let found = counts(&reader);
         assert_eq!((found.damaged, found.blocks_mended), (1, 0), "{kept:?}");
-        // What is served before it is copied is built anew beside it.
+        // A replica that serves before it is copied is rebuilt next to the serving one.
         let rebuilds = u64::from(!matches!(kept, Kept::Shared));
         assert_eq!(status(&reader).counts.rebuilds, rebuilds, "{kept:?}");
         readers.close(reader).await;

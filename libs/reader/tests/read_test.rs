@@ -1,4 +1,4 @@
-//! What a reader of a healthy log promises: documents, catch-up, tokens, age, filter, close.
+//! Proves a reader's promises over a healthy log: documents, catch-up, tokens, age, filter, close.
 
 mod world;
 
@@ -78,7 +78,7 @@ async fn absent_is_said_only_after_catch_up() {
     let world = World::new(1).await;
     world.put("ann", 1).await;
     let reader = world.open().await;
-    // Nothing has run since the open: the tail has read nothing yet.
+    // No task has run since the open, so the tail has read nothing yet.
     let error = age(&reader, "nobody").unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
     assert!(error.message().contains("bootstrapping: "), "{error}");
@@ -181,7 +181,7 @@ async fn latest_sees_every_write_that_was_acknowledged_before_it() {
     assert!((1..=2).contains(&shared), "{shared} barriers for 50 calls at once");
 }
 
-/// Appends barriers to the log, but so many times something else is answered.
+/// Appends barriers to the log, and returns another answer for the first `to_lose` ones.
 struct LostAnswers {
     barriers: LogBarriers,
     to_lose: AtomicU64,
@@ -266,7 +266,7 @@ async fn a_clock_that_is_off_is_stale_for_that_reason() {
     assert_eq!(reader.status().partitions[0].clock_error, Some(Duration::from_millis(1_500)));
     assert!(reader.read_local(Some(4 * SECOND), |v| v.get_document("ann")).unwrap().is_none());
 
-    // The clock is set right, and the next measurement tells.
+    // The clock is corrected, and the next measurement finds it.
     world.clock.jump_micros(-1_500_000);
     tokio::time::sleep(61 * SECOND).await;
     let beat = world.heartbeat(0).await;
@@ -449,7 +449,7 @@ async fn reads_from_many_threads_end_or_are_closed_and_never_go_back() {
             })
         })
         .collect();
-    // On a busy machine a thread may take longer to begin than all that follows.
+    // On a busy machine a thread may take longer to start than the rest of the test.
     let all_read = async {
         while begun.load(Ordering::SeqCst) < 8 {
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,5 +1,6 @@
-//! Readers that share a directory: one copy, one of them keeps it, and another goes on when that
-//! one ends. (Killed processes: the index's `live` test and the Python client's.)
+//! Proves that readers of one directory share one copy, that one of them owns it, and that another
+//! one takes over when the owner ends. (The index's `live` test and the Python client's tests kill
+//! processes.)
 
 mod world;
 
@@ -48,7 +49,7 @@ async fn readers_of_one_directory_answer_alike_and_one_reads_the_log() {
     assert_eq!(statuses[1].counts.applied, 0, "only the one that keeps the copy reads the log");
     let aged = second.read_local(Some(LONG), |view| view.get_document("ann")).unwrap();
     assert!(aged.is_some(), "its age is told by the copy's header");
-    // A wait for the log's end goes by the same copy.
+    // A wait for the log's end uses the same copy.
     world.put("ann", 3).await;
     let partitions = [second.partition_of("ann").unwrap()];
     second.wait(&Read::latest(LONG), &partitions).await.unwrap();
@@ -110,7 +111,7 @@ async fn a_copy_stays_when_its_last_reader_ends_and_is_gone_on_with_without_the_
     assert_eq!((age(&reader, "ann").unwrap(), age(&reader, "bob").unwrap()), (Some(1), None));
     let now = status(&reader);
     assert_eq!((now.position, now.log_id), (before.position, before.log_id));
-    // What it finds answers at once; it goes on with it behind that.
+    // The copy found answers at once; the reader takes it over after that.
     until(&reader, |status| status.counts.checkpoints.restored == 1).await;
     rim.is_off.store(false, Ordering::SeqCst);
     let put = world.put("ann", 2).await;
@@ -128,7 +129,8 @@ async fn a_copy_that_was_made_of_a_checkpoint_is_gone_on_with_as_any_other() {
     let before = status(&reader);
     reader.shut_down(LONG).await.unwrap();
     forget_copies(dir.path());
-    // The first one is made of the checkpoint, the second one finds it so, and neither reads on.
+    // The first reader builds the copy from the checkpoint, the second one finds it so, and neither
+    // can read further.
     rim.is_off.store(true, Ordering::SeqCst);
     for _ in 0..2 {
         let reader = Reader::open(options(&world, dir.path()), parts(&world)).await.unwrap();
@@ -146,7 +148,8 @@ async fn a_copy_that_was_made_of_a_checkpoint_is_gone_on_with_as_any_other() {
     assert_eq!(age(&reader, "ann").unwrap(), Some(2));
 }
 
-/// Bytes of this process's mappings of a directory's files, and how many lie in huge pages.
+/// Returns the bytes of this process's mappings of a directory's files, and how many are in huge
+/// pages.
 fn mapped_bytes(dir: &Path) -> (u64, u64) {
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let (mut is_ours, mut resident, mut huge) = (false, 0, 0);
@@ -164,7 +167,7 @@ fn mapped_bytes(dir: &Path) -> (u64, u64) {
     (resident, huge)
 }
 
-/// Nothing tells the tail to begin the upkeep again: it goes on until it is done.
+/// Proves that maintenance continues until it is done: nothing signals the tail to start it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_goes_into_huge_pages_although_the_log_is_silent() {
     let huge = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
@@ -244,7 +247,8 @@ async fn a_definition_and_another_log_come_to_all_readers_of_a_copy() {
         assert_eq!(reader.schema().definition.version, dropped.version);
         assert_eq!(age(reader, "ann").unwrap(), Some(1));
     }
-    // Another log: a new copy is built beside the one that is served, and all come to it.
+    // After a log replacement a new replica is built next to the serving one, and all readers
+    // switch to it.
     let other = forebay_core::id::LogId(0xbeef);
     world.replace_logs(other).await;
     let put =

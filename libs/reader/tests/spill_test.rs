@@ -1,4 +1,4 @@
-//! A reader with less memory than its documents take: it spills where it may.
+//! Proves that a reader with less memory than its documents need spills them if it may.
 
 mod world;
 
@@ -11,7 +11,7 @@ use forebay_reader::{CheckpointOptions, Reader, ReaderOptions, ReaderParts};
 
 use world::{World, age};
 
-/// Enough for the index of the documents, and not for them.
+/// Memory for the index of the documents, but not for the documents.
 const BUDGET: u64 = 512 * 1024;
 const LONG: Duration = Duration::from_secs(60);
 
@@ -43,7 +43,7 @@ async fn with_room_on_disk_it_applies_all_and_a_restart_goes_on() {
         for n in 0..20_000 {
             assert_eq!(age(&reader, &format!("key-{n}")).unwrap(), Some(n), "turn {turn}");
         }
-        // A copy counts where it is kept, and the second reader answers before it keeps this one.
+        // A copy counts at its owner, and the second reader answers before it owns this copy.
         let kept = async {
             while reader.metrics().memory.used == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,4 +1,4 @@
-//! Threads for what nobody waits for with a request: they let those go first that answer.
+//! Low-priority threads for background work, so that threads that serve requests run first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,16 +10,17 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinHandle;
 use tracing::warn;
 
-/// By how much the priority of a thread is lower here: where others want a processor too, it gets
-/// a third of what each of those gets.
+/// Nice levels that are added for background threads. Under contention such a thread gets a third
+/// of the processor time that a normal thread gets.
 const NICE: i32 = 5;
-/// How long tasks may take to end.
+/// Longest wait for tasks to end.
 const END_WAIT: Duration = Duration::from_secs(60);
 
-/// A runtime of its own for the tasks of a service that follow logs, and for all that those spawn:
-/// under load they wait for whoever answers a request, and not the other way round. On Linux; the
-/// threads of other systems are all alike. Dropping it ends its tasks, and waits until they have
-/// let go of what they have; none of them may hold it.
+/// A separate runtime for the tasks of a service that follow logs, and for the tasks that these
+/// spawn. Under load these tasks wait for threads that serve requests, and not the other way round.
+/// Only Linux supports this; on other systems all threads have the same priority. Dropping the
+/// runtime ends its tasks and waits until they have released their resources; no task may own the
+/// runtime.
 ///
 /// ```
 /// # fn main() -> forebay_core::Result<()> {
@@ -35,17 +36,17 @@ const END_WAIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Background {
     threads: Handle,
-    /// How many threads there are.
+    /// Number of running threads.
     count: Arc<AtomicUsize>,
-    /// Until it is dropped.
+    /// `None` once the runtime is being dropped.
     runtime: Option<Runtime>,
 }
 
 impl Background {
-    /// As many threads as there are processors, of this name.
+    /// Starts as many threads of this name as there are processors.
     ///
     /// # Errors
-    /// `Internal` when there is no runtime.
+    /// `Internal` if the runtime cannot be created.
     pub fn start(name: &str) -> Result<Self> {
         let count = Arc::<AtomicUsize>::default();
         let (begun, ended) = (Arc::clone(&count), Arc::clone(&count));
@@ -64,7 +65,7 @@ impl Background {
         Ok(Self { threads: runtime.handle().clone(), count, runtime: Some(runtime) })
     }
 
-    /// Begins a task.
+    /// Spawns a task.
     pub fn spawn<F>(&self, task: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -72,10 +73,11 @@ impl Background {
         self.threads.spawn(task)
     }
 
-    /// Ends the tasks; answers how many threads have not ended within this time.
+    /// Ends the tasks; returns the number of threads that have not ended within this time.
     fn end(&mut self, wait_max: Duration) -> usize {
         let Some(runtime) = self.runtime.take() else { return 0 };
-        // On a thread of its own: whoever drops it may be a task, which must not wait for others.
+        // A separate thread ends the runtime, because the caller may be a task, which must not
+        // block on others.
         let ending = thread::spawn(move || runtime.shutdown_timeout(wait_max));
         if ending.join().is_err() {
             warn!("threads in the background have not ended well; see the log");
@@ -93,13 +95,14 @@ impl Drop for Background {
     }
 }
 
-/// Of this thread alone, which Linux has a priority for; elsewhere it would be the process's.
+/// Raises the nice level of the current thread. Only Linux has a nice level per thread; elsewhere
+/// the call would affect the whole process.
 fn let_others_go_first() {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{getpriority_process, setpriority_process};
 
-        // As low as there is at most, where the process itself has a low one.
+        // Linux caps the nice level if the process itself already has a high one.
         let nice = getpriority_process(None);
         let lowered = nice.and_then(|nice| setpriority_process(None, nice + NICE));
         if let Err(error) = lowered {
@@ -118,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// What Linux cuts lower ones to.
+    /// The highest nice level of Linux.
     const LOWEST: i32 = 19;
 
     #[test]
@@ -128,7 +131,7 @@ mod tests {
         let (ours, background) = (nice(), Background::start("test").unwrap());
         let here = Builder::new_current_thread().build().unwrap();
         let theirs = here.block_on(background.spawn(async move {
-            // What a task spawns, and work that holds up its thread, too.
+            // A spawned task, and blocking work in it, have the same nice level.
             let spawned = tokio::spawn(async move { tokio::task::block_in_place(nice) });
             (nice(), spawned.await.unwrap())
         }));
@@ -168,11 +171,11 @@ mod tests {
         let ((begun, has_begun), (release, released)) = (mpsc::channel(), mpsc::channel::<()>());
         drop(background.spawn(async move {
             begun.send(()).unwrap();
-            // It holds up its thread, until the test is over.
+            // The task blocks its thread until the end of the test.
             let _ = released.recv();
         }));
         has_begun.recv().unwrap();
-        // Others may be about to end.
+        // Other threads may be about to end.
         assert!(background.end(Duration::from_millis(10)) >= 1);
         drop(release);
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use forebay_core::entropy::Entropy;
 use forebay_core::{Error, ErrorCode, Result};
 
-/// A data folder that this process has alone, until it is dropped.
+/// Exclusive ownership of a data folder until it is dropped.
 #[derive(Debug)]
 pub struct DataDir {
     _held: File,
@@ -14,17 +14,19 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Keeps a second process out of a folder: the group would take it for this one, and shut this
-    /// one out. The folder need not exist yet.
+    /// Locks a folder against a second process: the group would take that process for this one, and
+    /// fence this one. The folder need not exist yet.
     ///
     /// # Errors
-    /// `Conflict` while another process has it, `Unavailable` where it cannot be used.
+    /// `Conflict` if another process has locked the folder; `Unavailable` if the folder cannot be
+    /// used.
     pub fn lock(path: &Path, entropy: &dyn Entropy) -> Result<Self> {
         let held = lock(path)?;
         Ok(Self { _held: held, instance: instance(path, entropy)? })
     }
 
-    /// What a group knows this process by over restarts: it goes with what lies in the folder.
+    /// Returns the instance id by which a group recognises this process after restarts; the folder
+    /// stores the id.
     pub fn instance(&self) -> &str {
         &self.instance
     }
@@ -56,7 +58,7 @@ fn instance(dir: &Path, entropy: &dyn Entropy) -> Result<String> {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(refused(&path)(error));
         }
-        // None yet, or a torn one.
+        // The folder has no id yet, or a torn one.
         _ => {}
     }
     let made = format!("{:016x}", entropy.next_u64()?);

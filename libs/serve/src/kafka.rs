@@ -3,28 +3,28 @@
 use forebay_core::{Error, Result};
 use forebay_log::kafka::KafkaOptions;
 
-/// Kafka takes 249 bytes for a topic; the longest ending is that of a store's 20 digits.
+/// Kafka permits 249 bytes for a topic name; the longest suffix is a store id of 20 digits.
 const TOPIC_PREFIX_BYTES_MAX: usize = 200;
 
-/// Which brokers, and which of their topics.
+/// Addresses of the brokers, and the prefix of their topics.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 pub struct KafkaSettings {
-    /// `HOST:PORT` of some of Kafka's brokers, joined by commas; the others are found through them.
+    /// `HOST:PORT` of some of Kafka's brokers, separated by commas; clients discover the others.
     #[arg(long, env = "FOREBAY_BROKERS", value_delimiter = ',', required = true)]
     pub brokers: Vec<String>,
-    /// Every topic starts with it: `PREFIX.control`, `PREFIX.store-7`.
+    /// Prefix of every topic: `PREFIX.control`, `PREFIX.store-7`.
     #[arg(long, env = "FOREBAY_TOPIC_PREFIX", default_value = "forebay")]
     pub topic_prefix: String,
-    /// For development: one broker is enough, so an acknowledged write may be lost with it.
+    /// Development mode: one broker is enough, so its loss may lose an acknowledged write.
     #[arg(long, env = "FOREBAY_DEV")]
     pub dev: bool,
 }
 
 impl KafkaSettings {
-    /// The options of the log, when the settings can be.
+    /// Returns the options of the log if the settings are valid.
     ///
     /// # Errors
-    /// `InvalidArgument`, saying what to set.
+    /// `InvalidArgument`, with the setting to change.
     pub fn options(&self) -> Result<KafkaOptions> {
         if let Some(broker) = self.brokers.iter().find(|broker| !is_address(broker)) {
             let message = format!("broker `{broker}` is no HOST:PORT; set it like 127.0.0.1:9092");
@@ -46,7 +46,7 @@ impl KafkaSettings {
     }
 }
 
-/// `HOST:PORT`, the host being a name or an address; one in brackets is IPv6.
+/// Returns whether a text is `HOST:PORT`; the host is a name or an address, in brackets for IPv6.
 fn is_address(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
     let is_one_word = !host.is_empty() && !host.contains([',', ' ', '/']);

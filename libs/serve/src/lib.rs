@@ -1,5 +1,5 @@
-//! What every service process does around its gRPC services: settings, listening, draining, its
-//! memory, threads that let others go first, and the processes that share the partitions with it.
+//! The runtime of a service process around its gRPC services: settings, listening, draining, the
+//! allocator, low-priority threads, and the processes that share the partitions with this one.
 
 mod background;
 mod data_dir;
@@ -24,18 +24,19 @@ pub use data_dir::DataDir;
 pub use kafka::KafkaSettings;
 pub use peers::{Owner, Peers, forwarded, is_forwarded};
 
-/// Every service has this allocator: they make and drop many values of a few bytes on many threads,
-/// and the C library's took a fifth of a node's time under a load of events, and more memory.
+/// The allocator of every service. Services allocate and free many small values on many threads;
+/// the allocator of the C library took a fifth of a node's time under a load of events, and more
+/// memory.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
-/// Longest wait for open requests while draining; what is open then is cut.
+/// Longest wait for open requests while draining; requests that are still open are cut off.
 const DRAIN_WAIT: Duration = Duration::from_secs(5);
 
-/// Runs a service on a runtime of its own until it ends.
+/// Runs a service on a new runtime until the service ends.
 ///
 /// # Errors
-/// The service's; `Internal` when there is no runtime.
+/// The error of the service; `Internal` if the runtime cannot be created.
 pub fn run(service: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -44,10 +45,10 @@ pub fn run(service: impl Future<Output = Result<()>>) -> Result<()> {
     runtime.block_on(service)
 }
 
-/// Refuses to listen where others than this host can connect.
+/// Refuses a listen address that other hosts can reach.
 ///
 /// # Errors
-/// `InvalidArgument`, saying what to set.
+/// `InvalidArgument`, with the setting to change.
 pub fn check_loopback(program: &str, listen: SocketAddr) -> Result<()> {
     if listen.ip().is_loopback() {
         return Ok(());
@@ -61,10 +62,11 @@ pub fn check_loopback(program: &str, listen: SocketAddr) -> Result<()> {
     Err(Error::invalid_argument(message))
 }
 
-/// Listens; answers the address, which has a port also where any was asked for.
+/// Listens on an address, and returns it with the actual port, which matters if port 0 was
+/// requested.
 ///
 /// # Errors
-/// `Unavailable` when the address is taken.
+/// `Unavailable` if the address is taken.
 pub async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(listen).await.map_err(|error| {
         Error::unavailable(format!("listen on {listen}: {error}; choose another --listen"))
@@ -75,11 +77,14 @@ pub async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// Serves until `ended`, then takes no more connections, calls `drain`, which ends the streams that
-/// never end by themselves, and waits a bounded time for the calls in flight.
+/// Serves until `ended` completes, then drains in three steps:
+///
+/// 1. The server accepts no more connections.
+/// 2. `drain` ends the streams that never end on their own.
+/// 3. The server waits a bounded time for the calls in flight.
 ///
 /// # Errors
-/// Those of `ended`; what is in flight is cut then.
+/// The errors of `ended`; the calls in flight are cut off then.
 pub async fn serve(
     listener: TcpListener,
     routes: Routes,
@@ -89,7 +94,7 @@ pub async fn serve(
     let (stop, stopped) = oneshot::channel::<()>();
     let server = Server::builder().add_routes(routes).serve_with_incoming_shutdown(
         TcpIncoming::from(listener).with_nodelay(Some(true)),
-        // A sender that is gone says the same.
+        // A dropped sender means the same as a sent signal.
         async { drop(stopped.await) },
     );
     let server = tokio::spawn(server);
@@ -106,18 +111,18 @@ pub async fn serve(
     Ok(())
 }
 
-/// SIGTERM and SIGINT, heard from now on: a process listens before it says that it is ready, else
-/// a signal right after would end it undrained.
+/// Handlers of SIGTERM and SIGINT. A process must install them before it reports that it is ready;
+/// otherwise a signal right after the report would end the process without draining.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    /// Begins to listen.
+    /// Installs the handlers.
     ///
     /// # Errors
-    /// `Internal` when signals cannot be heard.
+    /// `Internal` if the handlers cannot be installed.
     pub fn listen() -> Result<Self> {
         let listen = |kind| {
             signal(kind).map_err(|error| Error::internal(format!("listen for signals: {error}")))
@@ -126,7 +131,8 @@ impl Signals {
         Ok(Self { terminate, interrupt: listen(SignalKind::interrupt())? })
     }
 
-    /// Returns at the first of them: how a service ends that nothing else ends, so never an error.
+    /// Returns at the first signal, which is the regular end of a service and therefore never an
+    /// error.
     pub async fn received(mut self) -> Result<()> {
         tokio::select! {
             _ = self.terminate.recv() => {}

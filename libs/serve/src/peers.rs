@@ -1,5 +1,5 @@
-//! The other processes that share the partitions: what is asked of this one about a partition that
-//! another has is asked there, once.
+//! The other processes that share the partitions. A request about a partition of another process is
+//! forwarded to that process, once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,35 +13,37 @@ use tonic::metadata::MetadataMap;
 use tonic::metadata::MetadataValue;
 use tonic::transport::{Channel, Endpoint};
 
-/// Says that a request comes from another process of the group, which is not asked back.
+/// Metadata key of a request that another process of the group has forwarded, and that must not be
+/// forwarded again.
 const FORWARDED: &str = "forebay-forwarded";
 /// Longest wait for a connection to another process.
 const CONNECT_WAIT: Duration = Duration::from_secs(2);
 
-/// Where a partition is read.
+/// Process that serves a partition.
 pub enum Owner {
-    /// Here.
+    /// This process.
     Here,
-    /// In another process, over this connection.
+    /// Another process, over this connection.
     Peer(Channel),
 }
 
-/// Finds the processes that have partitions.
+/// A client that finds the owners of partitions and connects to them.
 pub struct Peers {
     membership: Arc<dyn Membership>,
     channels: Mutex<BTreeMap<String, Channel>>,
 }
 
 impl Peers {
-    /// Those that share the partitions of this membership.
+    /// Returns the peers of this membership.
     pub fn new(membership: Arc<dyn Membership>) -> Self {
         Self { membership, channels: Mutex::default() }
     }
 
-    /// Who is to be asked about a partition. A request that was forwarded is answered here.
+    /// Returns the owner of a partition for a request. This process serves every forwarded request
+    /// itself.
     ///
     /// # Errors
-    /// `Unavailable` where nobody has it now, or when that cannot be known.
+    /// `Unavailable` if the partition has no owner now, or the owner cannot be determined.
     pub async fn owner(&self, at: PartitionRef, came_with: &MetadataMap) -> Result<Owner> {
         let is_ours = self.membership.assigned().borrow().has(at);
         if is_ours || is_forwarded(came_with) {
@@ -69,12 +71,12 @@ impl Peers {
     }
 }
 
-/// Whether a request comes from another process of the group.
+/// Returns whether another process of the group has forwarded a request.
 pub fn is_forwarded(came_with: &MetadataMap) -> bool {
     came_with.contains_key(FORWARDED)
 }
 
-/// A request to another process, which answers it itself.
+/// Returns a request that the receiving process must serve itself.
 pub fn forwarded<T>(message: T) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     request.metadata_mut().insert(FORWARDED, MetadataValue::from_static("1"));

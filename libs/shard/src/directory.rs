@@ -1,9 +1,11 @@
-//! The folder in which the shards of a process lie: one folder for each copy of a partition.
+//! The folder of a process's shards, with one subfolder per shard. A partition may have several
+//! shards, which are numbered.
 //!
-//! A copy that cannot go on with its log is followed by another, which is built beside it. Which
-//! one is served stands in its head. Of several that are, as a kill between two steps leaves them,
-//! the newest one counts; the others go. What was copied of a partition from elsewhere and not
-//! taken in stays, to be gone on with, until a shard here has all of it.
+//! If a shard cannot continue with its log, a new shard of the partition is built in addition to
+//! it. The head of a shard says whether the shard serves reads. A kill between two steps may leave
+//! several such shards: then the newest one counts, and the others are removed. An unfinished copy
+//! of a partition from elsewhere stays, so that it can be resumed, until a local shard contains
+//! everything of it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -27,22 +29,22 @@ const PREFIX: &str = "shard-";
 const IMPORT: &str = "copy-";
 const EXPORTS: &str = "copies";
 
-/// Where the shards of a process lie.
+/// The folder of a process's shards.
 #[derive(Clone)]
 pub struct ShardDirectory {
     dir: PathBuf,
     resources: Resources,
-    /// Whether its shards have events.
+    /// Whether the shards store events.
     have_events: bool,
 }
 
 impl ShardDirectory {
-    /// The shards of this folder, which need not exist yet.
+    /// Returns the shards of this folder, which need not exist yet.
     pub fn new(dir: impl Into<PathBuf>, resources: Resources) -> Self {
         Self { dir: dir.into(), resources, have_events: false }
     }
 
-    /// As [`ShardDirectory::new`], of shards with events.
+    /// Works like [`ShardDirectory::new`], for shards with events.
     pub fn with_events(dir: impl Into<PathBuf>, resources: Resources) -> Self {
         Self { have_events: true, ..Self::new(dir, resources) }
     }
@@ -54,13 +56,13 @@ impl ShardDirectory {
         }
     }
 
-    /// Goes on with what an earlier process has left of a partition: the newest copy that was
-    /// served, or else the newest one. All others are removed, and those that are damaged too:
-    /// another one is built from the log. `None` where nothing is.
+    /// Resumes the newest shard of a partition that served reads, or else the newest shard. All
+    /// other shards of the partition are removed, and so are damaged ones, which are rebuilt from
+    /// the log. Returns `None` if no shard is left.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses, and where another process has the shard open;
-    /// `UpgradeNeeded` for a copy of a newer build.
+    /// - `Unavailable`: the disk refuses, or another process has the shard open.
+    /// - `UpgradeNeeded`: a newer build wrote the shard.
     pub fn resume(
         &self,
         at: PartitionRef,
@@ -102,8 +104,8 @@ impl ShardDirectory {
         Ok(found)
     }
 
-    /// Removes what was copied of a partition of which its shard has more by now: whoever copied
-    /// has given that up.
+    /// Removes the unfinished copy of a partition if the local shard is past the copy, because the
+    /// copier has then given the copy up.
     fn remove_passed_import(&self, at: PartitionRef, resumed: &Resumed) {
         let path = self.import_path(at);
         if !path.exists() {
@@ -116,12 +118,12 @@ impl ShardDirectory {
         match passed {
             Ok(true) => tracing::info!(%at, "removed a copy that was given up"),
             Ok(false) => {}
-            // It may be under way, and nobody waits for its end.
+            // Another process may be copying, and no caller waits for it here.
             Err(error) => tracing::info!(%at, %error, "what was copied of a shard stays"),
         }
     }
 
-    /// An empty copy of a partition, beside those that are there.
+    /// Creates an empty shard of a partition, in addition to the existing ones.
     ///
     /// # Errors
     /// As [`ShardDirectory::resume`].
@@ -129,7 +131,7 @@ impl ShardDirectory {
         Ok(ShardWriter::new(self.open(&self.next_path(at)?, at, order)?))
     }
 
-    /// A copy of a partition that begins with many documents, beside those that are there.
+    /// Starts the bulk load of a new shard of a partition, in addition to the existing ones.
     ///
     /// # Errors
     /// As [`ShardDirectory::resume`].
@@ -137,23 +139,23 @@ impl ShardDirectory {
         ShardLoad::begin(&self.next_path(at)?, at, order, &self.resources)
     }
 
-    /// Where the next copy of a partition lies.
+    /// Returns the path of the next shard of a partition.
     fn next_path(&self, at: PartitionRef) -> Result<PathBuf> {
         std::fs::create_dir_all(&self.dir).map_err(|error| self.refused(&error))?;
         let number = self.copies(at)?.last().map_or(1, |last| last + 1);
         Ok(self.path(at, number))
     }
 
-    /// Goes on with what was copied of a partition of this store.
+    /// Resumes the unfinished copy of a partition of this store.
     ///
     /// # Errors
-    /// `Conflict` while somebody does, else as [`ShardDirectory::resume`].
+    /// `Conflict` if the copy is in progress, else as [`ShardDirectory::resume`].
     pub fn resume_import(&self, store: &str, partition: PartitionId) -> Result<Option<Import>> {
         for (at, path) in self.imports()? {
             if at.partition != partition {
                 continue;
             }
-            // Another store's may be under way.
+            // A copy of another store may be in progress.
             if Import::plan_in(&path)?.is_some_and(|plan| plan.store == store) {
                 return Import::resume(&path);
             }
@@ -161,36 +163,39 @@ impl ShardDirectory {
         Ok(None)
     }
 
-    /// Begins to copy a partition as planned; what was copied of it before is gone.
+    /// Starts to copy a partition as planned; an earlier copy of the partition is removed.
     ///
     /// # Errors
-    /// `Corrupt` for a plan that leaves keys out or names other files than a shard's, `Conflict`
-    /// while somebody copies the partition to here, `LimitExceeded` for a full disk, else as
-    /// [`ShardDirectory::resume`].
+    /// - `Corrupt`: the plan omits keys, or names files that are not those of a shard.
+    /// - `Conflict`: a copy of the partition to this folder is in progress.
+    /// - `LimitExceeded`: the disk is full.
+    /// - Else as [`ShardDirectory::resume`].
     pub fn begin_import(&self, plan: CopyPlan) -> Result<Import> {
         let (store, partition) = (StoreId(plan.store_id), PartitionId(plan.partition));
         Import::begin(&self.import_path(PartitionRef { store, partition }), plan)
     }
 
-    /// Makes a shard of what was copied, the newest of its partition.
+    /// Turns a complete copy into the newest shard of its partition.
     ///
     /// # Errors
-    /// `Unavailable` for a copy that has not ended, `Corrupt` for one that makes no shard, of which
-    /// nothing is left then, `LimitExceeded` for a full disk, else as [`ShardDirectory::resume`].
+    /// - `Unavailable`: the copy is incomplete.
+    /// - `Corrupt`: the copy is no shard; it is removed then.
+    /// - `LimitExceeded`: the disk is full.
+    /// - Else as [`ShardDirectory::resume`].
     pub fn take_in(&self, import: Import) -> Result<()> {
         let path = self.next_path(import.partition())?;
         import.finish(&path)
     }
 
-    /// Where shards are frozen for copies: on the disk of their files.
+    /// Returns the folder of frozen shards, on the same disk as their files.
     pub fn exports(&self) -> PathBuf {
         self.dir.join(EXPORTS)
     }
 
-    /// Removes a copy and its files; answers its writer while somebody still reads it.
+    /// Removes a shard and its files; returns its writer if the shard still has readers.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses.
+    /// `Unavailable` if the disk refuses.
     pub fn remove(&self, writer: ShardWriter) -> Result<Option<ShardWriter>> {
         let path = writer.shard().path().to_owned();
         match writer.into_shard() {
@@ -200,20 +205,20 @@ impl ShardDirectory {
         destroy(&path).map(|()| None)
     }
 
-    /// The stores of which there are shards, or something that was copied.
+    /// Returns the stores with shards or unfinished copies.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses.
+    /// `Unavailable` if the disk refuses.
     pub fn stores(&self) -> Result<BTreeSet<StoreId>> {
         let imports = self.imports()?.into_iter().map(|(at, _)| at.store);
         Ok(self.names()?.into_iter().map(|(at, _)| at.store).chain(imports).collect())
     }
 
-    /// Removes all shards of a store, of which none may be open, and what was copied of it.
+    /// Removes all shards of a store, which must be closed, and its unfinished copies.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses, and where one is open; `Conflict` while one is copied
-    /// to here.
+    /// `Unavailable` if the disk refuses, or a shard is open; `Conflict` if a copy to this folder
+    /// is in progress.
     pub fn remove_store(&self, store: StoreId) -> Result<()> {
         let names = self.names()?.into_iter().filter(|(at, _)| at.store == store);
         names.map(|(at, number)| self.path(at, number)).try_for_each(|path| destroy(&path))?;
@@ -222,7 +227,7 @@ impl ShardDirectory {
         imports.try_for_each(|import| import?.remove())
     }
 
-    /// Numbers of the copies of a partition, in ascending order.
+    /// Returns the numbers of a partition's shards, in ascending order.
     fn copies(&self, at: PartitionRef) -> Result<Vec<u32>> {
         let names = self.names()?.into_iter();
         let mut copies: Vec<_> =
@@ -286,7 +291,7 @@ fn partition_ref(store: &str, partition: &str) -> Option<PartitionRef> {
 pub(crate) fn destroy(path: &Path) -> Result<()> {
     DB::destroy(&Options::default(), path)
         .map_err(|error| explained(&error, "removing a shard"))?;
-    // What the engine knows nothing of, if anything.
+    // The folder may contain files that the engine does not know.
     match std::fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(Error::unavailable(format!("removing a shard: {error}")))

@@ -1,11 +1,11 @@
-//! RocksDB's errors as ours.
+//! Conversion of RocksDB's errors.
 
 use std::path::Path;
 
 use forebay_core::Error;
 use rocksdb::ErrorKind;
 
-/// What a caller is told of a failure of the engine, which was `doing` something.
+/// Converts a failure of the engine while it was `doing` something.
 pub(crate) fn explained(error: &rocksdb::Error, doing: &str) -> Error {
     let text = error.as_ref();
     let told = |advice: &str| format!("{doing}: {text}; {advice}");
@@ -13,7 +13,7 @@ pub(crate) fn explained(error: &rocksdb::Error, doing: &str) -> Error {
         ErrorKind::Corruption => {
             Error::corrupt(told("look at its disk, and build the shard anew from its log"))
         }
-        // The file by which the engine keeps a second opening out, of this process too.
+        // The engine's lock file, which prevents a second open, even in this process.
         ErrorKind::IOError if text.contains("/LOCK:") => {
             Error::unavailable(told("the shard is open already; close it there"))
         }
@@ -28,8 +28,9 @@ pub(crate) fn explained(error: &rocksdb::Error, doing: &str) -> Error {
     }
 }
 
-/// As [`explained`], of a shard in this folder that does not open. Where one of its files is
-/// missing, as when a kill broke its removal off, it is damaged: the file will not come back.
+/// Converts a failed open of the shard in this folder, like [`explained`]. If a file of the shard
+/// is missing, for example because a kill interrupted its removal, the shard is damaged: the file
+/// will not come back.
 pub(crate) fn explained_open(error: &rocksdb::Error, path: &Path) -> Error {
     let is_missing = error.as_ref().contains("No such file or directory") && path.is_dir();
     match is_missing {

@@ -1,10 +1,10 @@
-//! Events in a shard of a stream's partition: rows by where they stand in the log, which are only
-//! added, and go from the oldest on.
+//! Events in a shard of a stream's partition: rows keyed by their position in the log. Events are
+//! only appended, and retention removes the oldest ones first.
 //!
-//! They lie apart from the documents of the shard, in files of their own. Each file that is written
-//! follows the ones before, so a compaction passes it on as it is, and what goes is whole files.
-//! The documents beside are what events are found by: each ends in the place of its event, and goes
-//! with it.
+//! Events are in a separate column family, in separate files. Each new file follows the existing
+//! ones in key order, so compaction moves a file unchanged, and retention removes whole files. The
+//! documents of the shard are an index of the events: each key ends in the position of its event,
+//! and the document is removed with the event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,17 +19,17 @@ use rocksdb::{
 use crate::shard::Shard;
 use crate::view::View;
 
-/// Key of the offset below which events are gone.
+/// Key of the offset below which events are removed.
 const EVENTS_FROM: &[u8] = b"e";
-/// Name of the part of a shard that holds them.
+/// Name of the column family of events.
 pub(crate) const EVENTS: &str = "events";
 
-/// Where an event stands in the log of its partition.
+/// Position of an event in the log of its partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventAt {
-    /// Offset of its entry.
+    /// Offset of the event's entry.
     pub offset: Offset,
-    /// Its place in the entry.
+    /// Number of the event in its entry.
     pub place: u16,
 }
 
@@ -37,7 +37,8 @@ pub struct EventAt {
 pub const EVENT_AT_BYTES: usize = 10;
 
 impl EventAt {
-    /// Its bytes, which are ordered as it is: `offset u64 | place u16`, the highest byte first.
+    /// Encodes the position so that bytes sort like positions: `offset u64 | place u16`,
+    /// big-endian.
     pub fn to_bytes(self) -> [u8; EVENT_AT_BYTES] {
         let mut bytes = [0; EVENT_AT_BYTES];
         bytes[..8].copy_from_slice(&self.offset.0.swap_bytes().to_le_bytes());
@@ -45,7 +46,7 @@ impl EventAt {
         bytes
     }
 
-    /// What these bytes are of.
+    /// Decodes a position.
     pub fn from_bytes(bytes: [u8; EVENT_AT_BYTES]) -> Self {
         let [a, b, c, d, e, f, g, h, place @ ..] = bytes;
         let offset = u64::from_le_bytes([a, b, c, d, e, f, g, h]).swap_bytes();
@@ -53,7 +54,8 @@ impl EventAt {
     }
 }
 
-/// The offset below which a shard's events are gone, or are about to go. Without events it is 0.
+/// The retention floor: the offset below which a shard's events are removed, or about to be. The
+/// floor of a shard without events is 0.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EventFloor(Arc<AtomicU64>);
 
@@ -66,7 +68,7 @@ impl EventFloor {
         Offset(self.0.load(Ordering::Acquire))
     }
 
-    /// Whether a row is what an event was found by that is gone.
+    /// Returns whether a row is the index row of a removed event.
     pub(crate) fn is_below(&self, key: &[u8]) -> bool {
         let floor = self.get();
         let [DOCUMENTS, key @ ..] = key else { return false };
@@ -76,17 +78,18 @@ impl EventFloor {
 }
 
 impl Shard {
-    /// Lets go of the events below an offset, and of what they were found by as it is compacted. It
-    /// takes as long however many they are.
+    /// Removes the events below an offset; compaction removes their index rows later. The cost does
+    /// not depend on the number of events.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses; `Internal` for a shard of documents.
+    /// `Unavailable` if the disk refuses; `Internal` for a shard of documents.
     pub fn drop_events(&self, below: Offset) -> Result<()> {
         let events = self.events()?;
         if below <= self.events_from() {
             return Ok(());
         }
-        // Before they go, so that whoever finds none knows why, after a kill too.
+        // The floor rises before the events go, so that a reader that misses an event knows the
+        // reason, even after a kill.
         self.floor.raise(below);
         let to = EventAt { offset: below, place: 0 }.to_bytes();
         let from = EventAt::default().to_bytes();
@@ -99,7 +102,7 @@ impl Shard {
         dropped.map_err(|error| self.explained(&error, "letting go of events"))
     }
 
-    /// Takes up which events an earlier process has let go of.
+    /// Loads the retention floor that an earlier process wrote.
     pub(crate) fn resume_events(&self) -> Result<()> {
         let from = self.db.get_pinned(EVENTS_FROM);
         let Some(from) = from.map_err(|error| self.explained(&error, "reading a shard"))? else {
@@ -111,18 +114,18 @@ impl Shard {
         Ok(())
     }
 
-    /// The offset below which events have gone.
+    /// Returns the offset below which events are removed.
     pub fn events_from(&self) -> Offset {
         self.floor.get()
     }
 
-    /// The part that holds the events.
+    /// Returns the column family of events.
     pub(crate) fn events(&self) -> Result<&ColumnFamily> {
         let none = || self.located(Error::internal("a shard without events"));
         self.db.cf_handle(EVENTS).ok_or_else(none)
     }
 
-    /// Puts events and documents on disk, in one step.
+    /// Flushes events and documents atomically.
     pub(crate) fn flush_all(&self) -> std::result::Result<(), rocksdb::Error> {
         let parts = [rocksdb::DEFAULT_COLUMN_FAMILY_NAME, EVENTS];
         let parts: Vec<_> = parts.iter().filter_map(|name| self.db.cf_handle(name)).collect();
@@ -134,7 +137,8 @@ impl Shard {
 }
 
 impl View<'_> {
-    /// The rows of events that stand here, in their order; `None` for one that is not there.
+    /// Returns the rows of the events at these positions, in the same order; `None` for a missing
+    /// one.
     ///
     /// # Errors
     /// As [`Shard::row`]; `Internal` for a shard of documents.
@@ -149,7 +153,7 @@ impl View<'_> {
         found.into_iter().map(|row| Ok(row.map_err(told)?.map(|row| row.to_vec()))).collect()
     }
 
-    /// The events from a place on, in their order or against it.
+    /// Scans the events from a position on, in ascending or descending order.
     ///
     /// # Errors
     /// `Internal` for a shard of documents.
@@ -175,11 +179,11 @@ pub struct EventScan<'v> {
 }
 
 impl EventScan<'_> {
-    /// The next event: where it stands, and its row. `None` behind the last one.
+    /// Returns the position and row of the next event; `None` after the last one.
     ///
     /// # Errors
-    /// `Corrupt` for a damaged file, `Unavailable` for a disk that refuses: never fewer events than
-    /// there are.
+    /// `Corrupt` for a damaged file; `Unavailable` if the disk refuses. The scan never skips events
+    /// silently.
     #[expect(clippy::should_implement_trait, reason = "what it lends lives until the next call")]
     pub fn next(&mut self) -> Result<Option<(EventAt, &[u8])>> {
         if std::mem::replace(&mut self.is_begun, true) && self.rows.valid() {
@@ -230,7 +234,7 @@ mod tests {
         Key::from_identity_bytes(&[&b"by"[..], &at.to_bytes()].concat())
     }
 
-    /// An entry of two events, each of which is found by a key.
+    /// Writes an entry of two events with an index row each.
     fn write(writer: &mut ShardWriter, offset: u64) {
         let places = [at(offset, 0), at(offset, 1)];
         let events = places.map(|at| (at, at.to_bytes().repeat(20)));
@@ -244,7 +248,7 @@ mod tests {
         writer.apply_events(&events, &applied, &state, followed).unwrap();
     }
 
-    /// Offsets of the events, and of what they are found by.
+    /// Returns the offsets of the events, and the offsets in their index rows.
     fn offsets(shard: &Shard) -> (Vec<u64>, Vec<u64>) {
         let view = shard.view().unwrap();
         let (mut there, mut found) = (Vec::new(), Vec::new());
@@ -281,13 +285,14 @@ mod tests {
         shard.drop_events(Offset(70)).unwrap();
         assert_eq!(shard.events_from(), Offset(70));
         assert_eq!(offsets(shard).0, twice(70..100));
-        // A view from before may have lost them: whoever misses one looks at the offset.
+        // A view from before the removal may have lost events: a reader that misses one checks the
+        // floor.
         let seen = before.events(&[at(75, 1), at(100, 0)]).unwrap();
         assert_eq!(seen, [Some(at(75, 1).to_bytes().repeat(20)), None]);
         drop(before);
         shard.compact();
         assert_eq!(offsets(shard), (twice(70..100), twice(70..100)));
-        // What is let go of once is no more.
+        // The floor never falls.
         shard.drop_events(Offset(50)).unwrap();
         assert_eq!((shard.events_from(), offsets(shard).0), (Offset(70), twice(70..100)));
 
@@ -300,7 +305,8 @@ mod tests {
         assert_eq!(offsets(writer.shard()), (twice(70..101), twice(70..101)));
     }
 
-    /// A file of events is written once: compactions pass it on, and press it no harder.
+    /// Proves that a file of events is written once: compaction moves the file and does not
+    /// recompress it.
     #[test]
     fn files_of_events_are_passed_on_as_they_are() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! Documents that have expired leave the disk when it is compacted anyway, and so does what events
-//! were found by that are gone.
+//! Compaction removes expired documents, and the index rows of removed events.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,11 +8,12 @@ use forebay_core::key_order::DOCUMENTS;
 use forebay_core::row::row_expires_at;
 use rocksdb::CompactionDecision;
 
-/// A partition time that a restart cannot fall behind.
+/// A lower bound of the partition time that a restart resumes at.
 ///
-/// What a kill leaves is an older state, of an earlier partition time, and the entries behind it
-/// are applied once more: they must find each document that was there at that time. So a document
-/// may only go once it has expired at a partition time that lies on disk.
+/// A kill leaves an older state with an earlier partition time, and the shard applies the entries
+/// after that state once more. These entries must find each document that existed at that time.
+/// Therefore compaction may remove a document only if it has expired at a partition time that is on
+/// disk.
 #[derive(Clone, Debug)]
 pub(crate) struct DurableTime(Arc<AtomicI64>);
 
@@ -27,7 +27,7 @@ impl DurableTime {
         self.0.fetch_max(time.as_micros(), Ordering::AcqRel);
     }
 
-    /// Decides what becomes of a row that is compacted.
+    /// Decides whether compaction removes a row.
     pub(crate) fn decide(&self, key: &[u8], row: &[u8]) -> CompactionDecision {
         let durable = Timestamp::from_micros(self.0.load(Ordering::Acquire));
         let is_document = key.first() == Some(&DOCUMENTS);

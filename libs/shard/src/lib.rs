@@ -1,9 +1,10 @@
-//! The shard of one partition: its documents in the order of their keys, in RocksDB, with a
-//! position that moves together with them.
+//! The shard of one partition: the documents of the partition in key order, in RocksDB, with a
+//! position that is updated together with them.
 //!
-//! A shard has no log of its own: the partition's log is what it is built from. One write batch
-//! holds all that an entry changes, so whatever a kill leaves is exactly what some prefix of the
-//! log makes (semantics.md 3). Bytes: `proto/spec/shard.md`.
+//! A shard has no log of its own, because it is built from the partition's log. A single write
+//! batch contains everything that an entry changes. Therefore a kill leaves exactly the state of
+//! some prefix of the log (`tools/docs/src/semantics.md`, section 3). Format:
+//! `proto/spec/shard.md`.
 //!
 //! ```
 //! use forebay_core::fold::{Applied, PartitionState};

@@ -1,7 +1,8 @@
-//! A shard that begins with many documents at once, which nobody reads before it has all of them.
+//! Bulk load of a new shard, which has no reader before the load is complete.
 //!
-//! They come in any order, so each file that they fill may hold any key. They are merged when all
-//! are there, or when there are many of them, and not as they come: nothing is read meanwhile.
+//! The documents arrive in any order, so each file may contain any key. The files are compacted
+//! when the load ends, or when there are many of them, and not continuously, because nothing reads
+//! them during the load.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -19,7 +20,8 @@ use crate::resources::Resources;
 use crate::shard::Shard;
 use crate::writer::{ShardWriter, put_documents};
 
-/// The beginning of a copy. Without an end it is none: a kill leaves nothing that counts.
+/// A bulk load of a shard. A load that is not ended does not count: a kill leaves nothing that is
+/// resumed.
 pub struct ShardLoad {
     shard: Shard,
     resources: Resources,
@@ -36,10 +38,10 @@ impl ShardLoad {
         Ok(Self { shard, resources: resources.clone() })
     }
 
-    /// Writes documents; later ones under the same key count. Waits for the disk.
+    /// Writes documents; the last write of a key counts. Blocks on the disk.
     ///
     /// # Errors
-    /// As [`ShardWriter::apply`]; it is to be given up then.
+    /// As [`ShardWriter::apply`]; the caller must then abandon the load.
     pub fn load(&mut self, writes: &[(Key, Option<Vec<u8>>)]) -> Result<()> {
         let mut batch = WriteBatch::default();
         put_documents(&mut batch, self.shard.order(), writes)?;
@@ -50,11 +52,11 @@ impl ShardLoad {
         Ok(())
     }
 
-    /// Makes it a shard that follows its log. Merges all that was loaded, which takes as long as to
-    /// read and write it, and puts it on the disk.
+    /// Ends the load and returns a shard that can follow its log. The call compacts all loaded
+    /// rows, which takes as long as to read and write them, and flushes them.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses; nothing is left of it then.
+    /// `Unavailable` if the disk refuses; the load is removed then.
     pub fn end(self) -> Result<ShardWriter> {
         let Self { shard, resources } = self;
         let (at, order, path) = (shard.partition(), shard.order(), shard.path().to_owned());
@@ -65,16 +67,16 @@ impl ShardLoad {
         drop(shard);
         let opened = flushed.and_then(|()| Shard::open(&path, at, order, &resources));
         if opened.is_err() {
-            // It counts for nothing, and the disk may be full.
+            // The load does not count, and the disk may be full.
             drop(destroy(&path));
         }
         opened.map(ShardWriter::new)
     }
 
-    /// Removes it.
+    /// Abandons and removes the load.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses.
+    /// `Unavailable` if the disk refuses.
     pub fn give_up(self) -> Result<()> {
         let path = self.shard.path().to_owned();
         drop(self.shard);

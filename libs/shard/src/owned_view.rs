@@ -1,4 +1,4 @@
-//! A view that holds its shard open, for reads that go on from call to call.
+//! A view that keeps its shard open, for reads that span several calls.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ self_cell! {
     }
 }
 
-/// All documents of a shard at one position, for as long as this lives. The shard stays open until
-/// then, and on the disk are all files that the view is of.
+/// All documents of a shard at one position. Until the view is dropped, the shard stays open and
+/// the files of the view stay on the disk.
 pub struct OwnedView(Cell);
 
 impl OwnedView {
-    /// The documents as they are now.
+    /// Opens a view of the current documents.
     ///
     /// # Errors
     /// As [`Shard::view`].
@@ -29,12 +29,12 @@ impl OwnedView {
         Cell::try_new(shard, |shard| shard.view()).map(Self)
     }
 
-    /// The view.
+    /// Returns the view.
     pub fn view(&self) -> &View<'_> {
         self.0.borrow_dependent()
     }
 
-    /// The shard that it is of.
+    /// Returns the shard of the view.
     pub fn shard(&self) -> &Arc<Shard> {
         self.0.borrow_owner()
     }

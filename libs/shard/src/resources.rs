@@ -1,7 +1,8 @@
-//! What all shards of a process share: one cache, one bound for what is not on disk yet.
+//! Resources that all shards of a process share: a block cache and a budget for unflushed writes.
 //!
-//! What shards begin with has a bound of its own: beyond it each write of any shard under it ends a
-//! file, however small, and those that follow their logs would end one for each entry.
+//! Bulk loads have a separate budget. If a budget is exceeded, each write of any shard under it
+//! flushes a file, however small; with a common budget, shards that follow their logs would then
+//! flush a file for each entry.
 
 use forebay_core::limits::{SHARD_FILES_OPEN_MAX, SHARD_MEMORY_BYTES_MIN, SHARD_TABLE_BYTES};
 use forebay_core::{Error, Result};
@@ -14,22 +15,22 @@ use crate::engine;
 use crate::events::EventFloor;
 use crate::expiry::DurableTime;
 
-/// A file is not made anew for being read. The engine does that once nobody has a view any more
-/// from before the file's last write, as there may be something in it that was kept for a view;
-/// it cannot tell, so that one select would write all events of a stream once more. It never does
-/// where it is told to wait for longer than its clock says. What was kept goes when the file is
-/// compacted for another reason.
+/// Option that stops RocksDB from rewriting a bottommost file merely because it was read. Once no
+/// view is older than the file's last write, RocksDB rewrites the file, as the file may contain
+/// entries that were retained for a view. RocksDB cannot tell whether it does, so one select would
+/// rewrite all events of a stream. A delay longer than RocksDB's clock disables this rewrite.
+/// Retained entries go when the file is compacted for another reason.
 const NOT_MADE_ANEW: &str = "bottommost_file_compaction_delay=4294967295";
-/// Bits of a filter for each key, as the engine's manual advises.
+/// Filter bits per key, as RocksDB's manual advises.
 const FILTER_BITS: f64 = 10.0;
-/// Cache of a database that only copies read or write: of its files' indexes.
+/// Cache of a database that only copies read or write, for the indexes of its files.
 const EXPORT_CACHE_BYTES: usize = 8 << 20;
-/// Part of the memory that writes may take before they go to disk.
+/// Divisor of the memory: the share that unflushed writes may take.
 const WRITES_SHARE: usize = 4;
-/// Of a full table of writes, what a filter of its keys takes: some 14 bits for each row of 170 B.
+/// Filter size as a fraction of a full memtable: some 14 bits for each row of 170 B.
 const WRITES_FILTER_RATIO: f64 = 0.01;
 
-/// The memory of all shards of a process, and how they use the disk. Cheap to clone.
+/// Memory of all shards of a process, and their use of the disk. Cheap to clone.
 #[derive(Clone)]
 pub struct Resources {
     cache: Cache,
@@ -41,9 +42,10 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// With this much memory for blocks of files and for writes that are not on disk yet, which go
-    /// there beyond a quarter of it, and beyond another quarter where shards begin. The engine
-    /// bounds all of it softly; what iterators pin comes on top.
+    /// Creates resources with this much memory for blocks of files and for unflushed writes. Shards
+    /// flush if their unflushed writes exceed a quarter of the memory; bulk loads flush if theirs
+    /// exceed another quarter. RocksDB enforces these bounds softly; memory that iterators pin
+    /// comes on top.
     ///
     /// # Errors
     /// `LimitExceeded` below [`SHARD_MEMORY_BYTES_MIN`]; `Unsupported` if the process has
@@ -67,24 +69,24 @@ impl Resources {
         Ok(Self { cache, writes, loads, table_bytes, is_direct, are_writes_filtered })
     }
 
-    /// The same, with files that are read and written past the cache of the operating system, where
-    /// the file system can: what the shards' own cache does not hold comes from the disk.
+    /// Bypasses the operating system's page cache for reads and writes of files, if the file system
+    /// supports it: blocks outside the shards' own cache come from the disk.
     #[must_use]
     pub fn with_direct_io(mut self, is_direct: bool) -> Self {
         self.is_direct = is_direct;
         self
     }
 
-    /// The same, for shards that are mostly asked for keys which they do not have: what is not on
-    /// disk yet is then not searched for those, as files are not. Of each shard that is written it
-    /// takes a hundredth of the bytes that a table of its writes may have.
+    /// Adds filters to memtables, for shards that mostly receive lookups of missing keys: such
+    /// lookups then skip unflushed writes, as they skip files. A filter takes a hundredth of the
+    /// memtable size for each shard that is written.
     #[must_use]
     pub fn with_filtered_writes(mut self) -> Self {
         self.are_writes_filtered = true;
         self
     }
 
-    /// Options of one shard.
+    /// Returns the options of a shard.
     pub(crate) fn options(&self, durable: &DurableTime) -> Options {
         let mut options = self.written_options();
         options.set_bottommost_compression_type(DBCompressionType::Zstd);
@@ -96,7 +98,7 @@ impl Resources {
         options
     }
 
-    /// Options of one shard with events: all of it, and its events alone.
+    /// Returns the options of a shard with events: for the whole shard, and for its events.
     pub(crate) fn event_options(
         &self,
         durable: &DurableTime,
@@ -104,7 +106,7 @@ impl Resources {
     ) -> (Options, Options) {
         let mut options = self.options(durable);
         options.create_missing_column_families(true);
-        // What an entry has added is on disk in both parts, or in none.
+        // A flush writes the changes of an entry to both column families, or to none.
         options.set_atomic_flush(true);
         let (durable, floor) = (durable.clone(), floor.clone());
         options.set_compaction_filter("forebay events", move |_level, key, row| {
@@ -113,7 +115,8 @@ impl Resources {
             }
             durable.decide(key, row)
         });
-        // Pressed alike everywhere: pressed harder below, a file would be made anew to go there.
+        // All levels use the same compression: with a stronger one below, compaction would rewrite
+        // a file in order to move it there.
         (options, self.written_options())
     }
 
@@ -131,8 +134,8 @@ impl Resources {
         options
     }
 
-    /// Options of a shard that is loaded, of which nobody reads yet: its files are made one by one
-    /// compaction, not again and again.
+    /// Returns the options of a bulk load, which has no readers: its files are compacted at once at
+    /// the end, not repeatedly.
     pub(crate) fn load_options(&self, durable: &DurableTime) -> Options {
         let mut options = self.options(durable);
         options.set_write_buffer_manager(&self.loads);
@@ -140,13 +143,13 @@ impl Resources {
         options
     }
 
-    /// Options of a frozen shard, which is read through.
+    /// Returns the options of a frozen shard, which is read sequentially.
     pub(crate) fn export_options() -> Options {
         with_files(&Cache::new_lru_cache(EXPORT_CACHE_BYTES))
     }
 
-    /// Options of a database that takes in the files of a copy, and of those files. Compactions
-    /// press them harder later.
+    /// Returns the options of a database that ingests the files of a copy, and of these files.
+    /// Later compactions compress the files more strongly.
     pub(crate) fn import_options(is_compressed: bool) -> Options {
         let mut options = with_files(&Cache::new_lru_cache(EXPORT_CACHE_BYTES));
         if !is_compressed {
@@ -163,12 +166,13 @@ fn with_files(cache: &Cache) -> Options {
     blocks.set_block_cache(cache);
     blocks.set_bloom_filter(FILTER_BITS, false);
     blocks.set_cache_index_and_filter_blocks(true);
-    // In parts as small as blocks: one whole would be read from the disk for each key where those
-    // of all files have no room in the cache, a megabyte and more of a large file.
+    // The indexes and filters are partitioned into parts of block size. Otherwise, if those of all
+    // files do not fit into the cache, each lookup would read a whole one from the disk, a megabyte
+    // and more for a large file.
     blocks.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
     blocks.set_partition_filters(true);
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
-    // A test tells if the engine does not know it any more.
+    // A test detects that RocksDB no longer knows the option.
     let options = Options::default().get_options_from_string(NOT_MADE_ANEW);
     let mut options = options.unwrap_or_default();
     options.set_block_based_table_factory(&blocks);
@@ -216,7 +220,7 @@ mod tests {
         let found = |writer: &crate::ShardWriter, number| {
             writer.shard().row(key(number).as_bytes()).unwrap().map(|row| row.to_vec())
         };
-        // A thousand that are written, half of them gone again, the last ones not on disk yet.
+        // Half of a thousand written keys are deleted again, and the last keys are unflushed.
         for round in 0..4_u32 {
             let written = (0..1_000).map(|it| (key(it), (it % 2 == round % 2).then(|| vec![1])));
             let applied = Applied { writes: written.collect(), ..Applied::default() };
@@ -250,7 +254,7 @@ mod tests {
         };
         write(0);
         shard.flush().unwrap();
-        // What is read lies behind the file.
+        // The second write, which is read, comes after the flushed file.
         write(10);
         let files = || {
             shard.db.wait_for_compact(&WaitForCompactOptions::default()).unwrap();

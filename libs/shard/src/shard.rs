@@ -1,4 +1,4 @@
-//! One open shard: what many may read and one writes.
+//! An open shard, which has many readers and one writer.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -24,13 +24,14 @@ use crate::expiry::DurableTime;
 use crate::resources::Resources;
 use crate::view::View;
 
-/// The documents of one partition, and what they were made of. Any number of threads may read.
+/// The documents of one partition and the state that they were derived with. Any number of threads
+/// may read.
 pub struct Shard {
     pub(crate) db: DB,
     pub(crate) order: KeyOrder,
     at: PartitionRef,
     path: PathBuf,
-    /// Of the last entry that was written, in microseconds.
+    /// Partition time at the last written entry, in microseconds.
     partition_time: AtomicI64,
     durable: DurableTime,
     pub(crate) floor: EventFloor,
@@ -46,7 +47,7 @@ impl Shard {
         Self::open_with(path, at, order, |durable| resources.options(durable))
     }
 
-    /// As [`Shard::open`], of one with events.
+    /// Opens a shard with events; else as [`Shard::open`].
     pub(crate) fn open_with_events(
         path: &Path,
         at: PartitionRef,
@@ -65,7 +66,7 @@ impl Shard {
         Ok(shard)
     }
 
-    /// As [`Shard::open`], with options of its own.
+    /// Opens a shard with the given options; else as [`Shard::open`].
     pub(crate) fn open_with(
         path: &Path,
         at: PartitionRef,
@@ -90,47 +91,46 @@ impl Shard {
         Ok(Self { db, order, at, path: path.to_owned(), partition_time, durable, floor })
     }
 
-    /// Which partition.
+    /// Returns the partition of the shard.
     pub fn partition(&self) -> PartitionRef {
         self.at
     }
 
-    /// Where its files are.
+    /// Returns the path of the shard's files.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How its documents are ordered.
+    /// Returns the order of the documents.
     pub fn order(&self) -> KeyOrder {
         self.order
     }
 
-    /// Running maximum of the append times of what was applied. Whatever expires at or before it
-    /// is not there any more, and may be gone from the disk.
+    /// Returns the partition time: the running maximum of the append times of the applied entries.
+    /// Documents that expire at or before this time are invisible, and may be gone from the disk.
     pub fn partition_time(&self) -> Timestamp {
         Timestamp::from_micros(self.partition_time.load(Ordering::Acquire))
     }
 
-    /// The row under these identity bytes, as of the last entry applied; expired ones too, until
-    /// they are gone.
+    /// Returns the row under these identity bytes, as of the last applied entry; includes expired
+    /// rows that compaction has not removed yet.
     ///
     /// # Errors
-    /// `Corrupt` for a key that is none of this store or a damaged file, `Unavailable` for a disk
-    /// that refuses.
+    /// `Corrupt` for a key that is invalid in this store, or for a damaged file; `Unavailable` if
+    /// the disk refuses.
     pub fn row(&self, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>> {
         let found = self.db.get_pinned(self.order.stored(key)?);
         found.map_err(|error| self.explained(&error, "reading a document"))
     }
 
-    /// About how many documents there are, and how many bytes their files and what is not on disk
-    /// yet take: the engine estimates.
+    /// Estimates the number of documents, and the bytes of their files and of unflushed writes.
     pub fn estimate(&self) -> (u64, u64) {
         let number = |name| self.db.property_int_value(name).ok().flatten().unwrap_or(0);
         let bytes = number(LIVE_BYTES) + number(UNWRITTEN_BYTES);
         (number(KEYS), bytes)
     }
 
-    /// All documents at one position, for as long as the view lives; it keeps files on the disk.
+    /// Opens a view of all documents at one position; the view keeps its files on the disk.
     ///
     /// # Errors
     /// As [`Shard::row`].
@@ -138,39 +138,39 @@ impl Shard {
         View::open(self)
     }
 
-    /// Puts everything that was written on disk. Waits for the disk; others go on meanwhile.
+    /// Flushes all writes. Blocks on the disk; other threads continue.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses; what was written stays readable.
+    /// `Unavailable` if the disk refuses; the writes stay readable.
     pub fn flush(&self) -> Result<()> {
-        // Whatever is written meanwhile is of a later time.
+        // Concurrent writes have a later time.
         let time = self.partition_time();
         self.flush_all().map_err(|error| self.explained(&error, "writing a shard to disk"))?;
         self.durable.note(time);
         Ok(())
     }
 
-    /// Forgets the records up to this offset that were skipped: their dead letters are durable. A
-    /// kill may bring them back.
+    /// Deletes the skipped records up to this offset, whose dead letters are durable. A kill may
+    /// bring the records back.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses.
+    /// `Unavailable` if the disk refuses.
     pub fn settle_skipped(&self, until: Offset) -> Result<()> {
         let mut batch = WriteBatch::default();
         batch.delete_range(skipped_key(Offset(0)), skipped_key(until.next()));
         self.write(batch, self.partition_time())
     }
 
-    /// Rewrites all files, without what was deleted or has expired. Takes as long as reading and
-    /// writing all of it.
+    /// Compacts all files, and removes deleted and expired rows. Takes as long as reading and
+    /// writing the whole shard.
     pub fn compact(&self) {
         self.db.compact_range::<&[u8], &[u8]>(None, None);
     }
 
-    /// How many files there are that may hold any key, each of which a read looks into.
+    /// Returns the number of L0 files: each may contain any key, so a read looks into each.
     ///
     /// # Errors
-    /// `Internal` for an engine that does not tell.
+    /// `Internal` if the engine does not report the number.
     pub fn overlapping_files(&self) -> Result<u64> {
         let told = self.db.property_value(num_files_at_level(0));
         let told = told.map_err(|error| self.explained(&error, "counting a shard's files"))?;
@@ -178,21 +178,21 @@ impl Shard {
         told.and_then(|told| told.parse().ok()).ok_or_else(unknown)
     }
 
-    /// The head on disk or in memory; `None` in a shard to which nothing was written.
+    /// Returns the head, on disk or in memory; `None` if nothing was written to the shard.
     pub(crate) fn head(&self) -> Result<Option<Head>> {
         let bytes = self.db.get_pinned(HEAD);
         let bytes = bytes.map_err(|error| self.explained(&error, "reading a shard's head"))?;
         bytes.map(|bytes| Head::decode(&bytes)).transpose().map_err(|error| self.located(error))
     }
 
-    /// Writes a batch whole, or not at all. Waits where the engine makes writers wait, until it has
-    /// compacted what is there.
+    /// Writes a batch atomically. Waits during a write stall of the engine, until compaction
+    /// catches up.
     pub(crate) fn write(&self, batch: WriteBatch, partition_time: Timestamp) -> Result<()> {
         self.write_with(batch, partition_time, &unlogged())
             .map_err(|error| self.explained(&error, "writing an entry"))
     }
 
-    /// As [`Shard::write`], but writes nothing and answers `false` where it would have to wait.
+    /// Writes like [`Shard::write`], but writes nothing and returns `false` during a write stall.
     pub(crate) fn try_write(&self, batch: WriteBatch, partition_time: Timestamp) -> Result<bool> {
         let mut options = unlogged();
         options.set_no_slowdown(true);
@@ -218,7 +218,7 @@ impl Shard {
         self.partition_time.fetch_max(partition_time.as_micros(), Ordering::AcqRel);
     }
 
-    /// Notes that the state of this time is on disk, as after an open.
+    /// Notes that the state of this time is on disk, for example after an open.
     pub(crate) fn note_durable(&self, partition_time: Timestamp) {
         self.durable.note(partition_time);
     }
@@ -232,7 +232,7 @@ impl Shard {
     }
 }
 
-/// The partition's log is the shard's.
+/// Returns write options without a WAL, because the partition's log replaces it.
 fn unlogged() -> WriteOptions {
     let mut options = WriteOptions::default();
     options.disable_wal(true);
@@ -257,10 +257,11 @@ mod tests {
 
     use super::*;
 
-    /// Writes that are more than enough to be held up.
+    /// Number of writes that certainly causes a write stall.
     const WRITES: usize = 1_000;
 
-    /// A shard that makes writers wait while the lock is taken: its files are merged no further.
+    /// Returns a shard with write stalls while the lock is held, because its compaction filter
+    /// waits for the lock.
     fn shard_that_waits(path: &Path, lock: &Arc<RwLock<()>>) -> Shard {
         let definition = StoreSpec::documents("users", KeyType::Bytes, 1).define(StoreId(1));
         let order = KeyOrder::of(&definition.unwrap());

@@ -1,4 +1,4 @@
-//! Reads of many documents at one position: keys that are named, and ranges in their order.
+//! Reads of many documents at one position: lookups of keys, and scans of ranges.
 
 use forebay_core::Result;
 use forebay_core::clock::Timestamp;
@@ -11,7 +11,7 @@ use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions, Snapshot};
 
 use crate::shard::Shard;
 
-/// All documents of a shard at one position. What is written meanwhile it does not see.
+/// All documents of a shard at one position. The view does not see later writes.
 pub struct View<'s> {
     shard: &'s Shard,
     snapshot: Snapshot<'s>,
@@ -36,39 +36,40 @@ impl<'s> View<'s> {
         &self.snapshot
     }
 
-    /// Id of the log that the documents come from; `None` before its first entry.
+    /// Returns the id of the log that the documents come from; `None` before its first entry.
     pub fn log_id(&self) -> Option<LogId> {
         self.head.as_ref().and_then(|head| head.log_id)
     }
 
-    /// Position of the last entry applied.
+    /// Returns the position of the last applied entry.
     pub fn position(&self) -> Position {
         self.head.as_ref().map_or(Position::default(), |head| head.position)
     }
 
-    /// First offset not yet applied.
+    /// Returns the first offset that is not applied yet.
     pub fn offset_applied(&self) -> Offset {
         self.head.as_ref().map_or(Offset(0), |head| head.offset_applied)
     }
 
-    /// Running maximum of the append times of what was applied.
+    /// Returns the running maximum of the append times of the applied entries.
     pub fn partition_time(&self) -> Timestamp {
         self.head.as_ref().map_or(Timestamp::MIN, |head| head.partition_time)
     }
 
-    /// Newest schema version of the documents.
+    /// Returns the newest schema version of the documents.
     pub fn schema_version(&self) -> SchemaVersion {
         self.head.as_ref().map_or(SchemaVersion(0), |head| head.schema_version)
     }
 
-    /// When a reader whose clock says this reads: documents that have expired by then are none.
-    /// Never before the shard's partition time of now, so that what was taken off the disk since
-    /// the view was opened is none to it either.
+    /// Returns the read time for a reader with this clock: documents that have expired at the read
+    /// time are invisible. The read time is never before the shard's current partition time, so
+    /// that documents that compaction has removed since the view was opened are invisible to every
+    /// reader of the view.
     pub fn read_time(&self, clock: Timestamp) -> Timestamp {
         clock.max(self.shard.partition_time())
     }
 
-    /// The rows under these identity bytes, in their order; expired ones too.
+    /// Returns the rows under these identity bytes, in the same order; includes expired ones.
     ///
     /// # Errors
     /// As [`Shard::row`].
@@ -83,14 +84,14 @@ impl<'s> View<'s> {
         found.map(|row| row.map_err(told)).collect()
     }
 
-    /// The documents of a range, one after the other; expired ones too.
+    /// Scans the documents of a range; includes expired ones.
     pub fn scan(&self, range: &KeyRange, direction: Direction) -> Scan<'_> {
         let mut options = ReadOptions::default();
         options.set_iterate_lower_bound(range.from.clone());
         options.set_iterate_upper_bound(range.to.clone());
         let mut rows = self.snapshot.raw_iterator_opt(options);
         match direction {
-            // Equal bounds are no range to the engine.
+            // The engine does not accept equal bounds as a range.
             _ if range.is_empty() => {}
             Direction::Forward => rows.seek_to_first(),
             Direction::Backward => rows.seek_to_last(),
@@ -99,7 +100,7 @@ impl<'s> View<'s> {
     }
 }
 
-/// A scan of a range, in its direction.
+/// A scan of a range in one direction.
 pub struct Scan<'v> {
     shard: &'v Shard,
     rows: DBRawIteratorWithThreadMode<'v, DB>,
@@ -108,11 +109,11 @@ pub struct Scan<'v> {
 }
 
 impl Scan<'_> {
-    /// The next document: its key and its row. `None` behind the last one.
+    /// Returns the key and row of the next document; `None` after the last one.
     ///
     /// # Errors
-    /// `Corrupt` for a damaged file, `Unavailable` for a disk that refuses: never fewer documents
-    /// than there are.
+    /// `Corrupt` for a damaged file; `Unavailable` if the disk refuses. The scan never skips
+    /// documents silently.
     #[expect(clippy::should_implement_trait, reason = "what it lends lives until the next call")]
     pub fn next(&mut self) -> Result<Option<(Key, &[u8])>> {
         if std::mem::replace(&mut self.is_begun, true) && self.rows.valid() {
@@ -130,7 +131,7 @@ impl Scan<'_> {
         Ok(Some((key, row)))
     }
 
-    /// The next document that has not expired at this time.
+    /// Returns the next document that has not expired at this time.
     ///
     /// # Errors
     /// As [`Scan::next`].

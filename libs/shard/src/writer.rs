@@ -1,4 +1,4 @@
-//! The one writer of a shard: an entry at a time, whole, with the position behind it.
+//! The only writer of a shard: writes each entry atomically, together with its position.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use rocksdb::WriteBatch;
 use crate::events::EventAt;
 use crate::shard::Shard;
 
-/// Writes what the fold makes of each record. There is one for each open shard.
+/// The writer of the results of folding records. Each open shard has one writer.
 #[derive(Debug)]
 pub struct ShardWriter {
     shard: Arc<Shard>,
@@ -25,18 +25,17 @@ impl ShardWriter {
         Self { shard: Arc::new(shard), next_outcome: 0 }
     }
 
-    /// What others read.
+    /// Returns the shard, for readers.
     pub fn shard(&self) -> &Arc<Shard> {
         &self.shard
     }
 
-    /// Writes what an entry changed, and the state behind it, in one step: readers and whoever
-    /// opens the shard later find all of it or nothing. Waits where the engine makes writers wait,
-    /// which may take as long as it compacts.
+    /// Writes the changes of an entry and the resulting state atomically: readers, and processes
+    /// that open the shard later, find all of it or nothing. Waits during a write stall of the
+    /// engine, which may take as long as a compaction. If the call fails, nothing has changed.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses, `Corrupt` for a key that is none of this store;
-    /// nothing has changed then.
+    /// `Unavailable` if the disk refuses; `Corrupt` for a key that is invalid in this store.
     pub fn apply(
         &mut self,
         applied: &Applied,
@@ -46,7 +45,7 @@ impl ShardWriter {
         self.apply_events(&[], applied, state, followed)
     }
 
-    /// As [`ShardWriter::apply`], with the rows of events that the entry has added.
+    /// Writes like [`ShardWriter::apply`], and adds the rows of the entry's events.
     ///
     /// # Errors
     /// As [`ShardWriter::apply`]; `Internal` for events in a shard of documents.
@@ -63,8 +62,8 @@ impl ShardWriter {
         Ok(())
     }
 
-    /// As [`ShardWriter::apply_events`], but does nothing and answers `false` where it would have
-    /// to wait.
+    /// Writes like [`ShardWriter::apply_events`], but does nothing and returns `false` during a
+    /// write stall.
     ///
     /// # Errors
     /// As [`ShardWriter::apply_events`].
@@ -83,7 +82,8 @@ impl ShardWriter {
         Ok(is_written)
     }
 
-    /// As [`ShardWriter::apply`], but does nothing and answers `false` where it would have to wait.
+    /// Writes like [`ShardWriter::apply`], but does nothing and returns `false` during a write
+    /// stall.
     ///
     /// # Errors
     /// As [`ShardWriter::apply`].
@@ -96,7 +96,7 @@ impl ShardWriter {
         self.try_apply_events(&[], applied, state, followed)
     }
 
-    /// What an entry changes, and the number of the next outcome behind it.
+    /// Returns the changes of an entry as a batch, and the number of the next outcome.
     fn batch(
         &self,
         events: &[(EventAt, Vec<u8>)],
@@ -121,7 +121,7 @@ impl ShardWriter {
         Ok((batch, next_outcome))
     }
 
-    /// Notes that the copy is the one that answers. Without an entry there is nothing to note.
+    /// Notes that this shard serves reads. Before the first entry the call does nothing.
     ///
     /// # Errors
     /// As [`ShardWriter::apply`].
@@ -133,18 +133,18 @@ impl ShardWriter {
         self.shard.write(batch, head.partition_time)
     }
 
-    /// Whether somebody else has the shard too, to read.
+    /// Returns whether the shard has readers.
     pub fn is_read(&self) -> bool {
         Arc::strong_count(&self.shard) > 1
     }
 
-    /// The shard itself; the writer, where somebody else has it too.
+    /// Returns the shard, or the writer if the shard has readers.
     pub(crate) fn into_shard(self) -> std::result::Result<Shard, Self> {
         let Self { shard, next_outcome } = self;
         Arc::try_unwrap(shard).map_err(|shard| Self { shard, next_outcome })
     }
 
-    /// Takes up what an earlier process has left; `None` where nothing was written.
+    /// Loads the state that an earlier process wrote; returns `None` if nothing was written.
     pub(crate) fn resume(&mut self) -> Result<Option<Resumed>> {
         let Some(head) = self.shard.head()? else { return Ok(None) };
         let shard = &self.shard;
@@ -168,10 +168,10 @@ impl ShardWriter {
     }
 }
 
-/// Puts documents into a batch, under the keys that are stored in this order.
+/// Adds documents to a batch under their stored keys in this order.
 ///
 /// # Errors
-/// `Corrupt` for a key that is none of the store.
+/// `Corrupt` for a key that is invalid in the store.
 pub(crate) fn put_documents(
     batch: &mut WriteBatch,
     order: KeyOrder,

@@ -1,7 +1,7 @@
-//! Writers of a shard that are killed at any moment: what is left is what some prefix of the log
-//! makes, no less than what was put on disk, and it goes on.
+//! Kills writers of a shard at any moment. The tests prove that the remains are the state of a
+//! prefix of the log, no older than the last flush, and that the shard continues from there.
 //!
-//! The writers are processes of their own: this binary again, with a folder in its environment.
+//! Each writer is a separate process: this binary with a folder in its environment.
 
 mod support;
 
@@ -16,13 +16,13 @@ use forebay_testkit::random::Dice;
 use support::*;
 
 const ROUNDS: usize = 15;
-/// Where the writer that this binary is started as finds its shard.
+/// Environment variable with the writer's folder.
 const WRITER_DIR: &str = "FOREBAY_SHARD_WRITER";
 const ENTRIES_MAX: u64 = 20_000;
-/// Of entries, between two times that a writer puts all on disk by itself.
+/// Entries between two flushes that a writer starts itself.
 const FLUSH_EVERY: u64 = 150;
 
-/// The writer: applies entries until it is killed, and tells what is on disk.
+/// The writer: applies entries until it is killed, and prints the flushed offsets.
 #[test]
 fn writes_until_it_is_killed() {
     let Some(dir) = std::env::var_os(WRITER_DIR) else { return };
@@ -34,7 +34,7 @@ fn writes_until_it_is_killed() {
         replica.step();
         let applied = replica.state.offset_applied.0;
         if applied.is_multiple_of(FLUSH_EVERY) {
-            // Others write while it goes to disk.
+            // The writer continues during the flush.
             let shard = replica.writer.shard().clone();
             std::thread::spawn(move || {
                 shard.flush().unwrap();
@@ -44,7 +44,8 @@ fn writes_until_it_is_killed() {
     }
 }
 
-/// A writer that has opened the shard, and the last offset that it said is on disk.
+/// Starts a writer and waits until it has opened the shard; returns the last offset that it
+/// reported as flushed.
 fn start_writer(dir: &Path) -> (Child, Arc<AtomicU64>, std::thread::JoinHandle<()>) {
     let mut writer = Command::new(std::env::current_exe().unwrap());
     writer.args(["writes_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"]);
@@ -89,7 +90,7 @@ fn a_writer_that_is_killed_leaves_what_a_prefix_of_the_log_makes() {
             model.step();
         }
         replica.assert_is(&model);
-        // And goes on, here.
+        // The shard continues in this process.
         for _ in 0..20 {
             replica.step();
             model.step();

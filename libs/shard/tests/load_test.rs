@@ -1,4 +1,4 @@
-//! Shards that begin with many documents at once: what becomes of them, and of others meanwhile.
+//! Bulk loads of shards, and their effect on other shards.
 
 mod support;
 
@@ -17,7 +17,7 @@ const LOADED: PartitionRef = PartitionRef { partition: PartitionId(1), ..AT };
 const ROWS_AT_ONCE: usize = 100;
 const ROW_BYTES: usize = 3_200;
 
-/// Rows of no order, the same for a number.
+/// Returns random rows, the same for the same number.
 fn rows(number: u64) -> Vec<(Key, Option<Vec<u8>>)> {
     let mut dice = Dice::new(number);
     let mut row = || {
@@ -41,7 +41,7 @@ fn a_shard_that_is_loaded_makes_others_write_no_small_files() {
     let directory = directory(dir.path());
     let mut follows = world.resume_in(&directory);
     let mut loading = begin(&directory);
-    // Many times what may wait in memory.
+    // The loaded bytes are many times the budget of unflushed writes.
     for number in 0..200 {
         loading.load(&rows(number)).unwrap();
         follows.step();
@@ -55,7 +55,7 @@ fn a_shard_that_is_loaded_makes_others_write_no_small_files() {
 fn what_is_loaded_is_there_when_the_load_ends_and_the_last_row_of_a_key_counts() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
     let mut loading = begin(&directory(dir.path()));
-    // More files than are merged at once.
+    // The number of files exceeds what one load accumulates before it compacts.
     let count = SHARD_LOAD_FILES_MAX * 8;
     for number in 0..count {
         loading.load(&rows(number)).unwrap();
@@ -89,7 +89,7 @@ fn a_load_that_does_not_end_leaves_no_copy() {
         loading.load(&rows(7)).unwrap();
         match is_given_up {
             true => loading.give_up().unwrap(),
-            // As a kill leaves it.
+            // The drop leaves the folder as a kill would.
             false => drop(loading),
         }
         assert_eq!(folders(dir.path()), usize::from(!is_given_up));
@@ -105,7 +105,7 @@ fn a_load_that_makes_no_shard_says_why_and_leaves_nothing() {
     let mut loading = begin(&directory(dir.path()));
     loading.load(&rows(7)).unwrap();
     let folder = std::fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
-    // What names the list of the files: it is read again when the load ends.
+    // CURRENT names the list of files; the end of the load reads it again.
     std::fs::write(folder.join("CURRENT"), b"MANIFEST-no\n").unwrap();
     let error = loading.end().expect_err("nothing names the files");
     assert_eq!(error.code(), ErrorCode::Corrupt, "{error}");

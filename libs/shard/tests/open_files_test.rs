@@ -1,5 +1,5 @@
-//! A process that may open no more files says so, and goes on once it may. In a binary of its own:
-//! the limit is the process's.
+//! Proves that a process that may open no more files reports it, and continues once the limit is
+//! raised. The test has its own binary, because the limit applies to the process.
 
 use forebay_core::ErrorCode;
 use forebay_core::id::{PartitionId, PartitionRef, StoreId};
@@ -9,7 +9,7 @@ use forebay_core::schema::StoreSpec;
 use forebay_shard::{Resources, ShardDirectory};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Fewer than a hundred shards need.
+/// Fewer files than a hundred shards need.
 const FILES_MAX: u64 = 100;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The shard against a plain map: histories, restarts, views, expiry, damage.
+//! The shard compared with a plain map: histories, restarts, views, expiry, damage.
 
 mod support;
 
@@ -100,7 +100,7 @@ fn scans_go_both_ways_over_any_range_and_go_on_where_they_ended() {
         for direction in [Direction::Forward, Direction::Backward] {
             let mut found = Vec::new();
             let mut range = range.clone();
-            // In pages of a few, each by a scan of its own.
+            // The scan is split into small pages, each with a new iterator.
             loop {
                 let mut scan = view.scan(&range, direction);
                 let mut last = None;
@@ -141,7 +141,8 @@ fn documents_leave_the_disk_once_they_have_expired_at_a_time_that_is_on_it() {
     replica.writer.shard().flush().unwrap();
     replica.writer.shard().compact();
     assert_eq!(expired(&replica, on_disk), 0);
-    // Of later ones, those that have expired in memory alone stay: a kill goes back before that.
+    // Documents that have expired only by the time in memory stay, because a kill goes back before
+    // that time.
     for _ in 200..400 {
         replica.step();
     }
@@ -184,7 +185,7 @@ fn a_copy_that_is_served_wins_over_those_that_are_not_and_they_go() {
     write(5, true);
     assert_eq!(found(), Some((vec![5], true)));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "the others are gone");
-    // With another number of partitions its keys belong elsewhere.
+    // With another number of partitions the keys belong to other shards.
     assert!(shards.resume(AT, PartitionCount(2), world.order()).unwrap().is_none());
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
@@ -211,7 +212,7 @@ fn a_shard_is_open_once_and_is_of_its_own_partition() {
     assert!(shards.stores().unwrap().is_empty(), "and goes");
 }
 
-/// What a kill leaves of a shard that was being removed, one file after another in any order.
+/// Simulates a kill during the removal of a shard, which removes files in any order.
 #[test]
 fn a_shard_of_which_files_are_missing_is_whole_or_gone() {
     let world = World::new();
@@ -226,7 +227,7 @@ fn a_shard_of_which_files_are_missing_is_whole_or_gone() {
         drop(replica);
         let mut files: Vec<_> = std::fs::read_dir(&path).unwrap().map(|it| it.unwrap()).collect();
         files.sort_by_key(std::fs::DirEntry::file_name);
-        // Each one alone, then some.
+        // The first rounds remove a single file each, the later rounds several.
         let removed = if round < 12 { 1 } else { 1 + dice.below(files.len()) };
         for number in 0..removed {
             let at = if round < 12 { round % files.len() } else { dice.below(files.len()) };

@@ -1,4 +1,4 @@
-//! What the decoders of states and tiles read from.
+//! Byte cursor for the decoders of states and tiles.
 
 use forebay_core::Error;
 use forebay_core::fields::Fields;

@@ -1,6 +1,6 @@
-//! How many different values there are, about: a HyperLogLog sketch of Apache DataSketches with a
-//! byte for each register. The estimate is made of the registers alone, not of the order in which
-//! they rose, so that any split and order of the values gives the same.
+//! Approximate number of different values: a HyperLogLog sketch of Apache DataSketches with one
+//! byte for each register. The estimate uses the registers alone, not the order in which they rose,
+//! so every split and order of the values gives the same estimate.
 
 use datasketches::common::NumStdDev;
 use datasketches::hash::value::{canonical_float, raw_bytes};
@@ -8,23 +8,23 @@ use datasketches::hll::{HllSketch, HllType, HllUnion};
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 
-/// Where a sketch's bytes say how many registers it has, and what it is made of.
+/// Positions of the number of registers and of the mode in a sketch's bytes.
 const LG_K_AT: usize = 3;
 const MODE_AT: usize = 7;
-/// An array of registers, a byte each; the bits above mean nothing.
+/// Mode of a register array with one byte for each register; the bits above have no meaning.
 const MODE_REGISTERS: u8 = 0b1010;
 const MODE_BITS: u8 = 0b1111;
 const REGISTERS_AT: usize = 40;
-/// The greatest number that a register of 64 bits' hashes can have.
+/// Greatest value of a register for 64-bit hashes.
 const REGISTER_MAX: u8 = 63;
 
-/// The values of a distinct count.
+/// State of a distinct count.
 #[derive(Clone, Debug)]
 pub(crate) struct Distinct {
     sketch: HllSketch,
 }
 
-/// An estimate, and what the true number lies between, most probably.
+/// An estimate with its error bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Estimate {
     pub(crate) count: f64,
@@ -33,7 +33,7 @@ pub(crate) struct Estimate {
 }
 
 impl Distinct {
-    /// Of no values, in `2^lg_k` registers.
+    /// Creates an empty sketch with `2^lg_k` registers.
     pub(crate) fn new(lg_k: u8) -> Result<Self> {
         let refused =
             |error| Error::internal(format!("a HyperLogLog sketch of lg_k {lg_k}: {error}"));
@@ -41,8 +41,8 @@ impl Distinct {
         Ok(Self { sketch })
     }
 
-    /// Takes in a value, hashed as DataSketches does in every language: integers, times and bools
-    /// as 64 bits, floats as doubles, strings and bytes as they are.
+    /// Adds a value, hashed as DataSketches hashes it in every language: integers, times and bools
+    /// as 64 bits, floats as doubles, strings and bytes unchanged.
     pub(crate) fn insert(&mut self, value: &Value) {
         match value {
             Value::Bool(v) => self.sketch.update(i64::from(*v)),
@@ -56,13 +56,13 @@ impl Distinct {
         }
     }
 
-    /// Takes in the values of another one of as many registers.
+    /// Merges a sketch with the same number of registers.
     pub(crate) fn merge(&mut self, other: &Self) -> Result<()> {
         self.sketch = union(&self.sketch, &other.sketch)?;
         Ok(())
     }
 
-    /// The estimate, and its bounds at so many standard deviations.
+    /// Returns the estimate, with its bounds at this many standard deviations.
     pub(crate) fn estimate(&self, bounds: Option<u8>) -> Result<Estimate> {
         let count = self.sketch.composite_estimate();
         let deviations = match bounds {
@@ -76,18 +76,19 @@ impl Distinct {
         Ok(Estimate { count, lower, upper })
     }
 
-    /// The sketch without what it remembers of the order of its values: united with itself.
+    /// Returns the sketch without its record of the order of its values: the union of the sketch
+    /// with itself.
     fn without_history(&self) -> Result<HllSketch> {
         union(&self.sketch, &self.sketch)
     }
 
-    /// Appends the sketch as DataSketches writes it.
+    /// Appends the sketch in the byte form of DataSketches.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
         out.extend_from_slice(&self.without_history()?.serialize());
         Ok(())
     }
 
-    /// Reads a sketch of so many registers, which any of DataSketches' languages may have written.
+    /// Decodes a sketch with this number of registers, written by DataSketches in any language.
     pub(crate) fn decode(bytes: &[u8], lg_k: u8) -> Result<Self> {
         if bytes.get(LG_K_AT) != Some(&lg_k) {
             return Err(Error::corrupt("a sketch of other registers than its aggregate's"));
@@ -126,7 +127,8 @@ mod tests {
         distinct
     }
 
-    /// From a few coupons to all registers: the order is never seen, and repeats change nothing.
+    /// Proves from a few coupons up to all registers that the order does not matter and that
+    /// repeats change nothing.
     #[test]
     fn any_order_and_split_gives_the_same_estimate() {
         for count in [0, 3, 8, 9, 90, 97, 500, 20_000] {
@@ -146,7 +148,8 @@ mod tests {
         }
     }
 
-    /// The library takes any byte as a register, and shifts by it.
+    /// Proves that a register above the hash length is refused; the library accepts any byte and
+    /// shifts by it.
     #[test]
     fn registers_are_below_what_hashes_have_bits() {
         let mut bytes = Vec::new();

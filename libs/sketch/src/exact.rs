@@ -1,13 +1,13 @@
-//! Sums without rounding. Floats are whole multiples of powers of two, so their sums, and those of
-//! their powers, are integers once a power of two is taken out: kept as such they do not depend on
-//! the order of the values, nor on how they were split before they were merged.
+//! Sums without rounding. Floats are whole multiples of powers of two, so sums of floats and of
+//! their powers are integers times a power of two. As integers, the sums do not depend on the order
+//! of the values, or on how the values were split before a merge.
 
 use forebay_core::fields::Fields;
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 use num_bigint::{BigInt, BigUint, Sign};
 
-/// The highest power of a value that is summed.
+/// Highest power of a value that is summed.
 pub(crate) const POWER_MAX: usize = 4;
 /// Limbs of the fourth power of an integer, shifted by less than a limb.
 const SHIFTED_LIMBS: usize = POWER_MAX + 1;
@@ -15,10 +15,10 @@ const SHIFTED_LIMBS: usize = POWER_MAX + 1;
 const LIMB_BITS: i32 = 64;
 /// Bits of a float's mantissa, the implied one included.
 const MANTISSA_BITS: i64 = 53;
-/// Exponent of the least positive float.
+/// Exponent of the smallest positive float.
 const EXPONENT_MIN: i64 = -1_074;
 
-/// One finite number: a whole one times a power of two.
+/// A finite number: an integer times a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Number {
     is_negative: bool,
@@ -42,20 +42,20 @@ impl Number {
     }
 }
 
-/// What a numeric value is to a sum.
+/// A numeric value as an operand of a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Numeric {
     /// A finite number.
     Finite(Number),
-    /// More than every number, or less.
+    /// Positive or negative infinity.
     Infinite {
-        /// Whether it is less.
+        /// Whether the infinity is negative.
         is_negative: bool,
     },
 }
 
 impl Numeric {
-    /// The number of a value; `None` for what is no number: NaN, and values of other types.
+    /// Returns the number of a value; `None` for NaN and for values of other types.
     pub(crate) fn of(value: &Value) -> Option<Self> {
         let float = match value {
             Value::Int32(v) => return Some(Self::Finite(Number::of_integer((*v).into()))),
@@ -74,19 +74,19 @@ impl Numeric {
     }
 }
 
-/// A whole number times a power of `2^64`, two's complement, in as few limbs as it takes: the same
-/// sum is the same limbs. Usually two to six of them; 134 at most, for fourth powers of floats of
-/// all sizes.
+/// An integer times a power of `2^64`, in two's complement with the fewest limbs, so equal sums
+/// have equal limbs. A sum usually has two to six limbs; fourth powers of floats of all sizes need
+/// at most 134.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExactSum {
-    /// Limbs that the lowest one lies above the binary point; 0 for a sum of zero.
+    /// Distance of the lowest limb above the binary point, in limbs; 0 for a sum of zero.
     first: i32,
-    /// The lowest one is not zero, and the highest is not mere sign.
+    /// The limbs. The lowest limb is not zero, and the highest is not a mere sign extension.
     limbs: Vec<u64>,
 }
 
 impl ExactSum {
-    /// Adds the first powers of a number to the sums, one each.
+    /// Adds the powers of a number to the sums: the first power to the first sum, and so on.
     pub(crate) fn add_powers(sums: &mut [Self], number: Number) {
         let mut power = [0; POWER_MAX];
         power[0] = 1;
@@ -115,7 +115,7 @@ impl ExactSum {
         self.trim();
     }
 
-    /// Adds limbs, or takes them away, at a place; what they stand for is never negative.
+    /// Adds or subtracts limbs at a position; their value is never negative.
     fn add_limbs(&mut self, at: i32, limbs: &[u64], is_negative: bool) {
         self.widen(at, limbs.len());
         let from = (at - self.first) as usize;
@@ -137,7 +137,7 @@ impl ExactSum {
         }
     }
 
-    /// Makes room for so many limbs at a place, and for the sign above all.
+    /// Reserves this many limbs at a position, and one above all for the sign.
     fn widen(&mut self, at: i32, count: usize) {
         if self.limbs.is_empty() {
             self.first = at;
@@ -194,14 +194,14 @@ impl ExactSum {
         self.trim();
     }
 
-    /// The sum as a number to reckon with.
+    /// Converts to a number for further arithmetic.
     pub(crate) fn exact(&self) -> Exact {
         let bytes: Vec<u8> = self.limbs.iter().flat_map(|limb| limb.to_le_bytes()).collect();
         let digits = BigInt::from_signed_bytes_le(&bytes);
         Exact { digits, exponent: i64::from(self.first) * i64::from(LIMB_BITS) }
     }
 
-    /// The sum of whole numbers, or the one of int64 that is nearest.
+    /// Returns the sum of integers, saturated to the range of int64.
     pub(crate) fn to_i64(&self) -> i64 {
         let bound = if self.is_negative() { i64::MIN } else { i64::MAX };
         match (self.first, &self.limbs[..]) {
@@ -218,7 +218,7 @@ impl ExactSum {
         self.limbs.iter().for_each(|limb| out.extend_from_slice(&limb.to_le_bytes()));
     }
 
-    /// Reads a sum of values' powers.
+    /// Decodes a sum of this power of values.
     pub(crate) fn decode(fields: &mut Fields<'_>, power: usize) -> Result<Self> {
         let first = i32::from(fields.u16()? as i16);
         let count = usize::from(fields.u16()?);
@@ -246,7 +246,7 @@ fn multiply(limbs: &mut [u64; POWER_MAX], by: u64) {
     }
 }
 
-/// A whole number times a power of two, of any size.
+/// An integer of any size times a power of two.
 #[derive(Clone, Debug)]
 pub(crate) struct Exact {
     digits: BigInt,
@@ -254,42 +254,42 @@ pub(crate) struct Exact {
 }
 
 impl Exact {
-    /// A whole number.
+    /// Creates an integer.
     pub(crate) fn of_count(count: u64) -> Self {
         Self { digits: count.into(), exponent: 0 }
     }
 
-    /// Whether it is zero.
+    /// Returns whether the number is zero.
     pub(crate) fn is_zero(&self) -> bool {
         self.digits.sign() == Sign::NoSign
     }
 
-    /// The product.
+    /// Returns the product.
     pub(crate) fn times(&self, other: &Self) -> Self {
         let digits = &self.digits * &other.digits;
         Self { digits, exponent: self.exponent + other.exponent }
     }
 
-    /// The sum.
+    /// Returns the sum.
     pub(crate) fn plus(&self, other: &Self) -> Self {
         let exponent = self.exponent.min(other.exponent);
         let aligned = |of: &Self| &of.digits << (of.exponent - exponent) as u64;
         Self { digits: aligned(self) + aligned(other), exponent }
     }
 
-    /// The product with a small number.
+    /// Returns the product with a small integer.
     pub(crate) fn by(&self, factor: i64) -> Self {
         Self { digits: &self.digits * factor, exponent: self.exponent }
     }
 
-    /// The nearest float, and of two the one whose last bit is zero; beyond all of them infinity.
+    /// Returns the nearest float, halves to even; infinity beyond the range of floats.
     pub(crate) fn to_f64(&self) -> f64 {
         let (mantissa, exponent) = self.rounded(EXPONENT_MIN);
         scale(mantissa, exponent)
     }
 
-    /// The nearest number of 53 bits, as a whole float and a power of two; the power is even, at
-    /// the price of one bit more, where that is asked for.
+    /// Returns the nearest number of 53 bits, as a whole float and a power of two. If `is_even`,
+    /// the exponent is even, at the cost of one more bit in the mantissa.
     pub(crate) fn scaled(&self, is_even: bool) -> (f64, i64) {
         let (mantissa, exponent) = self.rounded(i64::MIN);
         if is_even && exponent.rem_euclid(2) == 1 {
@@ -298,7 +298,7 @@ impl Exact {
         (mantissa, exponent)
     }
 
-    /// Rounds to 53 bits, or to fewer where the last one would lie below `exponent_min`.
+    /// Rounds to 53 bits, or to fewer if the last bit would be below `exponent_min`.
     fn rounded(&self, exponent_min: i64) -> (f64, i64) {
         let magnitude = self.digits.magnitude();
         let bits = magnitude.bits() as i64;
@@ -311,7 +311,7 @@ impl Exact {
     }
 }
 
-/// A magnitude without its last bits, rounded to the nearest, halves to even.
+/// Returns a magnitude without its last bits, rounded to the nearest, halves to even.
 fn halved(magnitude: &BigUint, bits: u64) -> BigUint {
     let kept = magnitude >> bits;
     let is_half = magnitude.bit(bits - 1);
@@ -319,11 +319,12 @@ fn halved(magnitude: &BigUint, bits: u64) -> BigUint {
     if is_half && (is_more || kept.bit(0)) { kept + 1_u32 } else { kept }
 }
 
-/// A float times a power of two, rounded at most where the result is below all normal floats.
+/// Multiplies a float by a power of two. The result is rounded only if it is below all normal
+/// floats.
 pub(crate) fn scale(mut float: f64, mut exponent: i64) -> f64 {
     const STEP: i64 = 1_000;
     let power = |exponent: i64| f64::from_bits(((exponent + 1_023) as u64) << 52);
-    // Beyond this a float of any size is infinite, or zero.
+    // Beyond this range a float of any size becomes infinite or zero.
     exponent = exponent.clamp(-4 * STEP, 4 * STEP);
     while exponent > STEP {
         float *= power(STEP);

@@ -1,4 +1,4 @@
-//! The least or greatest of values.
+//! Minimum and maximum.
 
 use std::cmp::Ordering;
 
@@ -13,17 +13,17 @@ pub(crate) struct Extreme {
 }
 
 impl Extreme {
-    /// Of no values.
+    /// Creates the state of no values.
     pub(crate) fn new(is_greatest: bool) -> Self {
         Self { is_greatest, best: None }
     }
 
-    /// The best value with this one in place of it.
+    /// Returns the state with this best value.
     pub(crate) fn with(self, best: Option<Value>) -> Self {
         Self { best, ..self }
     }
 
-    /// Takes in a value.
+    /// Adds a value.
     pub(crate) fn insert(&mut self, value: &Value) {
         let wanted = if self.is_greatest { Ordering::Greater } else { Ordering::Less };
         if self.best.as_ref().is_none_or(|best| order(value, best) == wanted) {
@@ -31,21 +31,21 @@ impl Extreme {
         }
     }
 
-    /// Takes in what another one has seen.
+    /// Merges another state.
     pub(crate) fn merge(&mut self, other: &Self) {
         if let Some(best) = &other.best {
             self.insert(best);
         }
     }
 
-    /// The least or greatest; `None` of no values.
+    /// Returns the minimum or maximum; `None` if there are no values.
     pub(crate) fn best(&self) -> Option<&Value> {
         self.best.as_ref()
     }
 }
 
-/// A total order of values of one type: of equal floats -0.0 is the lesser one, so that it does not
-/// depend on which of two zeros came first.
+/// Returns the total order of two values of one type. -0.0 sorts below 0.0, so that the result does
+/// not depend on which of two zeros came first.
 pub(crate) fn order(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Float32(a), Value::Float32(b)) => a.total_cmp(b),

@@ -1,6 +1,6 @@
-//! Which values are most frequent, about: the frequent items of Apache DataSketches (Misra and
-//! Gries), in its bytes. The table is ours: that of the library is walked in the order of its slots
-//! when two are merged, and a state that was written down and read has other slots.
+//! Approximately most frequent values: the frequent-items sketch of Apache DataSketches (Misra and
+//! Gries), in its byte form. The table is our own. The library's merge visits the table in slot
+//! order, and a decoded state has other slots than the encoded one.
 
 use std::collections::BTreeMap;
 
@@ -22,26 +22,27 @@ const LG_COUNTERS_MIN: u8 = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frequent {
     lg_counters: u8,
-    /// Values that were taken in.
+    /// Number of values that were added.
     weight: u64,
-    /// What was taken off every counter so far.
+    /// Total that was subtracted from every counter.
     offset: u64,
-    /// By the items' bytes, none of them 0.
+    /// Counters by the items' bytes, none of them 0.
     counters: BTreeMap<Box<[u8]>, u64>,
 }
 
 impl Frequent {
-    /// Of no values, with three quarters of `2^lg_counters` counters.
+    /// Creates an empty sketch with three quarters of `2^lg_counters` counters.
     pub(crate) fn new(lg_counters: u8) -> Self {
         Self { lg_counters, weight: 0, offset: 0, counters: BTreeMap::new() }
     }
 
-    /// Whether it was given no values. One that was may hold none of them: all were alike rare.
+    /// Returns whether no value was added. A sketch that is not empty may have no counters, if all
+    /// values were equally rare.
     pub(crate) fn is_empty(&self) -> bool {
         self.weight == 0
     }
 
-    /// Takes in a value.
+    /// Adds a value.
     pub(crate) fn insert(&mut self, value: &Value) {
         let integer = match value {
             Value::Bool(v) => i64::from(*v),
@@ -68,7 +69,8 @@ impl Frequent {
         }
     }
 
-    /// Takes the median of the counters off each, while there are too many: half go each time.
+    /// Subtracts the median counter from every counter while there are too many counters; each
+    /// round removes half of them.
     fn purge(&mut self) {
         while self.counters.len() > capacity(self.lg_counters) {
             let mut counts: Vec<u64> = self.counters.values().copied().collect();
@@ -82,7 +84,7 @@ impl Frequent {
         }
     }
 
-    /// Takes in the values of another one with as many counters.
+    /// Merges a sketch with the same number of counters.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.weight = self.weight.saturating_add(other.weight);
         self.offset = self.offset.saturating_add(other.offset);
@@ -90,8 +92,8 @@ impl Frequent {
         self.purge();
     }
 
-    /// The most frequent values and how often there were at most so many of them, the most frequent
-    /// first, and of those alike the lesser.
+    /// Returns the most frequent values with their upper-bound counts, most frequent first; of two
+    /// values with equal counts the lesser comes first.
     pub(crate) fn top(&self, count: u16, input: ScalarType) -> Result<Vec<(Value, u64)>> {
         let mut rows = Vec::with_capacity(self.counters.len());
         for (item, counter) in &self.counters {
@@ -102,7 +104,8 @@ impl Frequent {
         Ok(rows)
     }
 
-    /// Appends the sketch as DataSketches writes it: of longs for numbers, of strings for text.
+    /// Appends the sketch in the byte form of DataSketches: a sketch of longs for numbers, of
+    /// strings for text.
     pub(crate) fn encode(&self, out: &mut Vec<u8>, input: ScalarType) {
         let is_empty = self.is_empty();
         let preamble = if is_empty { PREAMBLE_LONGS_EMPTY } else { PREAMBLE_LONGS };
@@ -127,7 +130,7 @@ impl Frequent {
         }
     }
 
-    /// Reads a sketch with so many counters, which any of DataSketches' languages may have written.
+    /// Decodes a sketch with this number of counters, written by DataSketches in any language.
     pub(crate) fn decode(
         fields: &mut Fields<'_>,
         lg_counters: u8,
@@ -168,7 +171,7 @@ impl Frequent {
     }
 }
 
-/// Counters of a table of `2^lg` places.
+/// Returns the number of counters of a table with `2^lg` slots.
 fn capacity(lg: u8) -> usize {
     (1_usize << lg) * 3 / 4
 }
@@ -184,7 +187,7 @@ fn take_item<'b>(fields: &mut Fields<'b>, input: ScalarType) -> Result<&'b [u8]>
     fields.bytes(count)
 }
 
-/// The value of an item's bytes.
+/// Returns the value of an item's bytes.
 fn value_of(item: &[u8], input: ScalarType) -> Result<Value> {
     let wrong = || Error::corrupt("an item that is no value of its column");
     if input == ScalarType::String {
@@ -213,7 +216,8 @@ mod tests {
         Value::String(format!("item-{number:04}"))
     }
 
-    /// Item n comes about 2,000 / n times, the frequent ones scattered among the rest.
+    /// Returns items such that item n occurs about 2,000 / n times, the frequent ones scattered
+    /// among the rest.
     fn skewed() -> Vec<u64> {
         let mut all: Vec<_> = (1..=500_u64).flat_map(|n| vec![n; (2_000 / n) as usize]).collect();
         let length = all.len();

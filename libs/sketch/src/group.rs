@@ -1,5 +1,5 @@
-//! The tiles of one group of a feature view, and what its windows make of them: the fold that runs
-//! at insert, and again over retained events for training sets.
+//! The tiles of one group of a feature view, and the values of its windows. This fold runs when
+//! events are inserted, and again over retained events for training sets.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,7 +13,7 @@ use forebay_core::{Error, Result};
 use crate::tile::{Aggregates, Event, Tile};
 use crate::window::{Admission, TileId, TiledWindow as _, Windows};
 
-/// What a view folds: its aggregates, each over each of its windows.
+/// Fold of a view: its aggregates, each over each of its windows.
 #[derive(Clone, Debug)]
 pub struct FoldPlan {
     aggregates: Aggregates,
@@ -21,10 +21,11 @@ pub struct FoldPlan {
 }
 
 impl FoldPlan {
-    /// Aggregates over windows.
+    /// Creates the plan for these aggregates over these windows.
     ///
     /// # Errors
-    /// `InvalidArgument` for an accumulating count over anything but all time: no window cuts it.
+    /// Returns `InvalidArgument` for an accumulating count over a window other than all time: no
+    /// window bounds the count.
     pub fn new(aggregates: Aggregates, windows: Windows) -> Result<Self> {
         let accumulates =
             aggregates.specs().iter().any(|of| *of.kind() == AggregateKind::AccumulatingCount);
@@ -35,18 +36,18 @@ impl FoldPlan {
         Ok(Self { aggregates, windows })
     }
 
-    /// The aggregates.
+    /// Returns the aggregates.
     pub fn aggregates(&self) -> &Aggregates {
         &self.aggregates
     }
 
-    /// The windows.
+    /// Returns the windows.
     pub fn windows(&self) -> &Windows {
         &self.windows
     }
 }
 
-/// The tiles of one group. Those without events are not there.
+/// The tiles of one group. Tiles without events do not exist.
 ///
 /// ```
 /// use forebay_core::clock::Timestamp;
@@ -78,22 +79,23 @@ pub struct GroupTiles {
 }
 
 impl GroupTiles {
-    /// The tiles, by hop and start.
+    /// Returns the tiles, ordered by hop and start.
     pub fn tiles(&self) -> impl Iterator<Item = (TileId, &Tile)> {
         self.tiles.iter().map(|(id, tile)| (*id, tile))
     }
 
-    /// Puts a tile that was read from where it is kept.
+    /// Inserts a tile that was read from storage.
     pub fn put(&mut self, id: TileId, tile: Tile) {
         self.tiles.insert(id, tile);
     }
 
-    /// Takes an event into each tile that it goes into, or into none: then it says why.
+    /// Adds an event to each of its tiles, or to none; the result says why.
     ///
-    /// `partition_time` is that of the event's own entry. Costs one fold for each hop.
+    /// `partition_time` is the partition time of the event's own entry. The cost is one fold for
+    /// each hop.
     ///
     /// # Errors
-    /// Those of [`Aggregates::check`]; nothing has changed then.
+    /// Returns the errors of [`Aggregates::check`]; nothing has changed then.
     pub fn insert(
         &mut self,
         plan: &FoldPlan,
@@ -117,15 +119,15 @@ impl GroupTiles {
         })
     }
 
-    /// Takes in the tiles of the same group from another partition. No event may be in both.
+    /// Merges the tiles of the same group from another partition. No event may be in both.
     ///
     /// # Errors
-    /// Those of [`Tile::merge`].
+    /// Returns the errors of [`Tile::merge`].
     pub fn merge(&mut self, plan: &FoldPlan, other: &Self) -> Result<()> {
         other.tiles.iter().try_for_each(|(id, tile)| self.tile(plan, *id)?.merge(tile))
     }
 
-    /// Drops the tiles that no window is made of any more, and says which.
+    /// Drops the tiles that no window covers any more, and returns their ids.
     pub fn advance(&mut self, plan: &FoldPlan, partition_time: Timestamp) -> Vec<TileId> {
         let is_over = |id: &TileId| !plan.windows.keeps(*id, partition_time);
         let over: Vec<_> = self.tiles.keys().copied().filter(is_over).collect();
@@ -135,13 +137,14 @@ impl GroupTiles {
         over
     }
 
-    /// The values of all aggregates over a window at a moment, those of no events where there are
-    /// none. Tiles are merged by their starts, which is the rule where the order is seen.
+    /// Returns the values of all aggregates over a window at a moment; if there are no events, the
+    /// values of no events. Tiles are merged in the order of their starts, which fixes the result
+    /// of order-dependent aggregates.
     ///
-    /// Costs one merge for each tile of the window that has events.
+    /// The cost is one merge for each tile of the window that has events.
     ///
     /// # Errors
-    /// Those of [`Tile::merge`] and [`Tile::values`].
+    /// Returns the errors of [`Tile::merge`] and [`Tile::values`].
     pub fn values(
         &self,
         plan: &FoldPlan,
@@ -155,8 +158,9 @@ impl GroupTiles {
         merged.values()
     }
 
-    /// The first moment behind this one at which a window's values change though no event comes: a
-    /// tile leaves, or one begins whose events lay ahead. `None` if there is none.
+    /// Returns the first moment after this one at which a window's values change without a new
+    /// event: a tile leaves the window, or a tile with events ahead of time enters it. Returns
+    /// `None` if there is no such moment.
     pub fn next_change(&self, window: Window, at: Timestamp) -> Option<Timestamp> {
         let (_, last) = window.tiles(at).into_inner();
         let first_held = self.tiles.range(window.tiles(at)).next();

@@ -1,6 +1,6 @@
-//! Sum, average, variance, standard deviation, skewness and kurtosis, from the exact sums of the
-//! values' powers. Central moments come of them in integers of any size, so nothing cancels, and
-//! the order of the values is not seen; a result is rounded only when it is read.
+//! Sum, average, variance, standard deviation, skewness and kurtosis from exact sums of the values'
+//! powers. Central moments are computed in integers of any size, so nothing cancels and the order
+//! of the values is irrelevant; a result is rounded only when it is read.
 
 use forebay_core::fields::Fields;
 use forebay_core::value::Value;
@@ -12,23 +12,23 @@ const FLAG_POSITIVE: u8 = 1;
 const FLAG_NEGATIVE: u8 = 1 << 1;
 const FLAGS_KNOWN: u8 = FLAG_POSITIVE | FLAG_NEGATIVE;
 
-/// How many values, and the sums of their first powers.
+/// Number of values, and the sums of their powers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PowerSums {
     count: u64,
-    /// Which infinities were among them.
+    /// Flags of the infinities among the values.
     infinities: u8,
     sums: Vec<ExactSum>,
 }
 
 impl PowerSums {
-    /// Of no values.
+    /// Creates the state of no values.
     pub(crate) fn new(powers: u8) -> Self {
         let sums = vec![ExactSum::default(); usize::from(powers)];
         Self { count: 0, infinities: 0, sums }
     }
 
-    /// Takes in a value; what is no number is left out.
+    /// Adds a value; NaN and values that are not numbers are left out.
     pub(crate) fn insert(&mut self, value: &Value) {
         match Numeric::of(value) {
             None => return,
@@ -39,14 +39,14 @@ impl PowerSums {
         self.count = self.count.saturating_add(1);
     }
 
-    /// Takes in the values of another one of as many powers.
+    /// Merges a state with the same number of powers.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         self.infinities |= other.infinities;
         self.sums.iter_mut().zip(&other.sums).for_each(|(sum, other)| sum.merge(other));
     }
 
-    /// What the infinities make of a sum, if there are any.
+    /// Returns the sum if there are infinities: an infinity, or NaN.
     fn infinite(&self) -> Option<f64> {
         match self.infinities {
             0 => None,
@@ -60,18 +60,18 @@ impl PowerSums {
         self.sums.get(power - 1).map_or_else(|| Exact::of_count(0), ExactSum::exact)
     }
 
-    /// Sum of integers, at the end of int64's range where it lies beyond.
+    /// Returns the sum of integers, saturated to the range of int64.
     pub(crate) fn sum_of_integers(&self) -> Option<i64> {
         (self.count > 0).then(|| self.sums.first().map_or(0, ExactSum::to_i64))
     }
 
-    /// Sum of floats, rounded once.
+    /// Returns the sum of floats, rounded once.
     pub(crate) fn sum_of_floats(&self) -> Option<f64> {
         let sum = || self.infinite().unwrap_or_else(|| self.power(1).to_f64());
         (self.count > 0).then(sum)
     }
 
-    /// The sum, rounded to 53 bits, over the count.
+    /// Returns the sum, rounded to 53 bits, divided by the count.
     pub(crate) fn average(&self) -> Option<f64> {
         if self.count == 0 {
             return None;
@@ -80,13 +80,13 @@ impl PowerSums {
         Some(self.infinite().unwrap_or_else(|| scale(sum / self.count as f64, exponent)))
     }
 
-    /// `n·s2 − s1²`: the variance times the square of the count.
+    /// Returns `n·s2 − s1²`: the variance times the square of the count.
     fn second(&self) -> Exact {
         let (n, s1, s2) = (Exact::of_count(self.count), self.power(1), self.power(2));
         n.times(&s2).plus(&s1.times(&s1).by(-1))
     }
 
-    /// `n²·s3 − 3n·s1·s2 + 2·s1³`: the third central moment times the cube of the count.
+    /// Returns `n²·s3 − 3n·s1·s2 + 2·s1³`: the third central moment times the cube of the count.
     fn third(&self) -> Exact {
         let n = Exact::of_count(self.count);
         let (s1, s2, s3) = (self.power(1), self.power(2), self.power(3));
@@ -94,7 +94,8 @@ impl PowerSums {
         squared.plus(&n.times(&s1).times(&s2).by(-3)).plus(&s1.times(&s1).times(&s1).by(2))
     }
 
-    /// `n³·s4 − 4n²·s1·s3 + 6n·s1²·s2 − 3·s1⁴`: the fourth one times the count's fourth power.
+    /// Returns `n³·s4 − 4n²·s1·s3 + 6n·s1²·s2 − 3·s1⁴`: the fourth central moment times the fourth
+    /// power of the count.
     fn fourth(&self) -> Exact {
         let n = Exact::of_count(self.count);
         let (s1, s2, s3, s4) = (self.power(1), self.power(2), self.power(3), self.power(4));
@@ -103,7 +104,7 @@ impl PowerSums {
         sum.plus(&n.times(&s11).times(&s2).by(6)).plus(&s11.times(&s11).by(-3))
     }
 
-    /// Variance of the population.
+    /// Returns the variance of the population.
     pub(crate) fn variance(&self) -> Option<f64> {
         self.spread(|second, count| {
             let (second, exponent) = second.scaled(false);
@@ -111,7 +112,8 @@ impl PowerSums {
         })
     }
 
-    /// Its square root, which stays a float where the variance itself would not.
+    /// Returns the square root of the variance, which may be a finite float although the variance
+    /// is not.
     pub(crate) fn standard_deviation(&self) -> Option<f64> {
         self.spread(|second, count| {
             let (second, exponent) = second.scaled(true);
@@ -127,18 +129,18 @@ impl PowerSums {
         Some(canonical(spread))
     }
 
-    /// Skewness; `None` where all values are alike.
+    /// Returns the skewness; `None` if all values are equal.
     pub(crate) fn skewness(&self) -> Option<f64> {
         self.standardised(self.third(), |second| second * second.sqrt(), 3)
     }
 
-    /// Kurtosis less 3; `None` where all values are alike.
+    /// Returns the kurtosis less 3; `None` if all values are equal.
     pub(crate) fn kurtosis(&self) -> Option<f64> {
         let moment = self.standardised(self.fourth(), |second| second * second, 4)?;
         Some(moment - 3.0)
     }
 
-    /// A moment over a power of the second one; the powers of the count cancel.
+    /// Returns a moment divided by a power of the second moment; the powers of the count cancel.
     fn standardised(&self, moment: Exact, power: fn(f64) -> f64, halves: i64) -> Option<f64> {
         if self.infinities != 0 {
             return Some(NAN);
@@ -158,7 +160,7 @@ impl PowerSums {
         self.sums.iter().for_each(|sum| sum.encode(out));
     }
 
-    /// Reads what `encode` wrote of so many powers.
+    /// Decodes a state with this number of powers.
     pub(crate) fn decode(fields: &mut Fields<'_>, powers: u8) -> Result<Self> {
         let count = fields.u64()?;
         let [infinities, found] = fields.take()?;
@@ -178,7 +180,7 @@ impl PowerSums {
     }
 }
 
-/// The NaN that every processor gives here.
+/// The canonical NaN, the same on every processor.
 pub(crate) const NAN: f64 = f64::from_bits(0x7ff8_0000_0000_0000);
 
 fn canonical(float: f64) -> f64 {
@@ -209,7 +211,8 @@ mod tests {
         assert_eq!(sums.sum_of_floats(), Some(40.0));
     }
 
-    /// Far from zero, raw sums of floats would lose the spread wholly.
+    /// Proves that the spread of values far from zero is exact; raw sums of floats would lose it
+    /// completely.
     #[test]
     fn a_spread_far_from_zero_is_not_lost() {
         let near: Vec<f64> = (0..1_000).map(|v| f64::from(v % 10)).collect();

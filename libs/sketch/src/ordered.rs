@@ -1,5 +1,5 @@
-//! The values of the first or last events, by event time and then by position in the log: states of
-//! parts of a stream give the same ones in whatever order they are merged.
+//! Values of the first or last events, ordered by event time and then by position in the log.
+//! States of parts of a stream give the same values in whatever order they are merged.
 
 use std::cmp::Ordering;
 
@@ -10,12 +10,12 @@ use forebay_core::row::{decode_value, encode_value};
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{Error, Result};
 
-/// Where an event stands among all: by when it happened, and behind what it was appended.
+/// Order of an event among all events: by event time, then by position in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EventAt {
-    /// When it happened, as it says itself.
+    /// Event time.
     pub time: Timestamp,
-    /// Where its log holds it.
+    /// Position in the log.
     pub position: Position,
 }
 
@@ -26,7 +26,8 @@ struct Kept {
 }
 
 impl Kept {
-    /// Events of two logs may have one position; then their values tell them apart.
+    /// Compares two values. Events of two logs may have the same position; their values then
+    /// decide.
     fn order(&self, other: &Self) -> Ordering {
         let bytes = |value: &Value| {
             let mut bytes = Vec::new();
@@ -37,7 +38,7 @@ impl Kept {
     }
 }
 
-/// At most so many values, of the first or last events, in their order.
+/// A bounded number of values of the first or last events, in the events' order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Ordered {
     is_latest: bool,
@@ -46,12 +47,12 @@ pub(crate) struct Ordered {
 }
 
 impl Ordered {
-    /// Of no events.
+    /// Creates the state of no events.
     pub(crate) fn new(is_latest: bool, count: u16) -> Self {
         Self { is_latest, count, kept: Vec::new() }
     }
 
-    /// Takes in a value.
+    /// Adds a value.
     pub(crate) fn insert(&mut self, value: &Value, at: EventAt) {
         let is_full = self.kept.len() == usize::from(self.count);
         let edge = if self.is_latest { self.kept.first() } else { self.kept.last() };
@@ -71,12 +72,12 @@ impl Ordered {
         }
     }
 
-    /// Takes in the events of another one.
+    /// Merges another state.
     pub(crate) fn merge(&mut self, other: &Self) {
         other.kept.iter().for_each(|kept| self.put(kept.clone()));
     }
 
-    /// The values, by their events' order.
+    /// Returns the values, in the order of their events.
     pub(crate) fn values(&self) -> impl Iterator<Item = &Value> {
         self.kept.iter().map(|kept| &kept.value)
     }
@@ -95,7 +96,7 @@ impl Ordered {
         }
     }
 
-    /// Reads what `encode` wrote into one of the same bound.
+    /// Decodes a state with the same bound.
     pub(crate) fn decode(mut self, fields: &mut Fields<'_>, input: ScalarType) -> Result<Self> {
         let [is_latest] = fields.take()?;
         if is_latest != u8::from(self.is_latest) || fields.u16()? != self.count {
@@ -119,7 +120,7 @@ impl Ordered {
     }
 }
 
-/// Takes `value_bytes u16 | value` off the front, of a value that an aggregate may keep.
+/// Takes `value_bytes u16 | value` from the front, for a value that an aggregate may store.
 pub(crate) fn take_value(fields: &mut Fields<'_>, input: ScalarType) -> Result<Value> {
     let bytes = usize::from(fields.u16()?);
     if bytes > forebay_core::limits::AGGREGATE_ITEM_BYTES_MAX {

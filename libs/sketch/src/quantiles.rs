@@ -1,29 +1,30 @@
-//! About what value so much of all values lies below: a t-digest of Apache DataSketches. It depends
-//! on when values are taken into the digest, so that is a rule here: they wait until there are so
-//! many of them, and writing a state down changes nothing of it.
+//! Approximate quantiles: a t-digest of Apache DataSketches. The result depends on when values
+//! enter the digest, so this module fixes the moment: values wait until there are enough of them,
+//! and encoding a state does not change it.
 
 use datasketches::tdigest::TDigestMut;
 use forebay_core::fields::Fields;
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 
-/// Values that wait beside a digest before they are taken in together.
+/// Values that wait next to a digest before they enter it together.
 pub(crate) const WAITING_MAX: usize = 256;
-/// Values that a digest may stand for: more than any stream has, and sums of a few fit 64 bits.
+/// Greatest weight of a digest: more than any stream has, and sums of a few such weights fit 64
+/// bits.
 const WEIGHT_MAX: u64 = 1 << 62;
-/// Where a digest's bytes say how many values wait inside it; ours leave none there.
+/// Position of the number of buffered values in a digest's bytes; digests of this module have none.
 const BUFFERED_AT: usize = 12;
-/// Where it says how many centroids there are.
+/// Position of the number of centroids.
 const CENTROIDS_COUNT_AT: usize = 8;
-/// How a digest of the form begins that was before all others; nothing here writes it.
+/// First bytes of a digest in the oldest form; this module never writes it.
 const OLDEST_FORM: [u8; 3] = [0; 3];
-/// Bytes of a digest of at most one value, which has no such place.
+/// Size of a digest of at most one value, whose bytes do not contain these numbers.
 const SMALL_BYTES_MAX: usize = 16;
-/// Bytes of a larger one before its centroids, and of each of them.
+/// Bytes before the centroids of a larger digest, and bytes of each centroid.
 const CENTROIDS_AT: usize = 32;
 const CENTROID_BYTES: usize = 16;
 
-/// The values of quantiles.
+/// State of quantiles.
 #[derive(Clone, Debug)]
 pub(crate) struct Quantiles {
     digest: TDigestMut,
@@ -31,12 +32,12 @@ pub(crate) struct Quantiles {
 }
 
 impl Quantiles {
-    /// Of no values, with this compression.
+    /// Creates the state of no values, with this compression.
     pub(crate) fn new(k: u16) -> Result<Self> {
         Ok(Self { digest: digest(k)?, waiting: Vec::new() })
     }
 
-    /// Takes in a number as a float64; infinities are left out.
+    /// Adds a number as a float64; infinities are left out.
     pub(crate) fn insert(&mut self, value: &Value) -> Result<()> {
         let float = match value {
             Value::Int32(v) => f64::from(*v),
@@ -48,7 +49,7 @@ impl Quantiles {
         if !float.is_finite() {
             return Ok(());
         }
-        // One zero, for which of two would be the least depends on the processor.
+        // Both zeros become one, because the order of two zeros depends on the processor.
         self.waiting.push(float + 0.0);
         if self.waiting.len() == WAITING_MAX {
             self.digest = self.settled()?;
@@ -57,7 +58,7 @@ impl Quantiles {
         Ok(())
     }
 
-    /// The digest with all values in it.
+    /// Returns the digest with all values in it.
     fn settled(&self) -> Result<TDigestMut> {
         let mut settled = self.digest.clone();
         if !self.waiting.is_empty() {
@@ -72,7 +73,7 @@ impl Quantiles {
         self.digest.total_weight() + self.waiting.len() as u64
     }
 
-    /// Takes in the values of another one. The order of merges is seen in the last digits.
+    /// Merges another state. The order of merges affects the last digits.
     pub(crate) fn merge(&mut self, other: &Self) -> Result<()> {
         if other.count() == 0 {
             return Ok(());
@@ -92,20 +93,21 @@ impl Quantiles {
         Ok(())
     }
 
-    /// The quantiles at these ranks; `None` of no values.
+    /// Returns the quantiles at these ranks; `None` if there are no values.
     pub(crate) fn at(&self, ranks: &[f64]) -> Result<Option<Vec<f64>>> {
         let refused = |error| Error::internal(format!("quantiles of a t-digest: {error}"));
         self.settled()?.quantiles(ranks).map_err(refused)
     }
 
-    /// Appends `waiting u16 | f64 *`, and the digest as DataSketches writes it.
+    /// Appends `waiting u16 | f64 *`, and the digest in the byte form of DataSketches.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.waiting.len() as u16).to_le_bytes());
         self.waiting.iter().for_each(|float| out.extend_from_slice(&float.to_le_bytes()));
         out.extend_from_slice(&self.digest.clone().serialize());
     }
 
-    /// Reads what `encode` wrote, with this compression; the digest may be of any language.
+    /// Decodes a state with this compression; DataSketches in any language may have written the
+    /// digest.
     pub(crate) fn decode(fields: &mut Fields<'_>, k: u16) -> Result<Self> {
         let count = usize::from(fields.u16()?);
         if count >= WAITING_MAX {
@@ -143,8 +145,9 @@ impl Quantiles {
     }
 }
 
-/// Refuses a digest that says of more centroids than there are bytes of, and the oldest form, which
-/// says it elsewhere: the library makes room for all of them before it reads one.
+/// Refuses a digest whose header announces more centroids than there are bytes, and the oldest
+/// form, whose count is at another position: the library allocates memory for all centroids before
+/// it reads one.
 fn check_room(held: &[u8]) -> Result<()> {
     let count = |at: usize| {
         let bytes = held.get(at..).and_then(|bytes| bytes.first_chunk());
@@ -159,7 +162,7 @@ fn check_room(held: &[u8]) -> Result<()> {
     }
 }
 
-/// Centroids that a digest is ever left with.
+/// Returns the greatest number of centroids of a compressed digest.
 fn centroids_max(k: u16) -> usize {
     2 * usize::from(k) + 30
 }
@@ -195,7 +198,8 @@ mod tests {
         (0..count).map(|v| ((v * 7_919) % 10_007) as f64)
     }
 
-    /// A digest that its own writing compresses would be another one behind each restart.
+    /// Proves that encoding does not compress a digest; otherwise the state would differ after each
+    /// restart.
     #[test]
     fn writing_a_state_down_changes_nothing_of_it() {
         let whole = of(scattered(3_000));

@@ -1,8 +1,9 @@
-//! What the state of an aggregate is made of.
+//! Layout of an aggregate's state.
 
 use forebay_core::view::{AggregateKind, AggregateSpec};
 
-/// What a state is made of; aggregates of one shape and input can go on with each other's states.
+/// Layout of a state. Aggregates with the same layout and input can continue with each other's
+/// states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     Count,
@@ -15,7 +16,7 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// The shape of an aggregate's state.
+    /// Returns the layout of an aggregate's state.
     pub(crate) fn of(spec: &AggregateSpec) -> Self {
         use AggregateKind as Kind;
         match *spec.kind() {

@@ -1,4 +1,5 @@
-//! The state of one aggregate: events go in, states of parts of a stream merge, values come out.
+//! State of one aggregate: it takes in events, merges with states of other parts of the stream, and
+//! returns values.
 
 mod codec;
 
@@ -16,7 +17,7 @@ use crate::ordered::{EventAt, Ordered};
 use crate::quantiles::Quantiles;
 use crate::shape::Shape;
 
-/// What an aggregate knows of the events that it was given.
+/// State of an aggregate over the events that it was given.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -71,33 +72,33 @@ impl Folded {
 }
 
 impl AggregateState {
-    /// The state of no events.
+    /// Creates the state of no events.
     ///
     /// # Errors
-    /// `Internal`, if a sketch refuses parameters that the specification let through.
+    /// Returns `Internal` if a sketch refuses parameters that the specification accepted.
     pub fn new(spec: &Arc<AggregateSpec>) -> Result<Self> {
         Ok(Self { spec: spec.clone(), folded: Folded::new(Shape::of(spec))? })
     }
 
-    /// What it is the state of.
+    /// Returns the specification of the aggregate.
     pub fn spec(&self) -> &Arc<AggregateSpec> {
         &self.spec
     }
 
-    /// Takes in one event. A missing value, and a NaN, is left out; but an aggregate without an
-    /// input takes in each event.
+    /// Adds an event. Missing values and NaN are left out; an aggregate without an input counts
+    /// each event.
     ///
-    /// Costs some 3 to 60 ns, in a `top-k` 300; the 256th value of quantiles some 10 µs. Allocates
-    /// seldom.
+    /// The cost is some 3 to 60 ns, in a `top-k` 300 ns; the 256th value of quantiles costs some 10
+    /// µs. The function seldom allocates.
     ///
     /// # Errors
-    /// Those of [`AggregateSpec::check`]; the state is as it was then.
+    /// Returns the errors of [`AggregateSpec::check`]; the state has not changed then.
     pub fn insert(&mut self, value: Option<&Value>, at: EventAt) -> Result<()> {
         self.spec.check(value)?;
         self.fold(value, at)
     }
 
-    /// [`AggregateState::insert`] of a value that was checked.
+    /// Does [`AggregateState::insert`] for a value that was already checked.
     pub(crate) fn fold(&mut self, value: Option<&Value>, at: EventAt) -> Result<()> {
         if let (Folded::Count(count), None) = (&mut self.folded, self.spec.input()) {
             *count = count.saturating_add(1);
@@ -116,14 +117,14 @@ impl AggregateState {
         Ok(())
     }
 
-    /// Takes in the events of another state of the same aggregate. No event may be in both.
+    /// Merges another state of the same aggregate. No event may be in both.
     ///
-    /// In which order states are merged is seen only in quantiles, and in a `top-k` of more values
-    /// than it has counters; everything else is equal to the last bit.
+    /// The order of merges affects only quantiles, and a `top-k` of more values than it has
+    /// counters; all other aggregates are equal to the last bit.
     ///
     /// # Errors
-    /// `InvalidArgument` when the other one is of another aggregate; `LimitExceeded` when both
-    /// together count more than any stream has, which only damaged bytes can say.
+    /// Returns `InvalidArgument` for a state of another aggregate; `LimitExceeded` if both states
+    /// together count more than any stream has, which only damaged bytes can cause.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         let is_alike = |a: &AggregateSpec, b: &AggregateSpec| {
             Shape::of(a) == Shape::of(b) && a.input() == b.input()
@@ -145,11 +146,11 @@ impl AggregateState {
         Ok(())
     }
 
-    /// Its values, one for each of [`AggregateSpec::outputs`]; `None` where there is none, which is
-    /// null in a document.
+    /// Returns the values, one for each of [`AggregateSpec::outputs`]; `None` for a missing value,
+    /// which is null in a document.
     ///
     /// # Errors
-    /// `Internal`, if a sketch cannot answer.
+    /// Returns `Internal` if a sketch fails.
     pub fn values(&self) -> Result<Vec<Option<Value>>> {
         let float = |float: Option<f64>| float.map(Value::Float64);
         Ok(match &self.folded {
@@ -177,7 +178,8 @@ impl AggregateState {
         })
     }
 
-    /// The state is not of its aggregate's shape, which nothing makes.
+    /// Returns the error for a state that does not have its aggregate's layout, which never
+    /// happens.
     fn mixed_up(&self) -> Error {
         Error::internal(format!("a state that is none of {}", self.spec.kind().name()))
     }
@@ -232,7 +234,7 @@ impl AggregateState {
     }
 }
 
-/// A count as an int64, at the end of its range where it lies beyond.
+/// Converts a count to an int64, saturated at the end of its range.
 fn integer(count: u64) -> Value {
     Value::Int64(i64::try_from(count).unwrap_or(i64::MAX))
 }

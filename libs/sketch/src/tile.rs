@@ -12,7 +12,7 @@ use crate::bytes;
 use crate::ordered::EventAt;
 use crate::state::AggregateState;
 
-/// Version of the bytes of a tile.
+/// Version of the byte form of a tile.
 const VERSION: u8 = 1;
 
 /// The aggregates of a feature view, in their order.
@@ -20,10 +20,10 @@ const VERSION: u8 = 1;
 pub struct Aggregates(Arc<[Arc<AggregateSpec>]>);
 
 impl Aggregates {
-    /// A list of aggregates.
+    /// Creates a list of aggregates.
     ///
     /// # Errors
-    /// `InvalidArgument` for none, `LimitExceeded` for more than there may be.
+    /// Returns `InvalidArgument` for an empty list, `LimitExceeded` for too many aggregates.
     pub fn new(specs: Vec<AggregateSpec>) -> Result<Self> {
         if specs.is_empty() {
             return Err(Error::invalid_argument("declare an aggregate"));
@@ -35,16 +35,16 @@ impl Aggregates {
         Ok(Self(specs.into_iter().map(Arc::new).collect()))
     }
 
-    /// Each of them.
+    /// Returns the aggregates.
     pub fn specs(&self) -> &[Arc<AggregateSpec>] {
         &self.0
     }
 
-    /// Refuses an event that one of them cannot take in.
+    /// Refuses an event that one of the aggregates cannot accept.
     ///
     /// # Errors
-    /// Those of [`AggregateSpec::check`]; `InvalidArgument` for another number of inputs than of
-    /// aggregates.
+    /// Returns the errors of [`AggregateSpec::check`]; `InvalidArgument` if the number of inputs
+    /// differs from the number of aggregates.
     pub fn check(&self, event: &Event<'_>) -> Result<()> {
         if event.inputs.len() != self.0.len() {
             let (wanted, found) = (self.0.len(), event.inputs.len());
@@ -55,12 +55,12 @@ impl Aggregates {
     }
 }
 
-/// One event, as a view's aggregates see it.
+/// An event as input of a view's aggregates.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'e> {
-    /// When it happened and where its log holds it.
+    /// Event time and position in the log.
     pub at: EventAt,
-    /// The value that each aggregate takes in, in the order of the aggregates.
+    /// Input of each aggregate, in the order of the aggregates.
     pub inputs: &'e [Option<Value>],
 }
 
@@ -93,39 +93,40 @@ pub struct Tile {
 }
 
 impl Tile {
-    /// A tile of no events.
+    /// Creates a tile of no events.
     ///
     /// # Errors
-    /// Those of [`AggregateState::new`].
+    /// Returns the errors of [`AggregateState::new`].
     pub fn new(aggregates: &Aggregates) -> Result<Self> {
         let states = aggregates.specs().iter().map(AggregateState::new).collect::<Result<_>>()?;
         Ok(Self { aggregates: aggregates.clone(), states })
     }
 
-    /// The state of each aggregate.
+    /// Returns the state of each aggregate.
     pub fn states(&self) -> &[AggregateState] {
         &self.states
     }
 
-    /// Takes in an event, into all states or into none.
+    /// Adds an event to all states or to none.
     ///
     /// # Errors
-    /// Those of [`Aggregates::check`].
+    /// Returns the errors of [`Aggregates::check`].
     pub fn insert(&mut self, event: &Event<'_>) -> Result<()> {
         self.aggregates.check(event)?;
         self.fold(event)
     }
 
-    /// [`Tile::insert`] of an event that was checked.
+    /// Does [`Tile::insert`] for an event that was already checked.
     pub(crate) fn fold(&mut self, event: &Event<'_>) -> Result<()> {
         let mut states = self.states.iter_mut().zip(event.inputs);
         states.try_for_each(|(state, input)| state.fold(input.as_ref(), event.at))
     }
 
-    /// Takes in the events of another tile. No event may be in both.
+    /// Merges another tile. No event may be in both.
     ///
     /// # Errors
-    /// Those of [`AggregateState::merge`]; `InvalidArgument` for a tile of other aggregates.
+    /// Returns the errors of [`AggregateState::merge`]; `InvalidArgument` for a tile of other
+    /// aggregates.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         if self.states.len() != other.states.len() {
             return Err(Error::invalid_argument("merge tiles of one view"));
@@ -133,10 +134,10 @@ impl Tile {
         self.states.iter_mut().zip(&other.states).try_for_each(|(into, from)| into.merge(from))
     }
 
-    /// The values of all aggregates, one behind the other.
+    /// Returns the values of all aggregates, in their order.
     ///
     /// # Errors
-    /// Those of [`AggregateState::values`].
+    /// Returns the errors of [`AggregateState::values`].
     pub fn values(&self) -> Result<Vec<Option<Value>>> {
         let mut values = Vec::with_capacity(self.states.len());
         for state in &self.states {
@@ -148,7 +149,7 @@ impl Tile {
     /// Appends the tile's bytes (`proto/spec/aggregates.md`).
     ///
     /// # Errors
-    /// Those of [`AggregateState::encode`].
+    /// Returns the errors of [`AggregateState::encode`].
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
         out.push(VERSION);
         out.extend_from_slice(&(self.states.len() as u16).to_le_bytes());
@@ -162,10 +163,10 @@ impl Tile {
         Ok(())
     }
 
-    /// Reads the bytes of a tile of these aggregates.
+    /// Decodes a tile of these aggregates.
     ///
     /// # Errors
-    /// Those of [`AggregateState::decode`].
+    /// Returns the errors of [`AggregateState::decode`].
     pub fn decode(aggregates: &Aggregates, tile: &[u8]) -> Result<Self> {
         let mut fields = bytes::fields(tile);
         let [version] = fields.take()?;

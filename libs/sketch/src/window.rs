@@ -1,9 +1,10 @@
-//! Windows of event time and the tiles that they are made of. Everything here is arithmetic on
-//! half-open spans `[start, end)`, in microseconds, before 1970 too.
+//! Windows of event time and their tiles. All functions are arithmetic on half-open spans `[start,
+//! end)` in microseconds, also before 1970.
 //!
-//! A window moves by hops, and at each moment is made of whole tiles as long as its hop: the one
-//! that holds the moment, and those before it. Windows with one hop share tiles, so an event goes
-//! into one tile for each hop that there is. A window is therefore exact at the grain of its hop.
+//! A window moves by hops. At each moment it consists of whole tiles as long as its hop: the tile
+//! that contains the moment, and the tiles before it. Windows with the same hop share tiles, so an
+//! event goes into one tile for each distinct hop. A window is therefore exact at the grain of its
+//! hop.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -12,10 +13,10 @@ use forebay_core::limits::{EVENT_AHEAD_US_MAX, WINDOW_US_MAX, WINDOWS_MAX};
 use forebay_core::view::Window;
 use forebay_core::{Error, Result};
 
-/// The tiles that a window is made of.
+/// The tiles of a window.
 pub trait TiledWindow {
-    /// The span of event time that it covers at a moment; `None` for all time. At the ends of time
-    /// it is cut.
+    /// Returns the span of event time that the window covers at a moment, cut at the ends of time;
+    /// `None` for all time.
     ///
     /// ```
     /// use forebay_core::clock::Timestamp;
@@ -28,12 +29,12 @@ pub trait TiledWindow {
     /// ```
     fn span(self, at: Timestamp) -> Option<Range<Timestamp>>;
 
-    /// The tiles that it is made of at a moment, from the first to the last, as far as they are not
-    /// empty.
+    /// Returns the range of tiles that the window consists of at a moment; empty tiles do not
+    /// exist.
     fn tiles(self, at: Timestamp) -> RangeInclusive<TileId>;
 
-    /// The moment from which on it does not cover a tile's span any more; `None` if it is not made
-    /// of such tiles, or always covers it.
+    /// Returns the moment from which the window no longer covers a tile's span; `None` if the
+    /// window does not consist of such tiles, or always covers it.
     fn leaves(self, tile: TileId) -> Option<Timestamp>;
 }
 
@@ -64,38 +65,38 @@ impl TiledWindow for Window {
     }
 }
 
-/// Which tile of a group. Their order is by hop, then by start.
+/// Id of a tile in a group. Ids are ordered by hop, then by start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TileId {
-    /// The one of all time.
+    /// The tile of all time.
     Lifetime,
-    /// One as long as a hop.
+    /// A tile as long as a hop.
     Hop {
-        /// Its length in microseconds.
+        /// Length of the tile, in microseconds.
         hop_us: i64,
-        /// Its first moment, a multiple of its length.
+        /// First moment of the tile, a multiple of its length.
         start: Timestamp,
     },
 }
 
-/// Whether an event still counts, or does already.
+/// Whether an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It counts.
+    /// The event counts.
     Admitted,
-    /// It comes too late: it is counted nowhere.
+    /// The event is too late and counts nowhere.
     Late {
-        /// Microseconds beyond the lateness.
+        /// Microseconds beyond the allowed lateness.
         by_us: i64,
     },
-    /// It lies so far ahead that a clock must be wrong: it is counted nowhere.
+    /// The event is so far ahead that a clock must be wrong; it counts nowhere.
     Ahead {
-        /// Microseconds beyond what is let through.
+        /// Microseconds beyond the allowed lead.
         by_us: i64,
     },
 }
 
-/// The windows of a view, and how late an event may come.
+/// The windows of a view, and its allowed lateness.
 ///
 /// ```
 /// use forebay_core::clock::Timestamp;
@@ -117,17 +118,17 @@ pub enum Admission {
 pub struct Windows {
     windows: Vec<Window>,
     lateness_us: i64,
-    /// Each hop once, with the longest window of it.
+    /// Each hop once, with the longest window of that hop.
     hops: Vec<(i64, i64)>,
 }
 
 impl Windows {
-    /// Windows, in their order, and how far an event may lie behind its partition's time, in
-    /// microseconds.
+    /// Creates the windows of a view, in their order, with its allowed lateness: how far an event's
+    /// time may be before its partition's time, in microseconds.
     ///
     /// # Errors
-    /// `InvalidArgument` for no windows, for one that is there twice, and for lengths that are not
-    /// positive or no multiples of their hops; `LimitExceeded` for too many or too long ones.
+    /// Returns `InvalidArgument` for no windows, for a duplicate window, and for a length that is
+    /// not positive or not a multiple of its hop; `LimitExceeded` for too many or too long windows.
     pub fn new(windows: Vec<Window>, lateness_us: i64) -> Result<Self> {
         if windows.is_empty() {
             return Err(Error::invalid_argument("declare a window"));
@@ -154,18 +155,19 @@ impl Windows {
         Ok(Self { windows, lateness_us, hops })
     }
 
-    /// Each window.
+    /// Returns the windows.
     pub fn windows(&self) -> &[Window] {
         &self.windows
     }
 
-    /// How far an event may lie behind its partition's time, in microseconds.
+    /// Returns the allowed lateness: how far an event's time may be before its partition's time, in
+    /// microseconds.
     pub fn lateness_us(&self) -> i64 {
         self.lateness_us
     }
 
-    /// Whether an event counts, at the partition time of its own entry. One of exactly the lateness
-    /// does.
+    /// Returns whether an event counts, at the partition time of its own entry. An event that is
+    /// late by exactly the allowed lateness counts.
     pub fn admit(&self, event: Timestamp, partition_time: Timestamp) -> Admission {
         let ahead_us = event.micros_since(partition_time);
         let late_us = partition_time.micros_since(event);
@@ -178,7 +180,7 @@ impl Windows {
         Admission::Admitted
     }
 
-    /// The tiles that an event goes into: one for each hop, and that of all time.
+    /// Returns the tiles of an event: one for each hop, and the tile of all time.
     pub fn tiles_of(&self, event: Timestamp) -> impl Iterator<Item = TileId> {
         let hop = move |(hop_us, _): &(i64, i64)| TileId::Hop {
             hop_us: *hop_us,
@@ -188,13 +190,14 @@ impl Windows {
         lifetime.into_iter().chain(self.hops.iter().map(hop))
     }
 
-    /// Whether a tile may still count, as a partition's time goes on: at any moment that is not
-    /// further back than the lateness. Others are dropped.
+    /// Returns whether a tile may still count at a later partition time, for any moment that is not
+    /// further back than the allowed lateness. Other tiles are dropped.
     pub fn keeps(&self, tile: TileId, partition_time: Timestamp) -> bool {
         self.drops(tile).is_none_or(|at| at > partition_time)
     }
 
-    /// The partition time from which on a tile counts no more; `None` for one that always does.
+    /// Returns the partition time from which a tile no longer counts; `None` for a tile that always
+    /// counts.
     pub fn drops(&self, tile: TileId) -> Option<Timestamp> {
         let TileId::Hop { hop_us, start } = tile else {
             let is_kept = self.windows.contains(&Window::Lifetime);
@@ -209,13 +212,14 @@ impl Windows {
     }
 }
 
-/// The first moment of the hop that holds a moment, which may lie before all timestamps.
+/// Returns the first moment of the hop that contains a moment. The result may be before all
+/// timestamps.
 fn start_of(at: Timestamp, hop_us: i64) -> i128 {
     let (at, hop) = (i128::from(at.as_micros()), i128::from(hop_us));
     at.div_euclid(hop) * hop
 }
 
-/// A moment inside the range of timestamps.
+/// Clamps a moment to the range of timestamps.
 fn cut(micros: i128) -> Timestamp {
     let within = micros.clamp(i64::MIN.into(), i64::MAX.into());
     Timestamp::from_micros(within as i64)

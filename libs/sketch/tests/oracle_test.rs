@@ -1,6 +1,7 @@
-//! Every aggregate over every window against the naive model, on random streams: late events and
-//! events out of order, values that repeat, parts of the stream folded apart, written down, read
-//! and merged in any order. What is exact is equal; sketches stay inside their stated error.
+//! Compares every aggregate over every window with the naive model, on random streams: late and
+//! unordered events, repeated values, and parts of the stream that are folded separately, encoded,
+//! decoded and merged in any order. Exact aggregates must be equal; sketches must stay inside their
+//! stated error.
 
 mod naive;
 
@@ -38,7 +39,7 @@ fn restarted(plan: &FoldPlan, group: &GroupTiles) -> GroupTiles {
     read
 }
 
-/// Folds rows in their order; a restart now and then writes all tiles down and reads them.
+/// Folds rows in order; at random restarts it encodes and decodes all tiles.
 fn fold(plan: &FoldPlan, rows: &[Row], mut restarts: impl FnMut() -> bool) -> GroupTiles {
     let mut group = GroupTiles::default();
     for row in rows {
@@ -66,7 +67,7 @@ fn number(value: &Value) -> f64 {
     }
 }
 
-/// The same to the last bit; two zeros are two.
+/// Returns whether two values are equal to the last bit; the two zeros differ.
 fn is_same(a: &Option<Value>, b: &Option<Value>) -> bool {
     format!("{a:?}") == format!("{b:?}")
 }
@@ -107,7 +108,7 @@ fn best(values: &[Value], wanted: Ordering) -> Option<Value> {
     values.split_first().map(|(first, rest)| rest.iter().fold(first.clone(), better))
 }
 
-/// The model's floats are multiples of 1/64 below 32: their sums are exact in any order.
+/// Sums of the model's floats are exact in any order: the floats are multiples of 1/64 below 32.
 fn check_moments(spec: &AggregateSpec, values: &[Value], found: &[Option<Value>], name: &str) {
     let n = values.len() as f64;
     let sum: f64 = values.iter().map(number).sum::<f64>() + 0.0;
@@ -144,7 +145,7 @@ fn check_distinct(values: &[Value], found: &[Option<Value>], name: &str) {
     assert!((count - truth).abs() <= error * truth, "{name}: {count}, not {truth}");
 }
 
-/// How much of all values lies at or below a found quantile, beside the rank that it is for.
+/// Compares the fraction of values at or below each returned quantile with its rank.
 fn check_quantiles(ranks: &[f64], values: &[Value], found: &[Option<Value>], name: &str) {
     let n = values.len() as f64;
     if values.is_empty() {
@@ -191,7 +192,7 @@ fn check_top(count: usize, lg: u8, values: &[Value], found: &[Option<Value>], na
     }
 }
 
-/// Cuts one behind the other what the aggregates answer.
+/// Splits the returned values among the aggregates, in order.
 fn check_all(plan: &FoldPlan, rows: &[&Row], mut found: &[Option<Value>]) {
     for spec in plan.aggregates().specs() {
         let (own, rest) = found.split_at(spec.outputs().len());
@@ -231,7 +232,7 @@ fn is_independent_of_order(spec: &AggregateSpec) -> bool {
     !matches!(kind, AggregateKind::Quantiles { .. } | AggregateKind::TopK { lg_counters: 3, .. })
 }
 
-/// Values that do not depend on an order are equal to the last bit, with any floats and integers.
+/// Proves that order-independent values are equal to the last bit, for any floats and integers.
 #[test]
 fn parts_of_a_stream_merge_in_any_order_to_the_same_bits() {
     let plan = plan(windows(), LATENESS_US);
@@ -274,8 +275,8 @@ fn parts_of_a_stream_merge_in_any_order_to_the_same_bits() {
     }
 }
 
-/// What a training set replays is what was served: the same bytes of values, sketches too, though
-/// one of the two was restarted all along and dropped its old tiles.
+/// Proves that a training set gets the values that were served: equal bytes, sketches included,
+/// although one of the two folds restarted repeatedly and dropped its old tiles.
 #[test]
 fn the_same_events_give_the_same_bits_whatever_happened_meanwhile() {
     let plan = plan(windows(), LATENESS_US);
@@ -306,7 +307,7 @@ fn the_same_events_give_the_same_bits_whatever_happened_meanwhile() {
     }
 }
 
-/// Between two changes that are told nothing changes, and at each of them something does.
+/// Proves that values change at each announced moment and at no moment between.
 #[test]
 fn values_change_when_they_are_said_to() {
     let plan = plan(windows(), LATENESS_US);

@@ -1,6 +1,6 @@
-//! The golden vectors of aggregates' states and of tiles, and of the sketches in them, which
-//! DataSketches of Java reads (`clients/java`); those that Java wrote are read here.
-//! `UPDATE_VECTORS=1` writes ours anew.
+//! Golden vectors of the states of aggregates, of tiles, and of their sketches, which the Java
+//! tests (`clients/java`) read with DataSketches; this test also reads the sketches that Java
+//! wrote. `UPDATE_VECTORS=1` rewrites the vectors of this crate.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const TAG_DISTINCT: u8 = 6;
 const TAG_QUANTILES: u8 = 7;
 const TAG_FREQUENT: u8 = 8;
 
-/// Values `number * 7919 mod modulus` for each number below `count`; of a type as `value` says.
+/// Values `number * 7919 mod modulus` for each number below `count`; `value` gives their type.
 #[derive(Clone, Copy)]
 struct Numbers {
     count: u64,
@@ -51,7 +51,7 @@ impl Numbers {
     }
 }
 
-/// The event of the n-th value: both its time and its offset are n.
+/// Returns the event of the n-th value: its time and its offset are both n.
 fn at(number: u64) -> EventAt {
     let position = Position { epoch: Epoch(0), offset: Offset(number), place: 0 };
     EventAt { time: Timestamp::from_micros(number as i64), position }
@@ -104,7 +104,7 @@ fn parameters(kind: &AggregateKind) -> Json {
     }
 }
 
-/// What DataSketches wrote of a state, if it is a sketch.
+/// Returns the part of a state that DataSketches wrote, if it is a sketch.
 fn sketch_of(kind: &AggregateKind, state: &[u8]) -> Option<Vec<u8>> {
     let waiting = || usize::from(u16::from_le_bytes([state[2], state[3]]));
     match kind {
@@ -152,7 +152,8 @@ fn sketches() -> [AggregateKind; 3] {
     ]
 }
 
-/// Every kind over every input that it takes, of few values; sketches of none and of many too.
+/// Returns every kind over every input that it accepts, with few values; sketches also with no and
+/// many values.
 fn states() -> Vec<Json> {
     let inputs = [None]
         .into_iter()
@@ -250,7 +251,7 @@ fn the_bytes_of_states_are_those_of_the_vectors() {
     assert_eq!(read.unwrap().values().unwrap(), tile().values().unwrap());
 }
 
-/// A state around a sketch that DataSketches of Java wrote.
+/// Returns a state around a sketch that DataSketches for Java wrote.
 fn around(spec: &AggregateSpec, sketch: &[u8]) -> Vec<u8> {
     let before: &[u8] = match spec.kind() {
         AggregateKind::DistinctCount { .. } => &[VERSION, TAG_DISTINCT],
@@ -284,7 +285,7 @@ fn sketches_of_java_are_read_and_go_on() {
         let ours = folded(&spec, numbers);
         let expected = &vector["values"];
         match spec.kind() {
-            // The same hashes, so the same registers, so the same estimate to the last bit.
+            // Equal hashes give equal registers, and therefore the same estimate to the last bit.
             AggregateKind::DistinctCount { .. } => assert_eq!(found, ours.values().unwrap()),
             AggregateKind::Quantiles { ranks, .. } => {
                 assert_eq!(hex(&bytes_of(&state)), hex(&bytes), "it is written as it was read");

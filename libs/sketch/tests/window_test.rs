@@ -1,5 +1,5 @@
-//! The edges of windows, for any hops, lengths and moments: which event counts when, said once by
-//! spans of time and once by tiles.
+//! Edges of windows, for any hops, lengths and moments: the test computes which event counts when,
+//! both by spans of time and by tiles.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ fn time(micros: i64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
-/// Moments near 1970 and near the edges of hops, and any.
+/// Returns moments near 1970, near the edges of hops, and anywhere.
 fn moments() -> impl Strategy<Value = i64> {
     prop_oneof![-200_i64..200, -4_000_000_000_000_000_i64..4_000_000_000_000_000]
 }
@@ -36,7 +36,7 @@ fn lengths(window: Window) -> (i64, i64) {
     }
 }
 
-/// Whether one of the event's tiles is one of the window's.
+/// Returns whether one of the event's tiles is a tile of the window.
 fn counts(windows: &Windows, window: Window, event: i64, at: i64) -> bool {
     windows.tiles_of(time(event)).any(|tile| window.tiles(time(at)).contains(&tile))
 }
@@ -102,7 +102,8 @@ proptest! {
             let covers = |at: i64| {
                 all.windows().iter().any(|window| window.tiles(time(at)).contains(&tile))
             };
-            // As time goes on nothing comes back, so the furthest moment back decides.
+            // As time advances, no event starts to count again, so the furthest moment back
+            // decides.
             let back = now - lateness_us;
             prop_assert_eq!(all.keeps(tile, time(now)), covers(back) || event > back);
         }

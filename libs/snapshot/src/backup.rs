@@ -1,5 +1,6 @@
-//! Backups of a store: which snapshot each partition has in one, and what its log held since the
-//! one before. Bytes and rules: `proto/spec/backup.md`. Decoders take any bytes.
+//! Manifests of backups. A backup names the snapshot of each partition of a store, and the log of
+//! the partition since the previous backup. Format and rules: `proto/spec/backup.md`. Decoders
+//! accept any bytes.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,12 +20,13 @@ use crate::manifest::{SnapshotName, of_wire, to_wire};
 const FRAME: Frame =
     Frame { magic: u32::from_le_bytes(*b"FBBK"), what: "the manifest of a backup" };
 
-/// How the object of a backup is called: the later one was begun, the greater.
+/// Name of a backup's object; later backups have greater names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BackupName {
-    /// When it was begun, by the clock of who took it; behind all that were there, in any case.
+    /// Start time of the backup by the clock of its taker; always greater than the time of every
+    /// existing backup.
     pub taken_at: Timestamp,
-    /// Its own id.
+    /// Id of the backup.
     pub id: u64,
 }
 
@@ -35,7 +37,7 @@ impl fmt::Display for BackupName {
 }
 
 impl BackupName {
-    /// The one that is written so, if any is.
+    /// Parses a name; returns `None` for any other text.
     pub fn parse(name: &str) -> Option<Self> {
         let (time, id) = name.split_once('-')?;
         let taken_at = Timestamp::from_micros(time.parse().ok()?);
@@ -44,67 +46,67 @@ impl BackupName {
     }
 }
 
-/// One backup of a store.
+/// A backup of a store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Backup {
-    /// How it is called.
+    /// Name of the backup.
     pub name: BackupName,
-    /// The newest one that there was of a store of this name, whichever store that was.
+    /// Newest earlier backup of a store of this name, even if it was another store.
     pub before: Option<BackupName>,
-    /// The store.
+    /// Id of the store.
     pub store: StoreId,
-    /// All its definitions, by ascending version.
+    /// All definitions of the store, by ascending version.
     pub definitions: Vec<Definition>,
-    /// One for each partition, in their order.
+    /// Partitions in ascending order.
     pub partitions: Vec<PartitionBackup>,
 }
 
 /// A partition in a backup.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionBackup {
-    /// The snapshot.
+    /// Name of the snapshot.
     pub snapshot: SnapshotName,
-    /// Where that stands.
+    /// Progress of the snapshot.
     pub progress: Progress,
-    /// What the log held from the backup before up to this one; empty where that is not known.
+    /// Log from the previous backup up to this one; empty if unknown.
     pub log: Vec<LogSegment>,
 }
 
 /// Records of a log, in one chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSegment {
-    /// The offsets that it has all of.
+    /// Offsets that the segment covers without gaps.
     pub offsets: Range<Offset>,
-    /// Its bytes.
+    /// Chunk with the records.
     pub chunk: ChunkId,
 }
 
 impl Backup {
-    /// The newest definition.
+    /// Returns the newest definition.
     ///
     /// # Errors
-    /// `Corrupt` without any.
+    /// `Corrupt` if there is none.
     pub fn definition(&self) -> Result<&Definition> {
         self.definitions.last().ok_or_else(|| FRAME.damaged("it has no definition"))
     }
 
-    /// How many partitions the store has.
+    /// Returns the number of partitions.
     pub fn partition_count(&self) -> PartitionCount {
         PartitionCount(self.partitions.len() as u32)
     }
 
-    /// The partition of this number.
+    /// Returns the reference to a partition of the store.
     pub fn at(&self, partition: PartitionId) -> PartitionRef {
         PartitionRef { store: self.store, partition }
     }
 
-    /// Up to when every partition has all its entries in it.
+    /// Returns the time up to which the backup contains all entries of every partition.
     pub fn whole_until(&self) -> Timestamp {
         let times = self.partitions.iter().map(|partition| partition.progress.partition_time);
         times.min().unwrap_or(Timestamp::MIN)
     }
 
-    /// Whether its logs lead here from the backup before it.
+    /// Returns whether the logs in this backup connect it to the previous one.
     pub fn follows(&self, before: &Self) -> bool {
         let partitions = before.partitions.iter().zip(&self.partitions);
         self.store == before.store
@@ -112,10 +114,10 @@ impl Backup {
             && partitions.into_iter().all(|(before, after)| after.follows(before))
     }
 
-    /// The object.
+    /// Encodes the manifest.
     ///
     /// # Errors
-    /// `LimitExceeded` for one that nobody would read.
+    /// `LimitExceeded` if the manifest is too large to be read.
     pub fn encode(&self) -> Result<Bytes> {
         let segment = |segment: &LogSegment| v1::LogSegment {
             from: segment.offsets.start.0,
@@ -138,10 +140,10 @@ impl Backup {
         })
     }
 
-    /// The backup of an object.
+    /// Decodes a manifest.
     ///
     /// # Errors
-    /// `Unsupported` for a format that this build does not know, `Corrupt` for damage.
+    /// `Unsupported` for a format that this build does not know; `Corrupt` for damage.
     pub fn decode(object: &[u8]) -> Result<Self> {
         let wire: v1::BackupManifest = FRAME.decode(object)?;
         let definitions = wire.definitions.into_iter().map(Definition::try_from);
@@ -180,7 +182,7 @@ impl Backup {
 }
 
 impl PartitionBackup {
-    /// Whether its log leads here from an earlier backup.
+    /// Returns whether the log connects this backup of the partition to an earlier one.
     pub fn follows(&self, before: &Self) -> bool {
         let (from, to) = (before.progress.offset_applied, self.progress.offset_applied);
         let begins = self.log.first().map_or(to, |segment| segment.offsets.start);

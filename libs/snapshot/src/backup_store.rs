@@ -1,4 +1,4 @@
-//! Backups in an object store: beside the snapshots that they name.
+//! Backups in an object store, next to the snapshots that they name.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use crate::error::refused;
 use crate::partition::is_of_object;
 use crate::store::SnapshotStore;
 
-/// A backup that cannot be read.
+/// A backup that cannot be read, with its error.
 type PassedOver = (BackupName, Error);
 
 const BACKUPS: &str = "backups";
 const BACKUP: &str = "backup";
 
 impl SnapshotStore {
-    /// The backups of the stores that were called so, the oldest first. Those that are damaged, or
-    /// of a format that this build does not know, are passed over.
+    /// Returns the backups of the stores of this name, the oldest first. Backups that are damaged,
+    /// or that have an unknown format, are skipped.
     ///
     /// # Errors
-    /// Those of the object store, and that of the last one that was passed over, where none is
+    /// The errors of the object store; the error of the last skipped backup if no other backup is
     /// left.
     pub async fn backups(&self, store: &str) -> Result<Vec<Backup>> {
         match self.all_backups(store, None).await? {
@@ -34,10 +34,11 @@ impl SnapshotStore {
         }
     }
 
-    /// As [`SnapshotStore::backups`], for whoever wants the newest one and no older one instead.
+    /// Works like [`SnapshotStore::backups`], for callers that need the newest backup and accept no
+    /// older one.
     ///
     /// # Errors
-    /// As there; and why the newest one cannot be read.
+    /// As [`SnapshotStore::backups`]; the error of the newest backup if that backup cannot be read.
     pub async fn backups_with_newest(&self, store: &str) -> Result<Vec<Backup>> {
         let (backups, passed_over) = self.all_backups(store, None).await?;
         match passed_over {
@@ -50,9 +51,8 @@ impl SnapshotStore {
         }
     }
 
-    /// The backups that can be read, and the last of the others with why it cannot. One that a list
-    /// misses is found by the name that the next one has of it, but for the newest, unless it is
-    /// `known`.
+    /// Returns the readable backups, and the newest unreadable one with its error. If a list misses
+    /// a backup, the next backup names it; for the newest backup, only `known` does.
     async fn all_backups(
         &self,
         store: &str,
@@ -68,7 +68,7 @@ impl SnapshotStore {
                     left.extend(backup.before);
                     backups.push(backup);
                 }
-                // It was removed behind the next one.
+                // The backup was removed after the next one was taken.
                 Err(error) if error.code() == ErrorCode::NotFound && !listed.contains(&name) => {}
                 Err(error) if is_of_object(&error) => {
                     tracing::warn!(store, %name, %error, "a backup is passed over");
@@ -92,12 +92,14 @@ impl SnapshotStore {
         Ok(listed.iter().filter_map(|object| name(&object.location)).collect())
     }
 
-    /// Removes the backups of a store but for the newest ones, and what they alone needed, once
-    /// nobody has named it for the grace. Others may take backups meanwhile. Answers how many.
+    /// Removes all but the newest `keep` backups of a store, and the data that only they need, once
+    /// no process has named that data for the grace period. Other processes may take backups
+    /// concurrently. Returns the number of removed backups.
     ///
     /// # Errors
-    /// Those of the object store; `Unsupported` for a backup of a newer build, `Corrupt` for one
-    /// that cannot be read: nothing is removed then, since nobody knows what it needs.
+    /// The errors of the object store; `Unsupported` for a backup of a newer build, `Corrupt` for
+    /// an unreadable one. In these two cases nothing is removed, because the backup's needs are
+    /// unknown.
     pub async fn expire_backups(
         &self,
         newest: &Backup,
@@ -106,7 +108,7 @@ impl SnapshotStore {
     ) -> Result<usize> {
         let store = &newest.definition()?.name;
         let (mut backups, passed_over) = self.all_backups(store, Some(newest.name)).await?;
-        // One that is gone was removed by somebody else.
+        // Another process has removed the missing backup.
         let is_there = |(_, error): &PassedOver| error.code() != ErrorCode::NotFound;
         if let Some((name, error)) = passed_over.filter(is_there) {
             let advice = "nothing is removed; remove it yourself if it stays so";
@@ -117,7 +119,7 @@ impl SnapshotStore {
         let kept = backups.split_off(backups.len().saturating_sub(keep.max(1)));
         for Backup { name, .. } in &backups {
             match self.objects.delete(&self.backup_path(store, *name)).await {
-                // Another one was first.
+                // Another process was faster.
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
                 Err(error) => return Err(told(error)),
             }
@@ -134,10 +136,10 @@ impl SnapshotStore {
         Ok(backups.len())
     }
 
-    /// One backup of a store that was called so.
+    /// Reads a backup of a store of this name.
     ///
     /// # Errors
-    /// `NotFound`, `Corrupt`, `Unsupported`; those of the object store.
+    /// `NotFound`, `Corrupt`, `Unsupported`; the errors of the object store.
     pub async fn backup(&self, store: &str, name: BackupName) -> Result<Backup> {
         let object = self.objects.get(&self.backup_path(store, name)).await.map_err(told)?;
         let backup = Backup::decode(&object.bytes().await.map_err(told)?)?;
@@ -147,10 +149,10 @@ impl SnapshotStore {
         Ok(backup)
     }
 
-    /// Lets a backup count, all of which is stored.
+    /// Publishes a backup whose contents are stored.
     ///
     /// # Errors
-    /// Those of the object store.
+    /// The errors of the object store.
     pub async fn publish_backup(&self, backup: &Backup) -> Result<()> {
         let store = &backup.definition()?.name;
         let path = self.backup_path(store, backup.name);

@@ -1,10 +1,10 @@
-//! Work that takes long, or waits for the disk, without holding up other tasks.
+//! Blocking work that does not delay other tasks.
 
 use forebay_core::{Error, Result};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Works here; other tasks go on where the runtime has threads for them. Called on a spawned task
-/// only, or where there is no runtime.
+/// Runs the work on the current thread; other tasks continue if the runtime has threads for them.
+/// Call this only on a spawned task, or outside a runtime.
 pub fn in_place<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
@@ -12,10 +12,10 @@ pub fn in_place<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Works elsewhere, where there are threads for that.
+/// Runs the work on a blocking thread, if the runtime has such threads.
 ///
 /// # Errors
-/// Those of the work; `Internal` where it panics.
+/// The errors of the work; `Internal` if the work panics.
 pub async fn elsewhere<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

@@ -1,4 +1,4 @@
-//! The image of documents that come one by one, in whatever order.
+//! Builds the image of documents that arrive one by one, in any order.
 
 use std::sync::Arc;
 
@@ -17,29 +17,30 @@ use crate::delta::WRITES_AT_ONCE;
 use crate::frozen::{FrozenShard, ShardState};
 use crate::image_state::ImageState;
 
-/// What was written of an image.
+/// Size of a written image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuiltImage {
-    /// Its documents, expired ones included.
+    /// Number of documents, including expired ones.
     pub documents: u64,
-    /// Its bytes.
+    /// Length in bytes.
     pub bytes: u64,
 }
 
-/// Makes the image of a partition. All of it is in memory until it is written.
+/// A builder of a partition's image. The whole image is in memory until it is written.
 pub struct ImageBuilder {
     index: Index,
     writer: PartitionWriter,
-    /// Before anything was applied.
+    /// State before the first document.
     empty: PartitionState,
 }
 
 impl ImageBuilder {
-    /// Without documents yet, in at most so many bytes of memory. The seed is that of the image's
-    /// hash of keys.
+    /// Creates a builder without documents that uses at most `memory_bytes` of memory. The seed is
+    /// the seed of the image's key hash.
     ///
     /// # Errors
-    /// `InvalidArgument` without a definition, `LimitExceeded` without addresses.
+    /// `InvalidArgument` without a definition; `LimitExceeded` if the process has no addresses
+    /// left.
     pub fn new(
         definitions: &[Definition],
         at: PartitionRef,
@@ -60,19 +61,19 @@ impl ImageBuilder {
         Ok(Self { index, writer, empty: PartitionState::new(at, partitions) })
     }
 
-    /// Takes over documents; those that come again replace the ones before, and `None` takes one
-    /// away. Fastest with about a thousand at once.
+    /// Adds documents; a later document replaces an earlier one of the same key, and `None` removes
+    /// it. Batches of about a thousand documents are the fastest.
     ///
     /// # Errors
-    /// `LimitExceeded` without memory; `Internal` for a row that fits no definition.
+    /// `LimitExceeded` if memory is exhausted; `Internal` for a row that fits no definition.
     pub fn add(&mut self, writes: Vec<(Key, Option<Vec<u8>>)>) -> Result<()> {
         self.writer.apply(&Applied { writes, ..Applied::default() }, &self.empty)
     }
 
-    /// Takes over all documents of a shard; answers the state that stands beside them.
+    /// Adds all documents of a shard; returns the shard's state.
     ///
     /// # Errors
-    /// Those of [`FrozenShard::read`] and [`ImageBuilder::add`].
+    /// The errors of [`FrozenShard::read`] and [`ImageBuilder::add`].
     pub async fn take_shard(
         &mut self,
         shard: &mut FrozenShard,
@@ -95,20 +96,20 @@ impl ImageBuilder {
         state.decode()
     }
 
-    /// Its documents so far, as a fold sees them.
+    /// Returns the documents so far, for a fold.
     pub(crate) fn documents(&self) -> &impl Documents {
         &self.writer
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the used bytes of memory.
     pub fn memory_bytes(&self) -> u64 {
         self.index.memory().used
     }
 
-    /// Writes the image, of the position that this state has.
+    /// Writes the image at the position of this state.
     ///
     /// # Errors
-    /// Those of the sink; `Internal` for a state of another partition or without a log.
+    /// The errors of the sink; `Internal` for a state of another partition or without a log.
     pub fn write(mut self, state: &ImageState, sink: &mut dyn ImageSink) -> Result<BuiltImage> {
         self.writer.apply(&Applied::default(), &state.state)?;
         let documents = self.writer.held().documents;

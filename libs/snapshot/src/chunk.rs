@@ -1,4 +1,5 @@
-//! Chunks: bytes under their own hash. Bytes of the object: `proto/spec/snapshot.md`.
+//! Chunks: bytes that are stored under their own hash. Format of the object:
+//! `proto/spec/snapshot.md`.
 
 use std::fmt;
 
@@ -13,22 +14,23 @@ const FORMAT_VERSION: u16 = 1;
 const PLAIN: u16 = 0;
 const ZSTD: u16 = 1;
 const FRAME: usize = 16;
-/// Fast, and most of what a higher level makes of images.
+/// Compression level: fast, with most of the savings of a higher level on images.
 const LEVEL: i32 = 1;
-/// A chunk is stored as it is where compression saves less than a sixteenth: reading it is cheaper.
+/// Smallest useful saving: if compression saves less than a sixteenth, the chunk is stored
+/// uncompressed, because that is cheaper to read.
 const WORTH_SHARE: usize = 16;
 
-/// BLAKE3 of some bytes.
+/// BLAKE3 hash of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChunkHash([u8; 32]);
 
 impl ChunkHash {
-    /// That of these bytes.
+    /// Returns the hash of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
-    /// The one in 64 hex digits.
+    /// Parses a hash of 64 hex digits.
     pub fn parse(digits: &str) -> Option<Self> {
         blake3::Hash::from_hex(digits).ok().map(|hash| Self(*hash.as_bytes()))
     }
@@ -46,31 +48,31 @@ impl fmt::Debug for ChunkHash {
     }
 }
 
-/// Which bytes a chunk is, and which of the objects that hold them.
+/// Id of a chunk: its bytes, and which of the objects with these bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkId {
-    /// Their hash.
+    /// Hash of the bytes.
     pub hash: ChunkHash,
-    /// How many.
+    /// Number of bytes.
     pub bytes: u32,
-    /// Id of the snapshot whose builder wrote them.
+    /// Id of the snapshot whose builder wrote the chunk.
     pub written_by: u64,
 }
 
 impl ChunkId {
-    /// That of these bytes, of which there are at most [`SNAPSHOT_CHUNK_BYTES_MAX`], written for
-    /// this snapshot.
+    /// Returns the id of these bytes, at most [`SNAPSHOT_CHUNK_BYTES_MAX`], written for this
+    /// snapshot.
     pub fn of(bytes: &[u8], written_by: u64) -> Self {
         Self { hash: ChunkHash::of(bytes), bytes: bytes.len() as u32, written_by }
     }
 
-    /// Name of its object.
+    /// Returns the name of the chunk's object.
     pub(crate) fn name(&self) -> ChunkName {
         ChunkName { hash: self.hash, written_by: self.written_by }
     }
 }
 
-/// How the object of a chunk is called.
+/// Name of a chunk's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ChunkName {
     pub hash: ChunkHash,
@@ -111,10 +113,10 @@ impl TryFrom<&v1::SnapshotChunk> for ChunkId {
     }
 }
 
-/// The object of a chunk.
+/// Encodes the object of a chunk.
 ///
 /// # Errors
-/// `Internal` where the compression fails.
+/// `Internal` if compression fails.
 pub fn encode_chunk(bytes: &[u8]) -> Result<Bytes> {
     let failed = |error| Error::internal(format!("compressing a chunk: {error}"));
     let packed = zstd::bulk::compress(bytes, LEVEL).map_err(failed)?;
@@ -130,10 +132,10 @@ pub fn encode_chunk(bytes: &[u8]) -> Result<Bytes> {
     Ok(object.freeze())
 }
 
-/// The bytes of an object, which are those of this chunk.
+/// Decodes an object, and checks that its bytes are those of this chunk.
 ///
 /// # Errors
-/// `Corrupt` for others, `Unsupported` for a format that this build does not know.
+/// `Corrupt` for other bytes; `Unsupported` for a format that this build does not know.
 pub fn decode_chunk(id: &ChunkId, object: &Bytes) -> Result<Bytes> {
     let damaged = |what: &str| Error::corrupt(format!("chunk {} is damaged: {what}", id.hash));
     let short = || Error::corrupt("a chunk is shorter than its frame");

@@ -1,5 +1,6 @@
-//! What goes of a partition's snapshots: manifests that expired, and chunks that none names. The
-//! rules, and why nobody's own clock matters: `proto/spec/snapshot.md`.
+//! Garbage collection of a partition's snapshots: removes expired manifests, and chunks that no
+//! manifest names. `proto/spec/snapshot.md` states the rules, and why no process's own clock
+//! matters.
 
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
@@ -10,33 +11,35 @@ use crate::chunk::ChunkId;
 use crate::manifest::SnapshotName;
 use crate::partition::{Listed, PartitionSnapshots};
 
-/// What a collection has removed.
+/// Statistics of a collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Snapshots that expired now, since nobody has verified them.
+    /// Unverified snapshots that the collection expired.
     pub given_up: u64,
-    /// Snapshots of which nothing is left.
+    /// Snapshots that were removed.
     pub snapshots: u64,
-    /// Chunks.
+    /// Chunks that were removed.
     pub chunks: u64,
-    /// Files that a builder had begun to put into a folder of this machine when it was killed.
+    /// Partial files that killed builders had left in a folder of this machine.
     pub staged: u64,
 }
 
 impl PartitionSnapshots {
-    /// Removes what nobody may need any more. Others may build and collect meanwhile.
+    /// Removes everything that no process may need any more. Other processes may build and collect
+    /// concurrently.
     ///
     /// # Errors
-    /// Those of the object store; `Unsupported` for the manifest of a newer build, and `Corrupt`
-    /// for one that is damaged, or was on its way here: nothing is removed then that it may name.
-    /// It goes unread once it has expired for the grace.
+    /// The errors of the object store; `Unsupported` for the manifest of a newer build; `Corrupt`
+    /// for a manifest that is damaged, on the disk or in transit. In these two cases nothing that
+    /// the manifest may name is removed. A manifest that expired longer ago than the grace period
+    /// is not read.
     pub async fn collect(&self, grace: Duration) -> Result<Collected> {
         self.collect_beside(grace, &mut HashSet::new(), []).await
     }
 
-    /// As [`PartitionSnapshots::collect`], where these snapshots are needed whatever a list of the
-    /// object store says of them, and chunks that no snapshot names. A snapshot that is gone is
-    /// needed no more.
+    /// Works like [`PartitionSnapshots::collect`], but retains these snapshots, regardless of the
+    /// object store's lists, and these chunks, which no snapshot names. A snapshot that is gone
+    /// leaves `snapshots`.
     ///
     /// # Errors
     /// As [`PartitionSnapshots::collect`].
@@ -48,12 +51,13 @@ impl PartitionSnapshots {
     ) -> Result<Collected> {
         let now = self.now().await?;
         let is_past = move |time: SystemTime| {
-            // A store whose clock goes back keeps all a while longer.
+            // If the clock of the object store goes back, everything stays for a while longer.
             now.duration_since(time).is_ok_and(|past| past > grace)
         };
         let mut collected = Collected::default();
-        // Before the manifests: what is published behind the look at those names no chunk that may
-        // go, since its builder would have given up by now.
+        // The collector lists the chunks before the manifests. A manifest that is published after
+        // the list of manifests names no chunk that may go, because its builder would have given up
+        // by now.
         let stored = self.stored_chunks().await?;
         let mut kept: HashSet<_> = chunks.into_iter().map(|id| id.name()).collect();
         let mut gone = Vec::new();
@@ -72,12 +76,12 @@ impl PartitionSnapshots {
             }
             match self.read(name).await {
                 Ok(manifest) => kept.extend(manifest.chunks().map(ChunkId::name)),
-                // Another collector was first.
+                // Another collector was faster.
                 Err(error) if error.code() == ErrorCode::NotFound => {}
                 Err(error) => return Err(error),
             }
         }
-        // By their names, since a list may miss them.
+        // These snapshots are read by name, because a list may miss them.
         for name in snapshots.clone() {
             match self.read(name).await {
                 Ok(manifest) => kept.extend(manifest.chunks().map(ChunkId::name)),
@@ -101,10 +105,10 @@ impl PartitionSnapshots {
         Ok(collected)
     }
 
-    /// Removes all that there is, of a partition that nobody knows of.
+    /// Removes all objects of a partition that is no longer in use.
     ///
     /// # Errors
-    /// Those of the object store; some of it is gone then.
+    /// The errors of the object store; part of the objects is gone then.
     pub async fn remove_all(&self) -> Result<()> {
         for listed in self.list().await? {
             self.remove_manifest(listed.name).await?;
@@ -113,11 +117,11 @@ impl PartitionSnapshots {
         self.remove_chunks(chunks).await
     }
 
-    /// Lets all snapshots but these expire, and but the newest and those that are younger than the
-    /// grace: somebody may be about to name them. Answers how many.
+    /// Expires all snapshots except the named ones, the newest, and those younger than the grace
+    /// period, which a process may be about to name. Returns the number of expired snapshots.
     ///
     /// # Errors
-    /// Those of the object store.
+    /// The errors of the object store.
     pub async fn expire_others(
         &self,
         named: &HashSet<SnapshotName>,

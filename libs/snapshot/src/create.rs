@@ -1,14 +1,14 @@
-//! Objects that are written once.
+//! Write-once objects.
 
 use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, Result};
 
-/// Writes an object that nobody has written. One that holds the same bytes already is as good: it
-/// is our own, written by a request whose answer was lost and which was sent again.
+/// Creates an object. If the object exists with the same bytes, the call succeeds: an earlier
+/// request of this process wrote it, its answer was lost, and the request was sent again.
 ///
 /// # Errors
-/// `AlreadyExists` where other bytes are there; those of the object store.
+/// `AlreadyExists` if the object has other bytes; the errors of the object store.
 pub(crate) async fn create(objects: &dyn ObjectStore, path: &Path, bytes: Bytes) -> Result<()> {
     let options = PutOptions::from(PutMode::Create);
     let taken = match objects.put_opts(path, bytes.clone().into(), options).await {

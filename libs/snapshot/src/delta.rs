@@ -1,5 +1,5 @@
-//! The rows of a delta: the last state of each document that has changed, deletions included.
-//! Bytes: `proto/spec/snapshot.md`.
+//! The rows of a delta: the last state of each document that has changed, including deletions.
+//! Format: `proto/spec/snapshot.md`.
 
 use bytes::{Bytes, BytesMut};
 use forebay_core::fields::Fields;
@@ -7,15 +7,15 @@ use forebay_core::key::Key;
 use forebay_core::limits::SNAPSHOT_CHUNK_BYTES;
 use forebay_core::{Error, Result};
 
-/// Stands for the row's length where the document is deleted.
+/// Value of the row's length for a deleted document.
 const DELETED: u32 = u32::MAX;
 
-/// The rows of a delta, cut into chunks.
+/// A writer that splits the rows of a delta into chunks.
 #[derive(Debug, Default)]
 pub struct DeltaBlocks(BytesMut);
 
 impl DeltaBlocks {
-    /// Appends a document: its row, or that it is deleted. Answers a chunk that is full with it.
+    /// Appends a document: its row, or its deletion. Returns a chunk if the document fills it.
     pub fn push(&mut self, key: &[u8], row: Option<&[u8]>) -> Option<Bytes> {
         let row_bytes = row.map_or(DELETED, |row| row.len() as u32);
         self.0.extend((key.len() as u32).to_le_bytes());
@@ -25,13 +25,14 @@ impl DeltaBlocks {
         if self.0.len() >= SNAPSHOT_CHUNK_BYTES { self.take() } else { None }
     }
 
-    /// What is not in a chunk yet, if anything.
+    /// Returns the bytes that are not in a chunk yet, if any.
     pub fn take(&mut self) -> Option<Bytes> {
         (!self.0.is_empty()).then(|| self.0.split().freeze())
     }
 }
 
-/// The documents of a chunk, with their rows; `None` deletes. Behind an error comes nothing more.
+/// Iterates over the documents of a chunk and their rows; `None` is a deletion. The iterator ends
+/// after an error.
 pub fn delta_rows(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], Option<&[u8]>)>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -44,10 +45,10 @@ pub fn delta_rows(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], Option<&[
     })
 }
 
-/// Documents that are written in one step.
+/// Documents that are written in one batch.
 pub const WRITES_AT_ONCE: usize = 1_024;
 
-/// What a chunk's documents write, some at once. Behind an error comes nothing more.
+/// Iterates over batches of the writes of a chunk's documents. The iterator ends after an error.
 pub fn delta_writes(bytes: &[u8]) -> impl Iterator<Item = Result<Vec<(Key, Option<Vec<u8>>)>>> {
     let mut rows = delta_rows(bytes).map(|row| {
         let (key, row) = row?;

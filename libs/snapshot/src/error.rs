@@ -1,4 +1,4 @@
-//! What an object store refuses, in our terms.
+//! Conversion of an object store's errors.
 
 use std::error::Error as Cause;
 use std::io;
@@ -7,10 +7,9 @@ use std::iter::successors;
 use forebay_core::limits::SNAPSHOT_REFUSAL_CHARS_MAX;
 use forebay_core::{Error, ErrorCode};
 
-/// Where clients ask for credentials that nobody has set: a service of the machine's, if it has
-/// one.
+/// Address of the machine's credential service, which clients ask if no credentials are set.
 const MACHINES_OWN: &str = "http://169.254.";
-/// What is to be done where there is no bucket.
+/// Code and advice if the bucket does not exist.
 const NO_BUCKET: (ErrorCode, &str) =
     (ErrorCode::InvalidArgument, "make that bucket, or name one that is there");
 const NO_CREDENTIALS: (ErrorCode, &str) =
@@ -22,7 +21,7 @@ const NO_ROOM: (ErrorCode, &str) =
 const NO_ANSWER: (ErrorCode, &str) =
     (ErrorCode::Unavailable, "look at the object store and its settings; it is tried again");
 
-/// What was refused while doing this.
+/// Converts an error that occurred while doing something.
 pub(crate) fn refused(doing: &str, error: &object_store::Error) -> Error {
     let words = error.to_string();
     let (code, advice) = verdict(error, &words);
@@ -38,10 +37,10 @@ fn verdict(error: &object_store::Error, words: &str) -> (ErrorCode, &'static str
         return NO_ROOM;
     }
     match name_of(words) {
-        // Of a list that comes as an error without a kind, and of an object as if that were
-        // missing.
+        // A list reports a missing bucket as an error without a kind, and a read reports it as a
+        // missing object.
         Some("NoSuchBucket" | "ContainerNotFound") => return NO_BUCKET,
-        // The servers answer 400 or 403, as for a right that is missing.
+        // Servers return 400 or 403 for these errors, as for a missing permission.
         Some(
             "AuthenticationFailed"
             | "ExpiredToken"
@@ -49,7 +48,7 @@ fn verdict(error: &object_store::Error, words: &str) -> (ErrorCode, &'static str
             | "InvalidToken"
             | "SignatureDoesNotMatch",
         ) => return NO_CREDENTIALS,
-        // Somebody writes the same object at this moment: nobody has won yet.
+        // Another process is writing the same object; neither has succeeded yet.
         Some("ConditionalRequestConflict") => return NO_ANSWER,
         _ => {}
     }
@@ -61,7 +60,7 @@ fn verdict(error: &object_store::Error, words: &str) -> (ErrorCode, &'static str
         _ => match status_of(words) {
             Some("401") => NO_CREDENTIALS,
             Some("403") => NO_RIGHT,
-            // Only a list comes here, and what it asks for is the bucket.
+            // Only a list reaches this arm, and a list requests the bucket.
             Some("404") => NO_BUCKET,
             Some("507") => NO_ROOM,
             _ => NO_ANSWER,
@@ -69,7 +68,7 @@ fn verdict(error: &object_store::Error, words: &str) -> (ErrorCode, &'static str
     }
 }
 
-/// Whether it is a disk of this machine's that has no room.
+/// Returns whether a disk of this machine is full.
 fn is_full(error: &object_store::Error) -> bool {
     let first: &(dyn Cause + 'static) = error;
     let mut causes = successors(Some(first), |cause: &&(dyn Cause + 'static)| (*cause).source());
@@ -80,8 +79,8 @@ fn is_full(error: &object_store::Error) -> bool {
     })
 }
 
-/// The server's own name of the failure: `NoSuchBucket`. It is in the answer's body, of which an
-/// error of the object store has the text alone.
+/// Returns the server's own name of the failure, such as `NoSuchBucket`. The name is in the body of
+/// the answer, which an error of `object_store` contains only as text.
 fn name_of(words: &str) -> Option<&str> {
     element(words, "Code")
 }
@@ -91,13 +90,13 @@ fn element<'w>(words: &'w str, tag: &str) -> Option<&'w str> {
     Some(behind.split_once(&format!("</{tag}>"))?.0)
 }
 
-/// The answer's status, where the error has no kind for it.
+/// Returns the status of the answer, if the error has no kind for it.
 fn status_of(words: &str) -> Option<&str> {
     words.split_once("non-2xx status code: ")?.1.get(..3)
 }
 
-/// The words in one line, with the name and the message of an answer's body in its place; and not
-/// all of a long one.
+/// Returns the text in one line and shortened, with the body of an answer replaced by its name and
+/// message.
 fn shown(words: &str) -> String {
     let said = match (words.split_once("<?xml"), name_of(words)) {
         (Some((before, _)), Some(name)) => {
@@ -118,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// An error without a kind, in the words that `object_store` has for an answer.
+    /// Returns an error without a kind, in the words that `object_store` uses for an answer.
     fn answered(status: &str, name: &str) -> Refused {
         let body = format!("<?xml version=\"1.0\"?>\n<Error>\n  <Code>{name}</Code>\n</Error>");
         let words = format!("Server returned non-2xx status code: {status}: {body}");

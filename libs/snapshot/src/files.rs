@@ -1,4 +1,4 @@
-//! Files in an object store that somebody else put there, to be read once.
+//! Foreign files in an object store, which are read once.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
@@ -17,9 +17,9 @@ use crate::store::SnapshotStore;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundFile {
     path: Path,
-    /// Its bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// What tells it from what stood there at another time.
+    /// Tag that distinguishes this content of the path from other ones.
     pub tag: String,
 }
 
@@ -29,17 +29,17 @@ impl FoundFile {
         Self { path: meta.location, bytes: meta.size, tag }
     }
 
-    /// Where it lies, for messages.
+    /// Returns the path, for messages.
     pub fn name(&self) -> &str {
         self.path.as_ref()
     }
 }
 
 impl SnapshotStore {
-    /// The file of this store's own name, or all that lie in its folder and below, by their names.
+    /// Returns the file of this store's own name, or all files in its folder and below, by name.
     ///
     /// # Errors
-    /// `NotFound` where there is none; those of the object store.
+    /// `NotFound` if there is none; the errors of the object store.
     pub async fn files(&self) -> Result<Vec<FoundFile>> {
         let at = |error: &object_store::Error| refused("looking for files", error);
         match self.objects.head(&self.root).await {
@@ -57,12 +57,12 @@ impl SnapshotStore {
         }
     }
 
-    /// Opens a file; what does not lie on this machine is fetched into a file without a name in
-    /// `scratch`.
+    /// Opens a file. A file of another machine is downloaded to an unnamed file in `scratch`.
     ///
     /// # Errors
-    /// Those of the object store and of the disk; `Conflict` for one that is another by now,
-    /// `Unavailable` for one of which not all came.
+    /// - The errors of the object store and of the disk.
+    /// - `Conflict`: the file has changed since it was found.
+    /// - `Unavailable`: the download is incomplete.
     pub async fn open_file(&self, file: &FoundFile, scratch: &LocalPath) -> Result<File> {
         let at = |error: &object_store::Error| refused("fetching a file", error);
         let got = self.objects.get(&file.path).await.map_err(|error| at(&error))?;

@@ -1,4 +1,4 @@
-//! The frame of a message that is an object of its own. Bytes: `proto/spec/snapshot.md`.
+//! The frame of a message that is stored as an object. Format: `proto/spec/snapshot.md`.
 
 use bytes::{Bytes, BytesMut};
 use forebay_core::fields::Fields;
@@ -10,19 +10,19 @@ const FORMAT_VERSION: u16 = 1;
 const FRAME: usize = 12;
 const HASH: usize = 32;
 
-/// What such an object is.
+/// Kind of an object.
 pub(crate) struct Frame {
-    /// What it begins with.
+    /// First bytes of the object.
     pub magic: u32,
-    /// What it is in words: `the manifest of a snapshot`.
+    /// Description for errors, such as `the manifest of a snapshot`.
     pub what: &'static str,
 }
 
 impl Frame {
-    /// The object.
+    /// Encodes the object.
     ///
     /// # Errors
-    /// `LimitExceeded` for one that nobody would read.
+    /// `LimitExceeded` if the object is too large to be read.
     pub fn encode(&self, message: &impl Message) -> Result<Bytes> {
         let message = message.encode_to_vec();
         if message.len() > SNAPSHOT_MANIFEST_BYTES_MAX {
@@ -41,10 +41,10 @@ impl Frame {
         Ok(object.freeze())
     }
 
-    /// The message of an object.
+    /// Decodes the message of an object.
     ///
     /// # Errors
-    /// `Unsupported` for a format that this build does not know, `Corrupt` for damage.
+    /// `Unsupported` for a format that this build does not know; `Corrupt` for damage.
     pub fn decode<M: Message + Default>(&self, object: &[u8]) -> Result<M> {
         let mut fields = Fields::new(object, || Error::corrupt("an object that ends in its frame"));
         let (magic, version, zero) = (fields.u32()?, fields.u16()?, fields.u16()?);
@@ -67,7 +67,7 @@ impl Frame {
         M::decode(&hashed[FRAME..]).map_err(|error| self.damaged(&error.to_string()))
     }
 
-    /// That it is damaged so.
+    /// Returns the error for a damaged object.
     pub fn damaged(&self, how: &str) -> Error {
         Error::corrupt(format!("{} is damaged: {how}; it is ignored", self.what))
     }

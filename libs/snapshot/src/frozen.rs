@@ -1,5 +1,5 @@
-//! A shard that a replicator has frozen, read over the copy protocol (`proto/spec/copy.md`): what
-//! images are made of.
+//! A shard that a replicator has frozen, read over the copy protocol (`proto/spec/copy.md`), as the
+//! source of images.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use forebay_wire::v1::shard_copies_client::ShardCopiesClient;
 use tonic::Streaming;
 use tonic::transport::Channel;
 
-/// Longest wait for an answer that is no stream.
+/// Longest wait for an answer that is not a stream.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 /// Longest silence of a stream.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How often a stream may break off between two parts that come through.
+/// Most interruptions of a stream between two complete parts.
 const BREAKS_MAX: u32 = 5;
-/// Wait behind a break.
+/// Wait after an interruption.
 const BREAK_WAIT: Duration = Duration::from_millis(200);
 
 /// A frozen shard.
@@ -34,12 +34,12 @@ pub struct FrozenShard {
 }
 
 impl FrozenShard {
-    /// Freezes the shard of a partition at the replicator of this connection: of the version of the
-    /// store's documents that is kept as this, or of the one that answers reads. It sends so many
-    /// bytes in a second at most; 0: as fast as it goes.
+    /// Freezes the shard of a partition at the replicator of this connection: the shard of the
+    /// version that is stored as `kept_as`, or of the version that serves reads. The replicator
+    /// sends at most `bytes_per_second`; 0 means no limit.
     ///
     /// # Errors
-    /// `Unavailable` where it is not to be had now, `NotFound` for a store that is not there.
+    /// `Unavailable` if the shard is not available now; `NotFound` if the store does not exist.
     pub async fn freeze(
         channel: Channel,
         store: &str,
@@ -60,32 +60,32 @@ impl FrozenShard {
         Ok(Self { client, plan: begun.into_inner(), bytes_per_second })
     }
 
-    /// Which partition it is of.
+    /// Returns the partition of the shard.
     pub fn partition(&self) -> PartitionRef {
         let (store, partition) = (StoreId(self.plan.store_id), PartitionId(self.plan.partition));
         PartitionRef { store, partition }
     }
 
-    /// The log that it follows.
+    /// Returns the id of the log that the shard follows.
     pub fn log_id(&self) -> LogId {
         LogId(self.plan.log_id)
     }
 
-    /// Where it stands.
+    /// Returns the position of the shard.
     ///
     /// # Errors
-    /// `Corrupt` for a plan that does not say it.
+    /// `Corrupt` if the plan has none.
     pub fn position(&self) -> Result<Position> {
         let position = self.plan.position.map(Position::try_from).transpose()?;
         position.ok_or_else(|| Error::corrupt("a frozen shard has no position"))
     }
 
-    /// Reads all rows, in the order of their keys; `take` gets them, some of them twice, and those
-    /// of what cannot be proved before an error says so.
+    /// Reads all rows in key order. `take` may receive rows twice, and may receive unverified rows
+    /// before the call returns an error.
     ///
     /// # Errors
-    /// Those of `take`; `Unavailable` where the replicator does not answer, `Corrupt` for rows that
-    /// are not what it says.
+    /// The errors of `take`; `Unavailable` if the replicator does not answer; `Corrupt` if the rows
+    /// do not match the replicator's digest.
     pub async fn read(
         &mut self,
         mut take: impl FnMut(&[u8], &[u8]) -> Result<()> + Send,
@@ -96,7 +96,7 @@ impl FrozenShard {
         Ok(())
     }
 
-    /// The state that stands beside the documents.
+    /// Reads the state of the shard.
     ///
     /// # Errors
     /// As [`FrozenShard::read`].
@@ -107,7 +107,7 @@ impl FrozenShard {
             if range.to.as_ref().is_some_and(|to| &to[..] <= STATE_FROM) {
                 continue;
             }
-            // No row has this key itself.
+            // No row has exactly this key.
             let behind = (&range.from[..] < STATE_FROM).then(|| STATE_FROM.to_vec());
             let take = &mut |key: &[u8], row: &[u8]| {
                 rows.take(key, row);
@@ -118,9 +118,8 @@ impl FrozenShard {
         rows.decode()
     }
 
-    /// The rows of the first of these keys, as they are stored, in a block (`block_rows`), and for
-    /// how many of the keys that is the answer: one at least. Nothing comes for those that are not
-    /// there.
+    /// Returns the stored rows of the first of these keys as a block (`block_rows`), and the number
+    /// of keys that the answer covers, at least one. The block contains no row for a missing key.
     ///
     /// # Errors
     /// As [`FrozenShard::read`].
@@ -136,7 +135,8 @@ impl FrozenShard {
         Ok((answered, block_of(&answer.rows.unwrap_or_default())?))
     }
 
-    /// Lets go of it. It goes by itself, if this does not come through.
+    /// Releases the frozen shard. If the request fails, the replicator releases the shard by
+    /// itself.
     pub async fn end(mut self) {
         let request = v1::EndCopyRequest { copy_id: self.plan.copy_id };
         drop(in_time(ANSWER_WAIT, self.client.end(request)).await);
@@ -162,8 +162,8 @@ impl FrozenShard {
         }
     }
 
-    /// Reads until the range ends or the stream breaks off; `behind` is the last key of the last
-    /// part that is proved.
+    /// Reads until the range ends or the stream is interrupted; `behind` is the last key of the
+    /// last verified part.
     async fn read_parts(
         &mut self,
         range: usize,
@@ -204,27 +204,27 @@ impl FrozenShard {
     }
 }
 
-/// Takes the key and the stored bytes of each row.
+/// Callback for the key and the stored bytes of each row.
 type TakeRow<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + Send + 'a;
 
-/// Keys that are asked for in one call.
+/// Keys per request.
 const KEYS_AT_ONCE: usize = 4_096;
 
-/// The rows of the state, of which the head need not come first.
+/// Rows of the state, in any order.
 #[derive(Default)]
 pub struct ShardState(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl ShardState {
-    /// Keeps a row.
+    /// Adds a row.
     pub fn take(&mut self, key: &[u8], row: &[u8]) {
-        // A stream that broke off sends rows again.
+        // After an interruption the stream repeats rows.
         self.0.insert(key.to_vec(), row.to_vec());
     }
 
-    /// The state that they are.
+    /// Decodes the state.
     ///
     /// # Errors
-    /// `Corrupt` where they are none.
+    /// `Corrupt` if the rows are no state.
     pub fn decode(self) -> Result<Resumed> {
         let head = self.0.get(HEAD).ok_or_else(|| Error::corrupt("a shard without a head"))?;
         let mut resumed = Head::decode(head)?.into_resumed();

@@ -1,5 +1,5 @@
-//! What an image holds beside the documents: the fold's state, and what was known of the log. The
-//! bytes are *the reader's state* of `proto/spec/image.md`. Decoders take any bytes.
+//! The state in an image next to the documents: the state of the fold, and the known facts about
+//! the log. The bytes are *the reader's state* of `proto/spec/image.md`. Decoders accept any bytes.
 
 use forebay_core::clock::Timestamp;
 use forebay_core::dedup::ClientWindow;
@@ -18,37 +18,37 @@ const FLAG_CLOCK_ERROR: u16 = 1 << 1;
 const FLAG_UNOPENED: u16 = 1 << 2;
 const FLAGS_KNOWN: u16 = FLAG_APPEND_TIME | FLAG_CLOCK_ERROR | FLAG_UNOPENED;
 
-/// Everything of a partition's copy but its documents.
+/// State of a partition's replica without the documents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImageState {
-    /// The fold's state.
+    /// State of the fold.
     pub state: PartitionState,
-    /// Append time of the last entry applied.
+    /// Append time of the last applied entry.
     pub append_time: Option<Timestamp>,
-    /// The clock error as last measured, in microseconds.
+    /// Last measured clock error, in microseconds.
     pub clock_error_us: Option<i64>,
-    /// Where the log started and ended when the copy was first opened; `None` where no reader has
+    /// Start and end of the log when a reader first opened the replica; `None` if no reader has
     /// opened it yet, as in a snapshot.
     pub opened: Option<(Offset, Offset)>,
 }
 
 impl ImageState {
-    /// That of a copy which no reader has opened yet.
+    /// Returns the state of a replica that no reader has opened yet.
     pub fn unopened(state: PartitionState, append_time: Option<Timestamp>) -> Self {
         Self { state, append_time, clock_error_us: None, opened: None }
     }
 
-    /// That of a shard, for an image that nobody has opened.
+    /// Returns the state of a shard, for an image that no reader has opened yet.
     pub fn of_shard(shard: &Resumed) -> Self {
         Self::unopened(shard.state.clone(), shard.followed.append_time)
     }
 
-    /// Whether the partition has caught up, in the run that wrote it or an earlier one.
+    /// Returns whether the partition has caught up, in the current run or an earlier one.
     pub fn has_caught_up(&self) -> bool {
         self.opened.is_some_and(|(_, end)| self.state.offset_applied >= end)
     }
 
-    /// What is known of the log.
+    /// Returns the known facts about the log.
     pub fn following(&self) -> Following {
         Following {
             log_id: self.state.log_id,
@@ -60,7 +60,7 @@ impl ImageState {
         }
     }
 
-    /// Its bytes, without what the image says itself: which partition, and where it stands.
+    /// Encodes the state, without the partition and the progress, which the image itself states.
     ///
     /// # Errors
     /// `Internal` for a state that follows no log yet.
@@ -95,10 +95,10 @@ impl ImageState {
         Ok(bytes)
     }
 
-    /// The state of these bytes, of this partition and where its image stands.
+    /// Decodes a state of this partition at the progress of its image.
     ///
     /// # Errors
-    /// `Unsupported` for a version that this build does not know, `Corrupt` for damage.
+    /// `Unsupported` for a version that this build does not know; `Corrupt` for damage.
     pub fn decode(
         at: PartitionRef,
         partitions: PartitionCount,

@@ -1,10 +1,12 @@
-//! Snapshots of partitions in an object store: an image of the documents at one position, what has
-//! changed since as further layers, and a manifest that names both by their hashes.
+//! Snapshots of partitions in an object store. A snapshot consists of an image of the documents at
+//! one position, the later changes as further layers, and a manifest that names both by their
+//! hashes.
 //!
-//! The truth of a partition is its newest verified snapshot and the log behind it. So a snapshot
-//! counts only once all of it was read back, and nothing goes that one which counts may need. A
-//! backup is a snapshot of each partition, and what the logs held since the one before. Bytes and
-//! rules: `proto/spec/snapshot.md` and `proto/spec/backup.md`.
+//! The source of truth of a partition is its newest verified snapshot and the log after it.
+//! Therefore a snapshot counts only after all of it was read back, and nothing is removed that a
+//! snapshot that counts may need. A backup consists of a snapshot of each partition, and of the
+//! logs since the previous backup. Formats and rules: `proto/spec/snapshot.md` and
+//! `proto/spec/backup.md`.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -1,5 +1,5 @@
-//! A partition that is made of documents which stand in no log: what files hold, as the fold makes
-//! it of puts.
+//! A partition that is built from documents outside any log: the contents of files, folded like
+//! puts.
 
 use std::sync::Arc;
 
@@ -17,30 +17,30 @@ use forebay_index::SchemaSet;
 use crate::build::ImageBuilder;
 use crate::image_state::ImageState;
 
-/// What a partition is before any document is in it.
+/// State of a partition before the first document.
 #[derive(Clone, Debug)]
 pub struct LoadBase {
-    /// Where it stands, and what it knows of those who have written to it.
+    /// Position of the partition, and what it knows of its writers.
     pub state: ImageState,
-    /// The version of all documents that are loaded, where the store keeps versions.
+    /// Version of all loaded documents, if the store has document versions.
     pub version: DocumentVersion,
 }
 
-/// A partition that is made of entries which are in no log.
+/// A partition that is built from entries outside any log.
 pub struct LoadedPartition {
     builder: ImageBuilder,
     schemas: SchemaSet,
     base: LoadBase,
-    /// What folds the entries, one of which is at each offset.
+    /// State that folds the entries, one at each offset.
     state: PartitionState,
 }
 
 impl LoadedPartition {
-    /// Without documents yet, in at most so many bytes of memory: of a store of these definitions,
-    /// ascending, the first of which the rows are made by.
+    /// Creates a partition without documents, with at most `memory_bytes` of memory. The
+    /// definitions of the store are in ascending order; rows are written with the first one.
     ///
     /// # Errors
-    /// Those of [`ImageBuilder::new`]; `NotFound` without a definition.
+    /// The errors of [`ImageBuilder::new`]; `NotFound` without a definition.
     pub fn new(
         definitions: &[Definition],
         base: LoadBase,
@@ -63,11 +63,12 @@ impl LoadedPartition {
         Ok(Self { builder, schemas, base, state })
     }
 
-    /// Folds the changes of an entry of this log; answers the outcomes of the conditional ones, and
-    /// of those that were too large.
+    /// Folds the changes of an entry of this log; returns the outcomes of the conditional changes,
+    /// and of the changes that were too large.
     ///
     /// # Errors
-    /// Why an entry is none of this partition; those of [`ImageBuilder::add`].
+    /// The reason why an entry is not valid for this partition; the errors of
+    /// [`ImageBuilder::add`].
     pub fn add(&mut self, entry: Entry) -> Result<Vec<Outcome>> {
         let (offset, append_time) = (self.state.offset_applied, self.state.partition_time);
         let record = Record { offset, append_time, entry: Ok(entry) };
@@ -86,7 +87,7 @@ impl LoadedPartition {
         Ok(applied.outcomes)
     }
 
-    /// The image of all documents, and the state that it is of.
+    /// Returns the image of all documents, and the state of the image.
     pub fn finish(self) -> (ImageBuilder, ImageState) {
         (self.builder, self.base.state)
     }
@@ -128,7 +129,7 @@ mod tests {
         spec.define(StoreId(1)).unwrap()
     }
 
-    /// A kilobyte that does not compress, as a row's number has it.
+    /// Returns a kilobyte that does not compress, derived from a row's number.
     fn value(number: u64) -> Vec<u8> {
         let word =
             |place: u64| forebay_core::partition::xxh3_64(&(number * 128 + place).to_le_bytes());

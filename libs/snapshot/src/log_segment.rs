@@ -1,4 +1,4 @@
-//! Records of a log as a backup keeps them. Bytes: `proto/spec/backup.md`. Decoders take any bytes.
+//! The records of a log in a backup. Format: `proto/spec/backup.md`. Decoders accept any bytes.
 
 use bytes::{Bytes, BytesMut};
 use forebay_core::clock::Timestamp;
@@ -7,23 +7,23 @@ use forebay_core::id::Offset;
 use forebay_core::limits::SNAPSHOT_CHUNK_BYTES;
 use forebay_core::{Error, Result};
 
-/// One record of a log.
+/// A record of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptRecord<'b> {
-    /// Its offset.
+    /// Offset of the record.
     pub offset: Offset,
-    /// When the log appended it.
+    /// Time at which the log appended the record.
     pub append_time: Timestamp,
     /// The entry with its frame.
     pub entry: &'b [u8],
 }
 
-/// Records on their way into chunks.
+/// A writer that splits records into chunks.
 #[derive(Debug, Default)]
 pub struct LogBlocks(BytesMut);
 
 impl LogBlocks {
-    /// Appends a record. Answers a chunk that is full with it.
+    /// Appends a record. Returns a chunk if the record fills it.
     pub fn push(&mut self, record: KeptRecord<'_>) -> Option<Bytes> {
         self.0.extend(record.offset.0.to_le_bytes());
         self.0.extend(record.append_time.as_micros().to_le_bytes());
@@ -32,13 +32,13 @@ impl LogBlocks {
         if self.0.len() >= SNAPSHOT_CHUNK_BYTES { self.take() } else { None }
     }
 
-    /// What is not in a chunk yet, if anything.
+    /// Returns the bytes that are not in a chunk yet, if any.
     pub fn take(&mut self) -> Option<Bytes> {
         (!self.0.is_empty()).then(|| self.0.split().freeze())
     }
 }
 
-/// The records of a chunk, whose offsets ascend. Behind an error comes nothing more.
+/// Iterates over the records of a chunk, by ascending offset. The iterator ends after an error.
 pub fn kept_records(bytes: &[u8]) -> impl Iterator<Item = Result<KeptRecord<'_>>> {
     let (mut rest, mut last) = (bytes, None);
     std::iter::from_fn(move || {

@@ -1,5 +1,5 @@
-//! Manifests: what a snapshot is of, and which chunks it consists of. Bytes:
-//! `proto/spec/snapshot.md`. Decoders take any bytes.
+//! Manifests: the position of a snapshot, and the chunks that make it up. Format:
+//! `proto/spec/snapshot.md`. Decoders accept any bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,16 +21,16 @@ use crate::frame::Frame;
 const FRAME: Frame =
     Frame { magic: u32::from_le_bytes(*b"FBSN"), what: "the manifest of a snapshot" };
 
-/// How the objects of one snapshot are called.
+/// Name of a snapshot's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SnapshotName {
-    /// The log that it is of.
+    /// Id of the log.
     pub log_id: LogId,
-    /// Of its position.
+    /// Epoch of the position.
     pub epoch: Epoch,
-    /// The first offset that it does not hold.
+    /// First offset that the snapshot does not contain.
     pub offset_applied: Offset,
-    /// Its own id.
+    /// Id of the snapshot.
     pub id: u64,
 }
 
@@ -51,99 +51,99 @@ impl FromStr for SnapshotName {
             let epoch = Epoch(parts.next()?.parse().ok()?);
             let offset_applied = Offset(parts.next()?.parse().ok()?);
             let id = u64::from_str_radix(parts.next()?, 16).ok()?;
-            // Every snapshot has one name.
+            // Every snapshot has exactly one name.
             Some(Self { log_id, epoch, offset_applied, id }).filter(|it| it.to_string() == name)
         };
         parse().ok_or_else(|| Error::invalid_argument(format!("`{name}` is no snapshot's name")))
     }
 }
 
-/// Chunks that make a layer, and where the partition stands with it.
+/// The image of a snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BaseLayer {
-    /// Where it stands.
+    /// Progress of the partition in this layer.
     pub progress: Progress,
-    /// Documents that it holds.
+    /// Number of documents.
     pub documents: u64,
-    /// Its bytes: all but the last have one length.
+    /// Bytes of the image: all chunks but the last have the same length.
     pub chunks: Vec<ChunkId>,
 }
 
 impl BaseLayer {
-    /// Bytes of the image.
+    /// Returns the length of the image in bytes.
     pub fn bytes(&self) -> u64 {
         self.chunks.iter().map(|chunk| u64::from(chunk.bytes)).sum()
     }
 }
 
-/// What has changed since the layer below.
+/// Changes since the layer below.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeltaLayer {
-    /// Where the partition stands with it.
+    /// Progress of the partition in this layer.
     pub progress: Progress,
-    /// Documents that it replaces or brings.
+    /// Number of documents that the layer replaces or adds.
     pub written: u64,
-    /// Documents that it deletes.
+    /// Number of documents that the layer deletes.
     pub deleted: u64,
-    /// Its rows.
+    /// Rows of the changed documents.
     pub rows: Vec<ChunkId>,
-    /// The fold's state with it.
+    /// State of the fold in this layer.
     pub state: Vec<ChunkId>,
 }
 
-/// What a snapshot is, and what it consists of.
+/// Manifest of a snapshot.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Manifest {
-    /// Its id.
+    /// Id of the snapshot.
     pub id: u64,
-    /// Which partition.
+    /// Partition of the snapshot.
     pub at: PartitionRef,
-    /// Partitions of its store.
+    /// Number of partitions of the store.
     pub partitions: PartitionCount,
     /// Name of the store.
     pub store: String,
-    /// The log that it is of.
+    /// Id of the log.
     pub log_id: LogId,
-    /// Where it stands.
+    /// Progress of the snapshot.
     pub progress: Progress,
-    /// The definitions that its rows name, by ascending version.
+    /// Definitions that the rows refer to, by ascending version.
     pub definitions: Vec<Definition>,
-    /// What it begins with.
+    /// The image.
     pub base: BaseLayer,
-    /// What has changed since, the oldest first.
+    /// Later changes, the oldest first.
     pub deltas: Vec<DeltaLayer>,
 }
 
 impl Manifest {
-    /// How its objects are called.
+    /// Returns the name of the snapshot.
     pub fn name(&self) -> SnapshotName {
         let Progress { position, offset_applied, .. } = self.progress;
         SnapshotName { log_id: self.log_id, epoch: position.epoch, offset_applied, id: self.id }
     }
 
-    /// All chunks that it names.
+    /// Returns all chunks of the snapshot.
     pub fn chunks(&self) -> impl Iterator<Item = &ChunkId> {
         let deltas = self.deltas.iter().flat_map(|delta| delta.rows.iter().chain(&delta.state));
         self.base.chunks.iter().chain(deltas)
     }
 
-    /// Documents that its deltas name.
+    /// Returns the number of documents in the deltas.
     pub fn delta_documents(&self) -> u64 {
         self.deltas.iter().map(|delta| delta.written + delta.deleted).sum()
     }
 
-    /// The object.
+    /// Encodes the manifest.
     ///
     /// # Errors
-    /// `LimitExceeded` for one that nobody would read.
+    /// `LimitExceeded` if the manifest is too large to be read.
     pub fn encode(&self) -> Result<Bytes> {
         FRAME.encode(&v1::SnapshotManifest::from(self))
     }
 
-    /// The manifest of an object.
+    /// Decodes a manifest.
     ///
     /// # Errors
-    /// `Unsupported` for a format that this build does not know, `Corrupt` for damage.
+    /// `Unsupported` for a format that this build does not know; `Corrupt` for damage.
     pub fn decode(object: &[u8]) -> Result<Self> {
         Self::try_from(FRAME.decode::<v1::SnapshotManifest>(object)?)
     }

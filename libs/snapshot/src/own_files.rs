@@ -1,4 +1,4 @@
-//! Files of a folder in an object store that are written once, and read whole or in parts.
+//! Write-once files of a folder in an object store, which are read whole or in parts.
 
 use std::ops::Range;
 
@@ -13,17 +13,17 @@ use crate::error::refused;
 use crate::store::SnapshotStore;
 
 impl SnapshotStore {
-    /// A folder in this one, which need not exist.
+    /// Returns a subfolder, which need not exist.
     pub fn folder(&self, name: &str) -> Self {
         let mut folder = self.clone();
         folder.root = self.own(name);
         folder
     }
 
-    /// Names of the files that lie in this folder itself, in their order.
+    /// Returns the names of the files directly in this folder, sorted.
     ///
     /// # Errors
-    /// Those of the object store.
+    /// The errors of the object store.
     pub async fn names(&self) -> Result<Vec<String>> {
         let listed = self.objects.list(Some(&self.root)).try_collect::<Vec<_>>().await;
         let listed = listed.map_err(|error| refused("looking for files", &error))?;
@@ -35,19 +35,19 @@ impl SnapshotStore {
         Ok(names)
     }
 
-    /// Writes a file that nobody has written.
+    /// Creates a file.
     ///
     /// # Errors
-    /// `Conflict` where another one is there; those of the object store.
+    /// `Conflict` if the file exists with other bytes; the errors of the object store.
     pub async fn create_file(&self, name: &str, bytes: Bytes) -> Result<()> {
         let created = create(&*self.objects, &self.own(name), bytes).await;
         created.map_err(|error| refused("writing a file", &error))
     }
 
-    /// All bytes of a file; `None` where there is none.
+    /// Reads a whole file; returns `None` if it does not exist.
     ///
     /// # Errors
-    /// Those of the object store.
+    /// The errors of the object store.
     pub async fn file(&self, name: &str) -> Result<Option<Bytes>> {
         let read = async { self.objects.get(&self.own(name)).await?.bytes().await };
         match read.await {
@@ -57,19 +57,19 @@ impl SnapshotStore {
         }
     }
 
-    /// Bytes of a file.
+    /// Reads a range of a file.
     ///
     /// # Errors
-    /// `NotFound`; those of the object store.
+    /// `NotFound`; the errors of the object store.
     pub async fn file_range(&self, name: &str, range: Range<u64>) -> Result<Bytes> {
         let read = self.objects.get_range(&self.own(name), range).await;
         read.map_err(|error| refused("reading a file", &error))
     }
 
-    /// Bytes of a file that was [found](SnapshotStore::files), by its name.
+    /// Reads a range of a [found](SnapshotStore::files) file, given its name.
     ///
     /// # Errors
-    /// `NotFound`; those of the object store.
+    /// `NotFound`; the errors of the object store.
     pub async fn found_range(&self, name: &str, range: Range<u64>) -> Result<Bytes> {
         let path = Path::parse(name);
         let path = path.map_err(|_| Error::invalid_argument(format!("`{name}` is no path")))?;
@@ -77,10 +77,10 @@ impl SnapshotStore {
         read.map_err(|error| refused("reading a file", &error))
     }
 
-    /// Removes a file, if it is there.
+    /// Removes a file; a missing file is no error.
     ///
     /// # Errors
-    /// Those of the object store.
+    /// The errors of the object store.
     pub async fn remove_file(&self, name: &str) -> Result<()> {
         match self.objects.delete(&self.own(name)).await {
             Ok(()) | Err(Refused::NotFound { .. }) => Ok(()),

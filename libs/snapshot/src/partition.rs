@@ -1,4 +1,4 @@
-//! The snapshots of one partition: found, read, published and verified.
+//! The snapshots of one partition: lookup, reads, publication and verification.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -29,26 +29,27 @@ const MANIFEST: &str = "manifest";
 const VERIFIED: &str = "verified";
 const EXPIRED: &str = "expired";
 
-/// A snapshot as its objects' names tell of it.
+/// A snapshot as described by the names of its objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// How it is called.
+    /// Name of the snapshot.
     pub name: SnapshotName,
-    /// When its manifest was published.
+    /// Time at which the manifest was published.
     pub published: SystemTime,
-    /// Whether all of it was read back.
+    /// Whether the whole snapshot was read back.
     pub is_verified: bool,
-    /// Since when nobody is to begin with it, if so.
+    /// Time since which no reader may start with the snapshot, if it has expired.
     pub expired: Option<SystemTime>,
 }
 
 impl Listed {
-    /// Whether a reader may begin with it.
+    /// Returns whether a reader may start with the snapshot.
     pub fn counts(&self) -> bool {
         self.is_verified && self.expired.is_none()
     }
 
-    /// Remembers those that count, and forgets those that expired: so a later list may miss some.
+    /// Adds the snapshots that count to `seen`, and removes the expired ones, so that a later list
+    /// may miss some snapshots.
     pub fn remember(listed: &[Self], seen: &mut HashSet<SnapshotName>) {
         for Self { name, is_verified, expired, .. } in listed {
             if expired.is_some() {
@@ -59,8 +60,8 @@ impl Listed {
         }
     }
 
-    /// Puts the oldest first: logs by when something was last published of them, and what is of one
-    /// log by its position, whatever the store's clock did meanwhile.
+    /// Sorts the snapshots, the oldest first: logs by their last publication, and snapshots of one
+    /// log by position, so that the store's clock does not matter within a log.
     pub fn sort_oldest_first(listed: &mut [Self]) {
         let mut last: BTreeMap<LogId, SystemTime> = BTreeMap::new();
         for Self { name, published, .. } in listed.iter() {
@@ -77,7 +78,7 @@ pub struct PartitionSnapshots {
     objects: Arc<dyn ObjectStore>,
     root: Path,
     at: PartitionRef,
-    /// Where the objects lie, if on this machine.
+    /// File system of the objects, if they are on this machine.
     local: Option<Arc<LocalFileSystem>>,
 }
 
@@ -97,16 +98,16 @@ impl PartitionSnapshots {
         Self { objects, root, at, local }
     }
 
-    /// Which partition.
+    /// Returns the partition.
     pub fn partition(&self) -> PartitionRef {
         self.at
     }
 
-    /// All snapshots that have a manifest, in the order of their names, as a list of the object
-    /// store tells: one may be missing there that was published just now, and one be gone.
+    /// Lists all snapshots with a manifest by name. The object store's list may miss a recently
+    /// published snapshot, and may contain a removed one.
     ///
     /// # Errors
-    /// Those of the object store.
+    /// The errors of the object store.
     pub async fn list(&self) -> Result<Vec<Listed>> {
         let found = self.listed(MANIFESTS).await?;
         let mut marks: BTreeMap<SnapshotName, [Option<SystemTime>; 3]> = BTreeMap::new();
@@ -126,13 +127,13 @@ impl PartitionSnapshots {
         Ok(listed.collect())
     }
 
-    /// The newest snapshot that counts, of this log or, without one, of that whose snapshot was
-    /// published last; and its manifest. One whose manifest is damaged, or of a format that this
-    /// build does not know, is passed over for an older one.
+    /// Returns the manifest of the newest snapshot that counts. The snapshot belongs to this log,
+    /// or without `log_id` to the log of the snapshot that was published last. A snapshot whose
+    /// manifest is damaged, or has an unknown format, is skipped for an older one.
     ///
     /// # Errors
-    /// Those of the object store, and that of the last manifest that was passed over, where none
-    /// is left.
+    /// The errors of the object store; the error of the last skipped manifest if no other one is
+    /// left.
     pub async fn newest(&self, log_id: Option<LogId>) -> Result<Option<Manifest>> {
         let mut listed = self.list().await?;
         listed.retain(Listed::counts);
@@ -155,10 +156,10 @@ impl PartitionSnapshots {
         passed_over.map_or(Ok(None), Err)
     }
 
-    /// The manifest of a snapshot.
+    /// Reads the manifest of a snapshot.
     ///
     /// # Errors
-    /// `NotFound`, `Corrupt`, `Unsupported`; those of the object store.
+    /// `NotFound`, `Corrupt`, `Unsupported`; the errors of the object store.
     pub async fn read(&self, name: SnapshotName) -> Result<Manifest> {
         let object = self.get(&self.mark(name, MANIFEST)).await?;
         let manifest = Manifest::decode(&object)?;
@@ -169,16 +170,16 @@ impl PartitionSnapshots {
         Ok(manifest)
     }
 
-    /// The bytes of a chunk.
+    /// Reads the bytes of a chunk.
     ///
     /// # Errors
-    /// `NotFound`, `Corrupt`, `Unsupported`; those of the object store.
+    /// `NotFound`, `Corrupt`, `Unsupported`; the errors of the object store.
     pub async fn chunk(&self, id: ChunkId) -> Result<Bytes> {
         let object = self.get(&self.chunk_path(id.name())).await?;
         elsewhere(move || decode_chunk(&id, &object)).await
     }
 
-    /// The bytes of these chunks in their order, several of them on their way at a time.
+    /// Streams the bytes of these chunks in order; several requests are in flight at a time.
     pub fn chunks(&self, ids: Vec<ChunkId>) -> impl Stream<Item = Result<Bytes>> + Send + 'static {
         let of = self.clone();
         let fetches = stream::iter(ids).map(move |id| {
@@ -188,10 +189,10 @@ impl PartitionSnapshots {
         fetches.buffered(SNAPSHOT_CHUNKS_AT_ONCE)
     }
 
-    /// The state that a snapshot has with one of its deltas.
+    /// Reads the state of a snapshot in one of its deltas.
     ///
     /// # Errors
-    /// `NotFound`, `Corrupt`, `Unsupported`; those of the object store.
+    /// `NotFound`, `Corrupt`, `Unsupported`; the errors of the object store.
     pub async fn delta_state(&self, manifest: &Manifest, delta: &DeltaLayer) -> Result<ImageState> {
         let chunks: Vec<_> = self.chunks(delta.state.clone()).try_collect().await?;
         let Manifest { at, partitions, .. } = *manifest;
@@ -201,19 +202,20 @@ impl PartitionSnapshots {
     /// Stores a chunk.
     ///
     /// # Errors
-    /// Those of the object store.
+    /// The errors of the object store.
     pub async fn put_chunk(&self, id: ChunkId, bytes: Bytes) -> Result<()> {
         let object = elsewhere(move || encode_chunk(&bytes)).await?;
         let put = self.objects.put(&self.chunk_path(id.name()), object.into()).await;
         put.map(drop).map_err(told)
     }
 
-    /// Publishes a manifest whose chunks are stored, reads back those of them that were written for
-    /// it, looks whether the others are still there, and only then lets the snapshot count.
+    /// Publishes a manifest whose chunks are stored. The call reads back the chunks that were
+    /// written for this snapshot, checks that the other chunks still exist, and only then lets the
+    /// snapshot count. If the call fails, the snapshot does not count.
     ///
     /// # Errors
-    /// `Corrupt` for a chunk that is not what was stored, `NotFound` for one that has gone; those
-    /// of the object store. The snapshot does not count then.
+    /// `Corrupt` for a chunk with other bytes than were stored; `NotFound` for a removed chunk; the
+    /// errors of the object store.
     pub async fn publish(&self, manifest: &Manifest) -> Result<()> {
         let name = manifest.name();
         self.create(&self.mark(name, MANIFEST), manifest.encode()?).await?;
@@ -230,29 +232,30 @@ impl PartitionSnapshots {
         self.create(&self.mark(name, VERIFIED), Bytes::new()).await
     }
 
-    /// Reads these chunks, and leaves it at that.
+    /// Reads these chunks to verify them, and discards the bytes.
     ///
     /// # Errors
-    /// `NotFound`, `Corrupt`, `Unsupported`; those of the object store.
+    /// `NotFound`, `Corrupt`, `Unsupported`; the errors of the object store.
     pub async fn read_back(&self, ids: Vec<ChunkId>) -> Result<()> {
         let mut read = Box::pin(self.chunks(ids));
         while read.try_next().await?.is_some() {}
         Ok(())
     }
 
-    /// Lets a snapshot count no more; what it consists of stays for those who have begun with it.
+    /// Expires a snapshot, so that it no longer counts; its chunks stay for readers that have
+    /// started with it.
     ///
     /// # Errors
-    /// Those of the object store.
+    /// The errors of the object store.
     pub async fn expire(&self, name: SnapshotName) -> Result<()> {
         self.create(&self.mark(name, EXPIRED), Bytes::new()).await
     }
 
-    /// The chunks that a build may name without writing them: those of all snapshots that have not
-    /// expired.
+    /// Returns the chunks that a build may name without writing them: those of all unexpired
+    /// snapshots.
     ///
     /// # Errors
-    /// Those of the object store.
+    /// The errors of the object store.
     pub async fn known_chunks(&self) -> Result<HashMap<ChunkHash, ChunkId>> {
         let mut known = HashMap::new();
         for listed in self.list().await?.into_iter().filter(|listed| listed.expired.is_none()) {
@@ -265,10 +268,10 @@ impl PartitionSnapshots {
         Ok(known)
     }
 
-    /// What time it is at the object store.
+    /// Returns the current time of the object store.
     ///
     /// # Errors
-    /// Those of the object store.
+    /// The errors of the object store.
     pub async fn now(&self) -> Result<SystemTime> {
         let path = self.root.clone().join(CLOCK);
         self.objects.put(&path, Bytes::new().into()).await.map_err(told)?;
@@ -276,15 +279,15 @@ impl PartitionSnapshots {
         Ok(written.last_modified.into())
     }
 
-    /// All chunks that are there, and when each was written.
+    /// Lists all chunks with their write times.
     pub(crate) async fn stored_chunks(&self) -> Result<Vec<(ChunkName, SystemTime)>> {
         let found = self.listed(CHUNKS).await?;
         let chunk = |(name, written): (String, _)| Some((ChunkName::parse(&name)?, written));
         Ok(found.into_iter().filter_map(chunk).collect())
     }
 
-    /// The names of what is in this folder, and when each was written. What lies further below is
-    /// somebody else's: a copy, say, whose marks mean nothing here.
+    /// Lists the names in this folder with their write times. Objects in subfolders are foreign,
+    /// for example a copy, whose marks mean nothing here.
     async fn listed(&self, folder: &str) -> Result<Vec<(String, SystemTime)>> {
         let folder = self.root.clone().join(folder);
         let found: Vec<_> = self.objects.list(Some(&folder)).try_collect().await.map_err(told)?;
@@ -300,14 +303,14 @@ impl PartitionSnapshots {
         self.remove(chunks.into_iter().map(|name| self.chunk_path(name)).collect()).await
     }
 
-    /// Removes a snapshot's manifest, and its marks behind that: a mark alone is nothing.
+    /// Removes a snapshot's manifest, and then its marks, which mean nothing without the manifest.
     pub(crate) async fn remove_manifest(&self, name: SnapshotName) -> Result<()> {
         self.remove(vec![self.mark(name, MANIFEST)]).await?;
         self.remove(vec![self.mark(name, VERIFIED), self.mark(name, EXPIRED)]).await
     }
 
-    /// Removes what killed puts have left, where the objects lie on this machine, and its time is
-    /// past; answers how many.
+    /// Removes the partial files of killed puts whose time is past, if the objects are on this
+    /// machine; returns their number.
     pub(crate) async fn remove_staged(
         &self,
         is_past: impl Fn(SystemTime) -> bool + Send + 'static,
@@ -328,7 +331,7 @@ impl PartitionSnapshots {
         let mut removed = self.objects.delete_stream(paths);
         while let Some(path) = removed.next().await {
             match path {
-                // Another collector was first.
+                // Another collector was faster.
                 Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
                 Err(error) => return Err(told(error)),
             }
@@ -357,7 +360,7 @@ fn told(error: object_store::Error) -> Error {
     refused("using the object store of the snapshots", &error)
 }
 
-/// Whether it is an object that is wrong, and not the way to it.
+/// Returns whether the object itself is bad, and not the connection.
 pub(crate) fn is_of_object(error: &Error) -> bool {
     matches!(error.code(), ErrorCode::NotFound | ErrorCode::Corrupt | ErrorCode::Unsupported)
 }

@@ -1,4 +1,4 @@
-//! A partition as it was at one moment: a snapshot, and the log behind it folded up to there.
+//! A partition at a point in time: a snapshot, and the log after it folded up to that time.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -28,31 +28,32 @@ use crate::manifest::{DeltaLayer, Manifest};
 use crate::partition::PartitionSnapshots;
 use crate::restore_chain::RestoreTarget;
 
-/// What the log of a new store begins with, and what its first snapshot is of.
+/// Start of a new store's log, and of its first snapshot.
 #[derive(Clone, Copy, Debug)]
 pub struct NewLog {
-    /// The partition of the new store.
+    /// Partition of the new store.
     pub at: PartitionRef,
-    /// The log's id.
+    /// Id of the log.
     pub log_id: LogId,
-    /// Position of the last entry that the snapshot has: there are no documents in those.
+    /// Position of the last entry that the snapshot covers; the entries up to there contain no
+    /// documents.
     pub position: Position,
-    /// The first offset that it does not have.
+    /// First offset that the snapshot does not cover.
     pub offset_applied: Offset,
 }
 
 impl NewLog {
-    /// A position whose document version is below those of all that is ever written behind it.
+    /// Returns a position whose document version is below the versions of all later writes.
     fn first(&self) -> Position {
         Position { place: 1, ..self.position }
     }
 
-    /// That version, in a store whose documents have never moved.
+    /// Returns this version, for a store whose documents were never repartitioned.
     pub(crate) fn first_version(&self) -> DocumentVersion {
         self.first().document_version()
     }
 
-    /// What a partition of this definition begins with, before any document is in it, at this time.
+    /// Returns the state of a partition of this definition before its first document, at this time.
     pub fn begins(&self, definition: &Definition, time: Timestamp) -> LoadBase {
         let state = PartitionState {
             partition_time: time,
@@ -66,7 +67,7 @@ impl NewLog {
         }
     }
 
-    /// The state that the log begins with, of a partition that nobody has written to.
+    /// Returns the initial state of the log, for a partition without writes.
     pub(crate) fn state(&self, partitions: PartitionCount) -> PartitionState {
         PartitionState {
             log_id: Some(self.log_id),
@@ -77,8 +78,8 @@ impl NewLog {
     }
 }
 
-/// A partition of a store as it was. The image that it begins with is on disk, what was written
-/// since is in memory.
+/// A partition of a store at a point in time. The initial image is on disk; later writes are in
+/// memory.
 pub struct PastPartition {
     index: Index,
     writer: PartitionWriter,
@@ -87,11 +88,12 @@ pub struct PastPartition {
 }
 
 impl PastPartition {
-    /// What a snapshot is, of a store of these definitions. Its image is fetched into a file
-    /// without a name in this folder.
+    /// Loads a snapshot of a store with these definitions. The image is downloaded to an unnamed
+    /// file in `scratch`.
     ///
     /// # Errors
-    /// Those of the object store and of the disk; `Corrupt`; `LimitExceeded` without memory.
+    /// The errors of the object store and of the disk; `Corrupt`; `LimitExceeded` if memory is
+    /// exhausted.
     pub async fn begin(
         from: &PartitionSnapshots,
         manifest: &Manifest,
@@ -116,10 +118,10 @@ impl PastPartition {
         Ok(past)
     }
 
-    /// What an image and the state beside it are, of a store of these definitions.
+    /// Loads an image and its state, for a store with these definitions.
     ///
     /// # Errors
-    /// `Corrupt`; `InvalidArgument` without a definition; `LimitExceeded` without memory.
+    /// `Corrupt`; `InvalidArgument` without a definition; `LimitExceeded` if memory is exhausted.
     pub fn of_image(
         image: &Image,
         state: ImageState,
@@ -156,24 +158,25 @@ impl PastPartition {
         })
     }
 
-    /// Where it stands.
+    /// Returns the current state.
     pub fn state(&self) -> &PartitionState {
         &self.state.state
     }
 
-    /// Visits the identity bytes and the row of every document, some of which may have expired.
+    /// Visits the identity bytes and the row of every document, including expired ones.
     ///
     /// # Errors
-    /// Those of `visit`; `Corrupt` where the image is damaged.
+    /// The errors of `visit`; `Corrupt` if the image is damaged.
     pub fn visit_rows(&self, visit: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         self.writer.visit_rows(visit)
     }
 
-    /// Folds the records of a chunk, but for those behind the end; answers whether there were any.
+    /// Folds the records of a chunk up to the target; returns whether the chunk has records after
+    /// the target.
     ///
     /// # Errors
-    /// `Corrupt` where the records are not those that come next; `UpgradeNeeded` for those of a
-    /// newer build; `LimitExceeded` without memory.
+    /// `Corrupt` if the records are not the next ones; `UpgradeNeeded` for records of a newer
+    /// build; `LimitExceeded` if memory is exhausted.
     pub fn go_on(
         &mut self,
         segment: &LogSegment,
@@ -210,11 +213,12 @@ impl PastPartition {
         self.writer.apply(&applied, &self.state.state)
     }
 
-    /// Adds all documents to the image of a new store; answers the state that it begins with. Who
-    /// has written what to the old store is forgotten: nobody repeats that here.
+    /// Adds all documents to the image of a new store; returns the initial state of that store. The
+    /// state drops the idempotency keys of the old store, because no client retries its writes in
+    /// the new one.
     ///
     /// # Errors
-    /// Those of [`ImageBuilder::add`].
+    /// The errors of [`ImageBuilder::add`].
     pub fn restore(self, image: &mut ImageBuilder, log: NewLog) -> Result<ImageState> {
         let version = log.first_version();
         let mut writes = Vec::with_capacity(WRITES_AT_ONCE);

@@ -1,5 +1,5 @@
-//! Object stores that are reached over a network: what each is told, by a caller or by the
-//! environment, and how long it is waited for.
+//! Object stores over a network: their settings, from a caller or the environment, and their
+//! timeouts.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -15,24 +15,25 @@ use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::{BackoffConfig, ClientConfigKey, ObjectStore, ObjectStoreScheme, RetryConfig};
 use url::Url;
 
-/// What a store is told.
+/// Settings of an object store.
 pub(crate) enum Settings {
-    /// By a caller, who wants to know of a name that means nothing.
+    /// Settings of a caller, for whom an unknown name is an error.
     Given(Vec<(String, String)>),
-    /// By variables of the process, some of which are other programs'.
+    /// Settings from environment variables, some of which belong to other programs.
     Found(Vec<(String, String)>),
 }
 
 impl Settings {
-    /// Those variables that are this kind of store's by their names. An object store knows most of
-    /// its options by short names too, and a `TOKEN` or a `REGION` of the process may be anybody's.
+    /// Selects the environment variables for this kind of store by name. An object store accepts
+    /// most options by short names, too, but a variable such as `TOKEN` or `REGION` may belong to
+    /// any program.
     pub(crate) fn find(
         scheme: &ObjectStoreScheme,
         variables: impl Iterator<Item = (OsString, OsString)>,
     ) -> Self {
         let (prefix, whole) = match scheme {
             ObjectStoreScheme::AmazonS3 => ("AWS_", ""),
-            // The second is what Azure itself sets in its services.
+            // Azure sets the second name in its own services.
             ObjectStoreScheme::MicrosoftAzure => ("AZURE_", "IDENTITY_ENDPOINT"),
             _ => ("GOOGLE_", ""),
         };
@@ -44,7 +45,7 @@ impl Settings {
     }
 }
 
-/// Sets up one builder: the three have the same methods, and no trait in common.
+/// Configures a builder. The three builders have the same methods, but no common trait.
 macro_rules! build {
     ($builder:ident, $key:ident, $endpoints:expr, $url:expr, $settings:expr) => {{
         let mut builder = $builder::new().with_url($url.as_str()).with_retry(retries());
@@ -68,7 +69,7 @@ macro_rules! build {
     }};
 }
 
-/// The store that a URL means; `Err` says what is wrong with the settings.
+/// Connects to the store of a URL; `Err` describes invalid settings.
 pub(crate) fn connect(
     url: &Url,
     scheme: &ObjectStoreScheme,
@@ -91,8 +92,8 @@ pub(crate) fn connect(
     built.map_err(|error| error.to_string())
 }
 
-/// Says so where an endpoint has no TLS and nobody has allowed that: the client itself would only
-/// fail at each request, without saying why.
+/// Reports an endpoint without TLS that is not allowed: the client itself would fail at each
+/// request without a reason.
 fn check_tls(
     mut endpoints: impl Iterator<Item = String>,
     allowed: Option<String>,
@@ -108,9 +109,9 @@ fn check_tls(
     }
 }
 
-/// A server that is gone is told of within some seconds, and one that hangs when its first request
-/// has waited long enough: whoever works with snapshots tries again by itself, and says so
-/// meanwhile.
+/// Returns the retry settings. The client reports a refused connection within some seconds, and a
+/// server that hangs when the first request has timed out. The users of snapshots retry by
+/// themselves, and log the failures.
 fn retries() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
@@ -118,7 +119,7 @@ fn retries() -> RetryConfig {
             max_backoff: Duration::from_millis(SNAPSHOT_BACKOFF_MS_MAX),
             ..BackoffConfig::default()
         },
-        // The time bounds them: no more have room in it.
+        // The retry time bounds the retries: no more than this number fit into it.
         max_retries: (SNAPSHOT_RETRY_MS / SNAPSHOT_BACKOFF_MS_MIN) as usize,
         retry_timeout: Duration::from_millis(SNAPSHOT_RETRY_MS),
     }

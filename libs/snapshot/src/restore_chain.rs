@@ -1,4 +1,4 @@
-//! What leads to a partition as it was at one point in time: a snapshot, and the log behind it.
+//! Point-in-time recovery: selects the snapshot and the log that lead to a point in time.
 
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{LogId, Offset};
@@ -8,19 +8,19 @@ use crate::backup::{LogSegment, PartitionBackup};
 use crate::log_segment::KeptRecord;
 use crate::manifest::SnapshotName;
 
-/// What a partition is restored to.
+/// Target of the recovery of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestoreTarget {
-    /// At the newest snapshot.
+    /// The newest snapshot.
     Newest,
-    /// Before the first entry of this time or a later one.
+    /// The state before the first entry of this time or a later one.
     Before(Timestamp),
-    /// Behind this offset of a log.
+    /// The state after this offset of a log.
     Behind(LogId, Offset),
 }
 
 impl RestoreTarget {
-    /// Whether a record comes behind it.
+    /// Returns whether a record comes after the target.
     pub fn is_passed_by(self, record: &KeptRecord<'_>) -> bool {
         match self {
             Self::Newest => false,
@@ -29,7 +29,7 @@ impl RestoreTarget {
         }
     }
 
-    /// Whether a snapshot holds nothing that comes behind it.
+    /// Returns whether a snapshot contains nothing after the target.
     fn may_begin_with(self, at: &PartitionBackup) -> bool {
         match self {
             Self::Newest => true,
@@ -40,7 +40,7 @@ impl RestoreTarget {
         }
     }
 
-    /// Whether all that comes before it is in a snapshot and what leads there.
+    /// Returns whether a snapshot and its log contain everything before the target.
     fn is_reached_by(self, at: &PartitionBackup) -> bool {
         match self {
             Self::Newest => true,
@@ -50,22 +50,22 @@ impl RestoreTarget {
     }
 }
 
-/// A snapshot, and the log behind it up to one moment.
+/// A snapshot, and the log after it up to a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoreChain {
-    /// What it begins with.
+    /// Name of the initial snapshot.
     pub snapshot: SnapshotName,
-    /// The log, of which what comes behind the end is left out.
+    /// Log after the snapshot; recovery skips the records after the target.
     pub log: Vec<LogSegment>,
-    /// Where it ends.
+    /// Target of the recovery.
     pub target: RestoreTarget,
 }
 
 impl RestoreChain {
-    /// The shortest one, by the backups of a partition, of which the oldest comes first.
+    /// Finds the shortest chain in the backups of a partition, the oldest first.
     ///
     /// # Errors
-    /// `NotFound` where there is none, saying what there is.
+    /// `NotFound` if there is none; the error states the available range.
     pub fn find(backups: &[&PartitionBackup], target: RestoreTarget) -> Result<Self> {
         let first = backups.iter().rposition(|backup| target.may_begin_with(backup));
         let first = first.ok_or_else(|| too_early(backups))?;
@@ -116,7 +116,8 @@ mod tests {
     use super::*;
     use crate::chunk::ChunkId;
 
-    /// A backup behind so many offsets, each a second behind the other, and the log from another.
+    /// Returns a backup that ends at an offset, with one entry per second, and with the log since
+    /// another offset.
     fn backup(log_id: u64, end: u64, log_from: Option<u64>) -> PartitionBackup {
         let (epoch, offset_applied) = (Epoch(0), Offset(end));
         let snapshot = SnapshotName { log_id: LogId(log_id), epoch, offset_applied, id: end };

@@ -1,5 +1,5 @@
-//! What a killed put has left in a folder of this machine: it writes beside the object, under a
-//! name that no list tells of, and takes its place at the end.
+//! Remains of killed puts in a folder of this machine. A put writes to a temporary file next to the
+//! object, under a name that no list shows, and renames the file at the end.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -8,10 +8,10 @@ use std::time::SystemTime;
 
 use forebay_core::{Error, Result};
 
-/// Removes such files right in this folder whose time is past; answers how many.
+/// Removes the temporary files directly in this folder whose time is past; returns their number.
 ///
 /// # Errors
-/// `Unavailable` where the folder cannot be read, or a file not be removed.
+/// `Unavailable` if the folder cannot be read, or a file cannot be removed.
 pub(crate) fn remove_staged(
     folder: &LocalPath,
     is_past: impl Fn(SystemTime) -> bool,
@@ -35,7 +35,7 @@ pub(crate) fn remove_staged(
             false => Ok(0),
         };
         match removing() {
-            // Another collector was first, or it was put after all.
+            // Another collector was faster, or the put has completed.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             done => removed += done.map_err(told)?,
         }
@@ -43,7 +43,8 @@ pub(crate) fn remove_staged(
     Ok(removed)
 }
 
-/// `object_store` appends a number behind `#`, which its own names of objects never have.
+/// Returns whether a name is temporary: `object_store` appends `#` and a number, which never occur
+/// in its own object names.
 fn is_staged(name: &str) -> bool {
     let number = name.rsplit_once('#').map(|(_, number)| number);
     number.is_some_and(|number| {

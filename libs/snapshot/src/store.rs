@@ -1,4 +1,4 @@
-//! Where snapshots lie: a folder of an object store, told by a URL.
+//! The folder of snapshots in an object store, given by a URL.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::remote::{Settings, connect};
 pub struct SnapshotStore {
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) root: Path,
-    /// Where objects lie that lie on this machine.
+    /// File system of the objects, if they are on this machine.
     local: Option<Arc<LocalFileSystem>>,
 }
 
@@ -30,33 +30,35 @@ impl fmt::Debug for SnapshotStore {
 }
 
 impl SnapshotStore {
-    /// The folder of this URL: `file:///folder`, `s3://bucket/folder`, `az://container/folder` or
-    /// `gs://bucket/folder`. Credentials and endpoints come from the environment, by the names that
-    /// the stores' own tools use: `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT`,
-    /// `AZURE_STORAGE_ACCOUNT_NAME`, `GOOGLE_SERVICE_ACCOUNT` and the like; whatever begins with
-    /// `AWS_`, `AZURE_` or `GOOGLE_` and means something to the store counts. Reaches for nothing
-    /// yet.
+    /// Opens the folder of this URL: `file:///folder`, `s3://bucket/folder`,
+    /// `az://container/folder` or `gs://bucket/folder`. The call sends no request.
     ///
-    /// An endpoint without TLS has to be allowed: `AWS_ALLOW_HTTP=true`, `AZURE_ALLOW_HTTP=true`. A
-    /// server that refuses connections is told of as `Unavailable` behind 10 s, one that takes them
-    /// and hangs behind 30 s, some 40 s at the very worst; `AWS_TIMEOUT` and `AZURE_TIMEOUT`, such
-    /// as `90 s`, give a chunk more time on a slow way.
+    /// Credentials and endpoints come from the environment, by the names that the stores' own tools
+    /// use: `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT`, `AZURE_STORAGE_ACCOUNT_NAME`,
+    /// `GOOGLE_SERVICE_ACCOUNT` and so on. Every variable counts that begins with `AWS_`, `AZURE_`
+    /// or `GOOGLE_` and is an option of the store.
     ///
-    /// What is stored in a folder of this machine's is on its disk when it is answered. `gs://` is
+    /// An endpoint without TLS must be allowed: `AWS_ALLOW_HTTP=true`, `AZURE_ALLOW_HTTP=true`. If
+    /// a server refuses connections, calls fail with `Unavailable` after 10 s. If a server accepts
+    /// connections and hangs, calls fail after 30 s, in the worst case after some 40 s.
+    /// `AWS_TIMEOUT` and `AZURE_TIMEOUT`, such as `90 s`, allow more time for a chunk on a slow
+    /// connection.
+    ///
+    /// An object in a folder of this machine is on its disk when the call returns. `gs://` is
     /// configured like the others, and was never tested against Google's own servers.
     ///
     /// # Errors
-    /// `InvalidArgument` for a URL that names no such folder, or settings that cannot be.
+    /// `InvalidArgument` for a URL that names no such folder, or for invalid settings.
     pub fn open(url: &str) -> Result<Self> {
         Self::open_by(url, |scheme| Settings::find(scheme, std::env::vars_os()))
     }
 
-    /// As [`SnapshotStore::open`], with these options in the place of the environment, by the same
-    /// names in upper or lower case.
+    /// Works like [`SnapshotStore::open`], with these options instead of the environment, by the
+    /// same names in upper or lower case.
     ///
     /// # Errors
-    /// As [`SnapshotStore::open`]; and `InvalidArgument` for an option that the store does not
-    /// know. A folder of this machine's knows none.
+    /// As [`SnapshotStore::open`]; `InvalidArgument` for an unknown option. A folder of this
+    /// machine has no options.
     pub fn open_with(
         url: &str,
         options: impl IntoIterator<Item = (String, String)>,
@@ -98,23 +100,23 @@ impl SnapshotStore {
         Ok(Self::of(objects, root))
     }
 
-    /// A folder of this object store.
+    /// Returns a folder of this object store.
     pub fn of(objects: Arc<dyn ObjectStore>, root: Path) -> Self {
         Self { objects, root, local: None }
     }
 
-    /// The snapshots of one partition.
+    /// Returns the snapshots of one partition.
     pub fn partition(&self, at: PartitionRef) -> PartitionSnapshots {
         let folder = format!("{:016x}", at.store.0);
         let root = self.root.clone().join(folder).join(format!("{:04}", at.partition.0));
         PartitionSnapshots::new(Arc::clone(&self.objects), root, at, self.local.clone())
     }
 
-    /// Whether the folder can be reached.
+    /// Checks whether the folder can be reached.
     ///
     /// # Errors
-    /// `Unavailable`, `Unauthenticated`, `PermissionDenied`; `InvalidArgument` for a bucket that is
-    /// not there.
+    /// `Unavailable`, `Unauthenticated`, `PermissionDenied`; `InvalidArgument` if the bucket does
+    /// not exist.
     pub async fn check(&self) -> Result<()> {
         let listed = self.objects.list_with_delimiter(Some(&self.root)).await;
         listed.map(drop).map_err(|error| refused("looking for snapshots", &error))

@@ -1,4 +1,4 @@
-//! Chunks on their way into the object store, several at a time, while their builder goes on.
+//! Concurrent upload of chunks to the object store, while their builder continues.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use tokio::task::JoinSet;
 use crate::chunk::{ChunkHash, ChunkId};
 use crate::partition::PartitionSnapshots;
 
-/// Stores chunks for one snapshot.
+/// An upload of the chunks of one snapshot.
 pub struct ChunkUpload {
     to: PartitionSnapshots,
     snapshot: u64,
     known: Arc<HashMap<ChunkHash, ChunkId>>,
-    /// Bounds what is in memory.
+    /// Limits the chunks in memory.
     room: Arc<Semaphore>,
     under_way: JoinSet<Result<()>>,
-    /// What was written, or is about to be.
+    /// Chunks that were written, or are about to be.
     written: Vec<ChunkId>,
 }
 
 impl ChunkUpload {
-    /// Chunks for the snapshot of this id, without those that are known.
+    /// Creates an upload of chunks for the snapshot of this id, except for the known chunks.
     pub fn new(
         to: PartitionSnapshots,
         snapshot: u64,
@@ -37,17 +37,17 @@ impl ChunkUpload {
         Self { to, snapshot, known, room, under_way: JoinSet::new(), written: Vec::new() }
     }
 
-    /// Writes all from now on, whatever is known: a name says what an object was, and not what it
-    /// is.
+    /// Writes all chunks from now on, even known ones: a name states what an object was when it was
+    /// written, not what it is now.
     pub fn write_all(&mut self) {
         self.known = Arc::default();
     }
 
-    /// Stores these bytes, or finds them among those that are known. Waits while as many are under
-    /// way as may be; an error may come with a later call.
+    /// Stores these bytes, or finds them among the known chunks. Waits while the maximum number of
+    /// uploads is in flight. An error of an upload may be returned by a later call.
     ///
     /// # Errors
-    /// Those of the object store.
+    /// The errors of the object store.
     pub async fn put(&mut self, bytes: Bytes) -> Result<ChunkId> {
         let id = ChunkId::of(&bytes, self.snapshot);
         if let Some(known) = self.known.get(&id.hash) {
@@ -69,12 +69,12 @@ impl ChunkUpload {
         Ok(id)
     }
 
-    /// Ends it with what was made of the chunks, once all are stored. Where that has failed those
-    /// that were written go again: no manifest names them, and on a full disk they would be in the
-    /// way of the next attempt.
+    /// Waits until all chunks are stored, and returns `made`. If the build or an upload has failed,
+    /// the call removes the written chunks: no manifest names them, and on a full disk they would
+    /// prevent the next attempt.
     ///
     /// # Errors
-    /// That of what was made; those of the object store.
+    /// The error in `made`; the errors of the object store.
     pub async fn end<M>(mut self, made: Result<M>) -> Result<M> {
         let mut ended = made;
         while let Some(done) = self.under_way.join_next().await {
@@ -97,26 +97,26 @@ fn flat(done: std::result::Result<Result<()>, tokio::task::JoinError>) -> Result
     done.unwrap_or_else(|_| Err(Error::internal("an upload broke off; see the log")))
 }
 
-/// An image that goes into the object store while it is written. Used on a thread that may block,
-/// or in [`tokio::task::block_in_place`].
+/// An image that is uploaded while it is written. Use it on a thread that may block, or in
+/// [`tokio::task::block_in_place`].
 pub struct ImageUpload<'u> {
     upload: &'u mut ChunkUpload,
     runtime: Handle,
     /// The first chunk, whose front is written last.
     first: Vec<u8>,
-    /// Those behind it that were stored.
+    /// Stored chunks after the first one.
     stored: Vec<ChunkId>,
-    /// The bytes behind those.
+    /// Bytes after the stored chunks.
     pending: BytesMut,
 }
 
 impl<'u> ImageUpload<'u> {
-    /// One that is written from now on, by the tasks of this runtime.
+    /// Creates an image upload; tasks of this runtime upload the chunks.
     pub fn new(upload: &'u mut ChunkUpload, runtime: Handle) -> Self {
         Self { upload, runtime, first: Vec::new(), stored: Vec::new(), pending: BytesMut::new() }
     }
 
-    /// Its chunks, of which the last are on their way.
+    /// Returns the chunks of the image; the last ones are still in flight.
     ///
     /// # Errors
     /// As [`ChunkUpload::put`]; `Internal` for an image without bytes.
@@ -134,7 +134,7 @@ impl<'u> ImageUpload<'u> {
         Ok(chunks)
     }
 
-    /// Where the next bytes behind the first block come.
+    /// Returns the offset of the next bytes after the first block.
     fn end(&self) -> usize {
         self.first.len() + self.stored.len() * SNAPSHOT_CHUNK_BYTES + self.pending.len()
     }
@@ -144,7 +144,7 @@ impl ImageSink for ImageUpload<'_> {
     fn write_at(&mut self, mut bytes: &[u8], at: u64) -> Result<()> {
         let at = usize::try_from(at).unwrap_or(usize::MAX);
         if self.first.is_empty() {
-            // The first block comes last.
+            // The writer writes the first block last.
             self.first.resize(at, 0);
         } else if at + bytes.len() <= self.first.len() && at < self.end() {
             self.first[at..at + bytes.len()].copy_from_slice(bytes);

@@ -1,5 +1,5 @@
-//! Snapshots on a real Azure server, which `infra/objects` pins. It comes by npm, of which the
-//! Bazel build knows nothing: this test runs by cargo alone.
+//! Snapshots on a real Azure server, which `infra/objects` pins. The server is an npm package,
+//! which the Bazel build does not support: only Cargo runs this test.
 
 mod servers;
 mod tiny;

@@ -1,6 +1,6 @@
-//! Builders, collectors and whoever lets older snapshots go, as processes in random orders from a
-//! seed, whose clocks differ or whose lists are behind: whatever counts is whole, and so is what a
-//! reader may have begun with.
+//! Builders, collectors and expiry as processes in random order from a seed, with different clocks
+//! or delayed lists. The tests prove that every snapshot that counts is whole, and so is every
+//! snapshot that a reader may have started with.
 
 mod tiny;
 
@@ -23,10 +23,10 @@ const SEEDS: u64 = 150;
 const BUILDS: usize = 12;
 const COLLECTIONS: usize = 40;
 const KEPT: usize = 2;
-/// Pieces of which all snapshots consist: few, so that most are shared.
+/// Number of distinct pieces in all snapshots: few, so that most pieces are shared.
 const PIECES: usize = 12;
 
-/// What has happened to all seeds: otherwise there was nothing to be seen.
+/// Events over all seeds; a count of zero means that the test has proved nothing.
 #[derive(Default)]
 struct Seen {
     verified: AtomicU64,
@@ -63,13 +63,13 @@ impl World {
         self.dice.lock().unwrap().below(end)
     }
 
-    /// A process among these, that has such a clock and such lists.
+    /// Returns a process with a clock that is ahead and lists that are behind.
     fn process(&self, ahead: Duration, behind: Duration) -> Process {
         let publishes = Arc::new(AtomicBool::new(false));
         let (dice, publishing) = (Arc::clone(&self.dice), Arc::clone(&publishes));
         let pause: Pause = Arc::new(move |path| {
             let mut dice = dice.lock().unwrap();
-            // The manifest's own calls come first.
+            // The calls for the manifest come first.
             if !path.as_ref().ends_with(".manifest") {
                 publishing.store(false, Ordering::Relaxed);
             }
@@ -79,7 +79,7 @@ impl World {
         Process { of: at(Arc::new(front)), publishes }
     }
 
-    /// Builds as the service does: gives up behind half of the grace.
+    /// Builds like the service: gives up after half of the grace period.
     async fn build(&self, by: &Process, others: &[&Process]) -> forebay_core::Result<()> {
         let (began, offset) = (self.objects.now(), self.offsets.fetch_add(1, Ordering::Relaxed));
         let known = by.of.known_chunks().await?;
@@ -93,7 +93,7 @@ impl World {
             }
             by.of.put_chunk(chunk, bytes.into()).await?;
             chunks.push(chunk);
-            // Nobody's time goes on between a builder's look at it and its manifest.
+            // No time passes between another builder's check of its time and its manifest.
             if others.iter().all(|other| !other.publishes.load(Ordering::Relaxed)) {
                 self.objects.pass(HOUR * self.below(8) as u32);
             }
@@ -107,7 +107,7 @@ impl World {
         let published = by.of.publish(&manifest(offset, offset, chunks)).await;
         by.publishes.store(false, Ordering::Relaxed);
         match published {
-            // What others have let go meanwhile: then it does not count.
+            // Another process has removed a chunk; the snapshot then does not count.
             Err(error) if error.code() == ErrorCode::NotFound => return Ok(()),
             published => published?,
         }
@@ -121,11 +121,12 @@ impl World {
         Ok(())
     }
 
-    /// What nobody may have lost at this moment.
+    /// Checks that every snapshot that a reader may use now is whole.
     async fn assert_whole(&self) {
         let (as_it_is, now) = (at(self.objects.clone()), self.objects.now());
         for listed in as_it_is.list().await.unwrap() {
-            // Whoever has begun with it has half of the grace, by the worst of clocks.
+            // With the worst of clocks, a reader that has started with a snapshot has half of the
+            // grace period.
             let is_left = |since| now.duration_since(since).is_ok_and(|past| past > GRACE / 2);
             if !listed.is_verified || listed.expired.is_some_and(is_left) {
                 continue;
@@ -137,7 +138,7 @@ impl World {
         }
     }
 
-    /// Two that build, of which the second has this clock, and two that collect.
+    /// Runs two builders, of which the second has this clock, and two collectors.
     async fn run(&self, ahead: Duration, behind: Duration) {
         let [one, other] = [Duration::ZERO, ahead].map(|ahead| self.process(ahead, behind));
         let builds = async |by: &Process| {

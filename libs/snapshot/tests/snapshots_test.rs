@@ -1,5 +1,5 @@
-//! Snapshots in an object store: what counts, what is passed over, what goes and when; over
-//! builders and collectors at once, and a store that fails.
+//! Snapshots in an object store: which snapshots count, are skipped, or are removed, and when; with
+//! concurrent builders and collectors, and with a store that fails.
 
 mod tiny;
 
@@ -41,7 +41,7 @@ async fn what_was_built_is_read_back_and_the_newest_counts() {
     // Three chunks are the same in both.
     let shared = two.base.chunks.iter().filter(|chunk| chunk.written_by == 1).count();
     assert_eq!(shared, 3);
-    // An older position that is published later is older.
+    // A snapshot of an older position is older even if it is published later.
     build(&snapshots, 3, 15, b"late").await.unwrap();
     assert_eq!(newest(&snapshots).await, Some(2));
     assert_eq!(snapshots.newest(Some(LogId(9))).await.unwrap(), None);
@@ -68,7 +68,7 @@ async fn nothing_counts_of_which_a_chunk_is_not_what_it_was() {
     for fault in [ObjectFault::Cut, ObjectFault::Changed, ObjectFault::Refused] {
         let (objects, snapshots) = world();
         objects.decide(Some(Arc::new(move |path: &str, number| {
-            // Behind its put and the list before that.
+            // The fault hits the requests after the put and the list before it.
             (path.contains("/chunks/") && number > 1).then_some(fault)
         })));
         let error = build(&snapshots, 1, 10, b"byte").await.unwrap_err();
@@ -96,12 +96,13 @@ async fn a_build_that_breaks_off_anywhere_leaves_what_counted_before() {
                 .decide(Some(Arc::new(move |_: &str, number| (number == broken).then_some(fault))));
             let built = build(&snapshots, 2, 20, b"another one that goes through").await;
             objects.decide(None);
-            // The answer may be lost of what was done: then it counts, and is whole.
+            // The answer to a completed request may be lost; the snapshot then counts, and is
+            // whole.
             let counts = newest(&snapshots).await.unwrap();
             assert!(counts == 2 || built.is_err() && counts == 1, "{fault:?} {broken}");
             let manifest = snapshots.newest(Some(LOG)).await.unwrap().unwrap();
             bytes_of(&snapshots, &manifest).await;
-            // The next one is built as if nothing had been.
+            // The next snapshot is built as if nothing had failed.
             build(&snapshots, 3, 30, b"another one that goes through, more").await.unwrap();
             assert_eq!(newest(&snapshots).await, Some(3));
         }
@@ -142,7 +143,7 @@ async fn what_expired_goes_behind_the_grace_and_what_others_share_stays() {
     assert_eq!(bytes_of(&snapshots, &one).await, b"sharemine", "who has begun with it goes on");
     objects.pass(Duration::from_secs(1));
     let collected = snapshots.collect(GRACE).await.unwrap();
-    // Of `shar|emin|e` the first is shared.
+    // The first chunk of `shar|emin|e` is shared.
     assert_eq!((collected.snapshots, collected.chunks), (1, 2));
     assert_eq!(bytes_of(&snapshots, &two).await, b"share!your");
     assert_eq!(snapshots.list().await.unwrap().len(), 1);
@@ -155,7 +156,7 @@ async fn what_a_builder_left_that_died_goes_behind_the_grace() {
     let (objects, snapshots) = world();
     let orphan = ChunkId::of(b"orphan", 9);
     snapshots.put_chunk(orphan, b"orphan".to_vec().into()).await.unwrap();
-    // One that was published and never verified.
+    // This snapshot is published and never verified.
     objects.decide(Some(Arc::new(|path: &str, _| {
         path.ends_with(".verified").then_some(ObjectFault::Refused)
     })));
@@ -185,7 +186,8 @@ async fn a_manifest_that_is_damaged_on_its_way_to_a_collector_costs_none_of_its_
         snapshots.collect(GRACE).await.unwrap_err();
         objects.decide(None);
         assert_eq!(bytes_of(&snapshots, &one).await, b"some bytes of it", "{fault:?}");
-        // One that stays so goes unread, with its chunks, a grace behind its end.
+        // If the manifest stays damaged, the collector removes it unread, with its chunks, a grace
+        // period after its expiry.
         let names = objects.names().await;
         let manifest = names.iter().find(|name| name.ends_with(".manifest")).unwrap();
         objects.replace(manifest, "damaged".into()).await;
@@ -197,8 +199,8 @@ async fn a_manifest_that_is_damaged_on_its_way_to_a_collector_costs_none_of_its_
     }
 }
 
-/// What a list may say in the place of what there is, of an object: nothing of it, that it is there
-/// twice, or that it is there, where it has gone.
+/// Faults of a list, for one object: the list misses the object, repeats it, or shows it after its
+/// removal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum WrongList {
     Missed,
@@ -209,7 +211,7 @@ enum WrongList {
 #[tokio::test]
 async fn a_list_that_is_wrong_costs_a_collection_nothing_that_counts() {
     for wrong in [WrongList::Missed, WrongList::Repeated, WrongList::Gone] {
-        // Of each object that there is.
+        // The loop applies the fault to each object.
         for place in 0.. {
             let (objects, snapshots) = world();
             let old = build(&snapshots, 1, 10, b"shared and of old").await.unwrap();
@@ -237,7 +239,7 @@ async fn a_list_that_is_wrong_costs_a_collection_nothing_that_counts() {
             })));
             objects.pass(GRACE + Duration::from_secs(1));
             snapshots.collect_beside(GRACE, &mut seen, []).await.unwrap();
-            // A reader begins with one that is whole, if it hears of it, or is told that none is.
+            // A reader starts with a whole snapshot.
             match snapshots.newest(Some(LOG)).await.unwrap() {
                 Some(newest) => drop(bytes_of(&snapshots, &newest).await),
                 None => panic!("{wrong:?} {place}: one that counts was listed"),
@@ -255,7 +257,8 @@ async fn a_list_that_is_wrong_costs_a_collection_nothing_that_counts() {
 async fn what_somebody_else_keeps_below_the_snapshots_means_nothing_for_them() {
     let (objects, snapshots) = world();
     let one = build(&snapshots, 1, 10, b"some bytes of it").await.unwrap();
-    // A copy of it in a folder of its own, of a time at which it had expired; and anything.
+    // The folder contains a copy of the snapshot from a time at which it had expired, and random
+    // files.
     for name in objects.names().await {
         let (folder, file) = name.rsplit_once('/').unwrap();
         let file = file.replace("verified", "expired");
@@ -289,7 +292,7 @@ async fn what_was_written_for_a_snapshot_that_comes_to_nothing_goes_at_once() {
             }
             Ok(())
         };
-        // The error comes with a later call, or here.
+        // The error is returned by a later put, or here.
         let stored = stored.await;
         let ended = full.end(stored).await.unwrap_err();
         assert_eq!(ended.code(), ErrorCode::Unavailable, "{fault:?}");
@@ -301,7 +304,7 @@ async fn what_was_written_for_a_snapshot_that_comes_to_nothing_goes_at_once() {
     let why = failed.end::<()>(Err(Error::not_found("the shard"))).await.unwrap_err();
     assert_eq!((why.code(), objects.names().await), (ErrorCode::NotFound, names.clone()));
 
-    // What is known is not written again, but where all is.
+    // Known chunks are not written again, unless all are written.
     let mut leaning = upload();
     let known = leaning.put("some".into()).await.unwrap();
     leaning.write_all();
@@ -325,8 +328,8 @@ async fn a_file_of_which_not_all_comes_is_refused() {
     store.open_file(&found, scratch.path()).await.unwrap();
 }
 
-/// Builders that share chunks, and collectors, at every step of each other: whatever counts is
-/// whole.
+/// Proves that builders that share chunks and a collector, interleaved at every step, leave every
+/// snapshot that counts whole.
 #[tokio::test]
 async fn builders_and_a_collector_at_once_leave_all_that_counts_whole() {
     for step in 0..24 {
@@ -336,7 +339,7 @@ async fn builders_and_a_collector_at_once_leave_all_that_counts_whole() {
         objects.pass(GRACE - Duration::from_secs(1));
         let kept = build(&snapshots, 2, 20, b"sharedother").await.unwrap();
         objects.pass(Duration::from_secs(2));
-        // A collector comes in at this call of the two builders.
+        // The collector starts at this call of the two builders.
         let (collector, waiting) = (snapshots.clone(), objects.clone());
         let collect = async move {
             while waiting.calls() < step {
@@ -348,7 +351,7 @@ async fn builders_and_a_collector_at_once_leave_all_that_counts_whole() {
         let others = async {
             let one = build(&snapshots, 3, 30, b"sharedbytes and more").await.unwrap();
             let two = build(&snapshots, 4, 40, b"sharedother, bytes").await.unwrap();
-            // A collector that waits for more calls than there are is let go.
+            // These calls release a collector that waits for more calls than the builders make.
             for _ in 0..step {
                 snapshots.now().await.unwrap();
             }
@@ -374,7 +377,7 @@ async fn a_folder_of_this_machine_is_a_store_too() {
     let snapshots = store.partition(AT);
     let one = build(&snapshots, 1, 10, b"some bytes").await.unwrap();
     assert_eq!(bytes_of(&snapshots, &one).await, b"some bytes");
-    // Another process finds it.
+    // Another process finds the snapshot.
     let again = SnapshotStore::open(&url).unwrap().partition(AT);
     assert_eq!(again.newest(None).await.unwrap(), Some(one.clone()));
     again.expire(one.name()).await.unwrap();
@@ -391,7 +394,7 @@ async fn what_a_killed_put_left_in_a_folder_goes_behind_the_grace() {
     let snapshots = SnapshotStore::open(&url).unwrap().partition(AT);
     let one = build(&snapshots, 1, 10, b"some bytes").await.unwrap();
     let below = folder.path().join(format!("{:016x}/{:04}", AT.store.0, AT.partition.0));
-    // As the object store names what it has not written to the end; and what is somebody else's.
+    // These are the object store's names for partial files, and names of foreign files.
     let left = ["chunks/ab-01#1", "chunks/ab-01#12", "manifests/x.manifest#1"];
     let others = ["chunks/ab#", "chunks/#x1", "manifests/1"];
     for name in left.iter().chain(&others) {
@@ -424,7 +427,7 @@ fn options_that_mean_nothing_are_refused() {
         ("az://bucket/folder", "AWS_ALLOW_HTTP"),
         ("gs://bucket/folder", "AWS_ALLOW_HTTP"),
         ("file:///folder", "AWS_ALLOW_HTTP"),
-        // A key without the account that it is of.
+        // A key without its account is invalid.
         ("az://bucket/folder", "AZURE_STORAGE_ACCOUNT_KEY"),
         ("s3://bucket/folder", "AWS_ACCESS_KEY_ID"),
         ("s3://bucket/folder", "AWS_TIMEOUT"),

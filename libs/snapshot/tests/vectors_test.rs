@@ -1,4 +1,4 @@
-//! The golden vectors of snapshots and backups. `UPDATE_VECTORS=1` writes them anew.
+//! The golden vectors of snapshots and backups. `UPDATE_VECTORS=1` rewrites them.
 
 use forebay_core::ErrorCode;
 use forebay_core::clock::Timestamp;
@@ -56,8 +56,8 @@ fn manifest() -> Manifest {
     }
 }
 
-/// One whose codec is the one that bytes of this kind get. What a compressor makes of them is its
-/// own matter, so only plain ones are compared with what is encoded.
+/// Returns a chunk with the codec that bytes of this kind get. The output of a compressor may vary,
+/// so the test compares only uncompressed chunks with the encoder's output.
 fn chunk(name: &str, bytes: &[u8], object: &[u8]) -> Value {
     let id = ChunkId::of(bytes, 1);
     json!({
@@ -81,7 +81,7 @@ fn delta(name: &str, rows: &[(&[u8], Option<&[u8]>)]) -> Value {
 }
 
 fn vectors() -> Value {
-    // A frame of Zstandard with the raw bytes in it, which every decoder reads.
+    // A frame of Zstandard with the raw bytes in it is readable by every decoder.
     let raw = b"\x28\xb5\x2f\xfd\x20\x08\x41\x00\x00snapshot";
     let frame = [&b"FBCH\x01\x00\x01\x00\x08\x00\x00\x00\x00\x00\x00\x00"[..], raw].concat();
     json!({

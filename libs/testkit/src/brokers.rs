@@ -1,5 +1,6 @@
-//! Real Kafka brokers on loopback for tests: started from the settings in `infra/kafka`, killed,
-//! stopped and restarted one by one, and gone when the test process is, however it ends.
+//! Real Kafka brokers on loopback for tests. The settings are in `infra/kafka`. A test starts,
+//! kills, stops and restarts brokers one by one; a guard removes them when the test process ends,
+//! in whatever way.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,28 +15,28 @@ use crate::tree;
 
 pub use crate::processes::Result;
 
-/// The folder of templates.
+/// The folder of the settings' templates.
 const TEMPLATES: &str = "infra/kafka";
-/// What a Bazel target declares: Kafka's jars, as paths in its tree.
+/// Environment variable of a Bazel target: paths of Kafka's jars in its runfiles.
 const DECLARED_JARS: &str = "FOREBAY_KAFKA_JARS";
-/// Where set-up puts Kafka's jars, inside cargo's target directory.
+/// Folder of Kafka's jars inside cargo's target directory, filled by set-up.
 const JARS: &str = "kafka";
-/// A broker prints it when it serves.
+/// Line that a broker logs once it serves.
 const READY: &str = "Kafka Server started";
-/// Bound of a start; three brokers on a busy machine take some 20 s.
+/// Bound of a start; three brokers on a busy machine take about 20 s.
 const START_WAIT: Duration = Duration::from_secs(180);
 
-/// One broker, or three in three zones with a quorum of two. Nodes are counted from 1. All methods
-/// block; dropping kills every broker.
+/// A cluster of one broker, or of three in three zones with a quorum of two. All methods block;
+/// node numbers start at 1; the drop kills every broker.
 pub struct Brokers {
     nodes: Vec<Node>,
     guard: Mutex<Guard>,
     java: Java,
-    /// Removed last.
+    /// Temporary folder; declared last, so that it is removed last.
     _folder: TempDir,
 }
 
-/// How to start Kafka's programs.
+/// The parts of a command line that starts Kafka's programs.
 struct Java {
     templates: PathBuf,
     class_path: String,
@@ -45,24 +46,26 @@ struct Node {
     number: usize,
     address: String,
     folder: PathBuf,
-    /// `None` while it is down.
+    /// Running broker; `None` while it is down.
     broker: Mutex<Option<Child>>,
 }
 
 impl Brokers {
-    /// Starts one broker or three, and waits until all of them serve. One takes some 5 s.
+    /// Starts one broker or three, and waits until all of them serve. A single broker takes about 5
+    /// s.
     ///
     /// # Errors
-    /// Another count, no jars (`make setup` fetches them), no Java, or a broker that does not
-    /// start; its last words are in the text.
+    /// Returns an error for another count, without jars (`make setup` fetches them), without Java,
+    /// or if a broker does not start; the text includes its last log lines.
     pub fn start(count: usize) -> Result<Self> {
         Self::start_with(count, &[])
     }
 
-    /// As [`Brokers::start`], with settings that override those of `infra/kafka`.
+    /// Starts brokers as [`Brokers::start`] does, with settings that override those of
+    /// `infra/kafka`.
     ///
     /// # Errors
-    /// As [`Brokers::start`].
+    /// Returns the errors of [`Brokers::start`].
     pub fn start_with(count: usize, overrides: &[(&str, &str)]) -> Result<Self> {
         let java = Java::find()?;
         let folder = processes::folder("brokers")?;
@@ -79,32 +82,32 @@ impl Brokers {
         Ok(brokers)
     }
 
-    /// Every broker's address, joined by commas, as Kafka clients want it.
+    /// Returns every broker's address, joined by commas, as Kafka clients expect them.
     #[must_use]
     pub fn bootstrap(&self) -> String {
         let addresses: Vec<&str> = self.nodes.iter().map(|node| node.address.as_str()).collect();
         addresses.join(",")
     }
 
-    /// Kills a broker as `kill -9` does. Killing one that is down changes nothing.
+    /// Kills a broker as `kill -9` does. Does nothing to a broker that is down.
     ///
     /// # Errors
-    /// There is no such node.
+    /// Returns an error if there is no such node.
     pub fn kill(&self, number: usize) -> Result<()> {
         let node = self.node(number)?;
         let mut broker = node.broker();
         let Some(mut child) = broker.take() else { return Ok(()) };
         drop(broker);
-        // The guard first: once the broker is waited for, its id may be somebody else's.
+        // Update the guard first: after the wait, another process may have the broker's id.
         self.tell_guard()?;
         processes::kill(&format!("broker {number}"), &mut child)
     }
 
-    /// Stops a broker by SIGTERM, and kills it when it has not ended after 20 s. Stopping one that
-    /// is down changes nothing.
+    /// Stops a broker by SIGTERM, and kills it if it has not ended after 20 s. Does nothing to a
+    /// broker that is down.
     ///
     /// # Errors
-    /// There is no such node.
+    /// Returns an error if there is no such node.
     pub fn stop(&self, number: usize) -> Result<()> {
         let node = self.node(number)?;
         if let Some(child) = &mut *node.broker() {
@@ -113,11 +116,11 @@ impl Brokers {
         self.kill(number)
     }
 
-    /// Starts a broker again on its own data and port, and waits until it serves. One that still
-    /// runs is killed first.
+    /// Starts a broker again on its own data and port, and waits until it serves. A running broker
+    /// is killed first.
     ///
     /// # Errors
-    /// There is no such node, or it does not start.
+    /// Returns an error if there is no such node, or if the broker does not start.
     pub fn restart(&self, number: usize) -> Result<()> {
         self.kill(number)?;
         let node = self.node(number)?;
@@ -126,10 +129,10 @@ impl Brokers {
         node.await_ready(before)
     }
 
-    /// What a broker has logged so far.
+    /// Returns the broker's log so far.
     ///
     /// # Errors
-    /// There is no such node.
+    /// Returns an error if there is no such node.
     pub fn log(&self, number: usize) -> Result<String> {
         Ok(self.node(number)?.log())
     }
@@ -187,13 +190,13 @@ impl Drop for Brokers {
 }
 
 impl Java {
-    /// Finds the settings, and Kafka's jars: those that are declared, or those that set-up fetched.
+    /// Finds the settings and Kafka's jars: declared by the target, or fetched by set-up.
     fn find() -> Result<Self> {
         let class_path = processes::class_path(DECLARED_JARS, JARS)?;
         Ok(Self { templates: tree::find(TEMPLATES)?, class_path })
     }
 
-    /// A program of Kafka's, which logs into the node's folder.
+    /// Returns the command of a Kafka program that logs into the node's folder.
     fn command(&self, class: &str, node: &Node) -> Result<Command> {
         let logging = self.templates.join("log4j2.properties");
         let mut command = processes::java(&self.class_path);
@@ -221,7 +224,7 @@ impl Node {
         processes::log_of(&self.log_path())
     }
 
-    /// Waits until the log tells of one more start than `before`.
+    /// Waits until the log contains one more start than `before`.
     fn await_ready(&self, before: usize) -> Result<()> {
         let ready = wait(START_WAIT, || {
             if self.log().matches(READY).count() > before {
@@ -243,7 +246,7 @@ impl Node {
     }
 }
 
-/// Makes a folder with its settings for each node.
+/// Creates a folder with settings for each node.
 fn lay_out(
     count: usize,
     folder: &Path,
@@ -291,8 +294,8 @@ fn lay_out(
     Ok(nodes)
 }
 
-/// 16 random bytes the way Kafka writes them: 22 characters of base64. The last one carries only
-/// two bits, and hexadecimal digits are base64 too.
+/// Returns 16 random bytes in Kafka's notation: 22 characters of base64. The last character carries
+/// only two bits, and hexadecimal digits are valid base64.
 fn cluster_id() -> Result<String> {
     Ok(format!("{}A", &random_hex()?[..21]))
 }

@@ -1,9 +1,9 @@
-//! A process that ends with whoever started it.
+//! A process that ends with its parent.
 
 use std::ops::{Deref, DerefMut};
 use std::process::Child;
 
-/// A child that is killed and waited for when it goes.
+/// A child process; the drop kills it and waits for it.
 ///
 /// ```
 /// use std::process::Command;
@@ -33,7 +33,7 @@ impl DerefMut for OwnedChild {
 
 impl Drop for OwnedChild {
     fn drop(&mut self) {
-        // One that has ended already is no news.
+        // An error means that the child has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! What Forebay's tests share. Nothing that ships depends on it.
+//! Shared parts of Forebay's tests. No shipped program depends on this crate.
 
 #[cfg(feature = "brokers")]
 pub mod brokers;

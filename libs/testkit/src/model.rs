@@ -1,9 +1,10 @@
-//! The naive model of one partition: what a log prefix means, told as simply as possible.
+//! The naive model of one partition: the meaning of a log prefix, implemented as simply as
+//! possible.
 //!
-//! It keeps a map of documents, each a map of fields, and a set of everything that was ever
-//! applied, and throws away at each entry what has expired. It shares no code with the fold that it
-//! judges but the domain types and `Change::check`. It knows no limit on the size of a row or a
-//! value: a caller keeps its documents small.
+//! The model holds a map of documents, each a map of fields, and a set of all changes ever applied;
+//! at each entry it removes expired data. The model shares no code with the fold that it checks,
+//! except the domain types and `Change::check`. Rows and values may have any size in the model, so
+//! callers limit their documents.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,12 +23,12 @@ use forebay_core::row::{Document, encode_value};
 use forebay_core::schema::Definition;
 use forebay_core::value::{FieldType, ScalarType, Value};
 
-/// One field of a model document.
+/// A field of a model document.
 #[derive(Clone, Debug)]
 pub struct ModelField {
-    /// Its value; `None` is null.
+    /// Value of the field; `None` is null.
     pub value: Option<Value>,
-    /// When it expires.
+    /// Time at which the field expires.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -39,19 +40,19 @@ impl PartialEq for ModelField {
     }
 }
 
-/// One document of the model.
+/// A document of the model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelDocument {
-    /// The fields that it has; absent ones are not among them.
+    /// Present fields; absent fields are not in the map.
     pub fields: BTreeMap<FieldId, ModelField>,
-    /// When the whole document expires.
+    /// Time at which the whole document expires.
     pub expires_at: Option<Timestamp>,
-    /// Its version, in a store that keeps versions.
+    /// Version of the document, in a versioned store.
     pub version: Option<DocumentVersion>,
 }
 
 impl ModelDocument {
-    /// What a reader sees at this time; `None` when the document has expired.
+    /// Returns the document as a reader sees it at this time; `None` if it has expired.
     pub fn visible_at(&self, now: Timestamp) -> Option<Self> {
         let lives = |expires_at: Option<Timestamp>| expires_at.is_none_or(|at| now < at);
         let mut visible = self.clone();
@@ -85,18 +86,18 @@ impl From<&Document> for ModelDocument {
     }
 }
 
-/// What an entry did, as far as a caller can tell.
+/// The observable effects of an entry.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelApplied {
     /// Whether the whole entry was skipped.
     pub skipped: bool,
-    /// Repeats in it that were skipped.
+    /// Number of duplicate changes in the entry, which were skipped.
     pub repeats: u64,
-    /// Outcomes of its conditional changes.
+    /// Outcomes of the entry's conditional changes.
     pub outcomes: Vec<Outcome>,
 }
 
-/// One partition's state, told simply.
+/// The state of one partition.
 #[derive(Clone, Debug)]
 pub struct Model {
     partition: PartitionRef,
@@ -113,7 +114,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// The state before the first record.
+    /// Returns the state before the first record.
     pub fn new(partition: PartitionRef, partitions: PartitionCount) -> Self {
         Self {
             partition,
@@ -130,41 +131,42 @@ impl Model {
         }
     }
 
-    /// Tells the model a definition; it must know the version of every entry that it applies.
+    /// Adds a definition; the model must know the schema version of every entry that it applies.
     pub fn define(&mut self, definition: Definition) {
         self.definitions.insert(definition.version, definition);
     }
 
-    /// The documents that exist at partition time, by key, nothing expired or dropped in them.
+    /// Returns the documents that exist at partition time, by key, without expired or dropped data.
     pub fn documents(&self) -> &BTreeMap<Key, ModelDocument> {
         &self.documents
     }
 
-    /// The running maximum of append times.
+    /// Returns the partition time: the running maximum of append times.
     pub fn partition_time(&self) -> Timestamp {
         self.partition_time
     }
 
-    /// What a stored document means at partition time: without what has expired or was dropped, its
-    /// values as wide as their fields. This is what a replica's row must come to.
+    /// Returns the meaning of a stored document at partition time: without expired or dropped data,
+    /// and with values as wide as their fields. A replica's row must have this meaning.
     ///
     /// # Panics
-    /// Before the first definition took effect.
+    /// Panics before the first definition takes effect.
     pub fn meaning(&self, stored: &Document) -> Option<ModelDocument> {
         let mut document = ModelDocument::from(stored).visible_at(self.partition_time)?;
         document.bring_up_to(&self.definitions[&self.schema_version]);
         Some(document)
     }
 
-    /// What a reader whose clock shows `now` gets under a key.
+    /// Returns the document that a reader whose clock shows `now` reads under a key.
     pub fn get(&self, key: &Key, now: Timestamp) -> Option<ModelDocument> {
         self.documents.get(key)?.visible_at(now.max(self.partition_time))
     }
 
-    /// Applies one well-formed entry; a record that is none changes nothing and is not told here.
+    /// Applies a well-formed entry. Callers leave out records that are no entry, because they
+    /// change nothing.
     ///
     /// # Panics
-    /// When the entry's definition was never told.
+    /// Panics if the entry's definition is unknown.
     pub fn apply(&mut self, offset: Offset, append_time: Timestamp, entry: &Entry) -> ModelApplied {
         let skipped = ModelApplied { skipped: true, ..ModelApplied::default() };
         if matches!(entry.body, EntryBody::Opening) {
@@ -341,7 +343,7 @@ impl Model {
     }
 }
 
-/// What one operation makes of one field.
+/// The effect of one operation on one field.
 enum Step {
     Holds(Option<Value>),
     Gone,
@@ -400,7 +402,7 @@ fn bytes(value: &Value) -> Vec<u8> {
     bytes
 }
 
-/// The one NaN that arithmetic gives, whatever the processor's is.
+/// Returns the canonical NaN, regardless of the processor's.
 fn one_nan(value: f64) -> f64 {
     if value.is_nan() { f64::from_bits(0x7ff8 << 48) } else { value }
 }
@@ -439,7 +441,7 @@ fn is_nan(value: &Value) -> bool {
         || matches!(value, Value::Float64(v) if v.is_nan())
 }
 
-/// Where `a` stands to `b`; NaN is below everything.
+/// Compares `a` with `b`; NaN is below everything.
 fn order(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         _ if is_nan(a) || is_nan(b) => is_nan(b).cmp(&is_nan(a)),

@@ -1,5 +1,5 @@
-//! The way of one of several processes to an object store of tests: what it writes is dated by a
-//! clock of its own, its lists are behind, and before each of its calls others have their turns.
+//! The view that one of several processes has of a test object store: its writes carry the date of
+//! its own clock, its lists are delayed, and before each of its calls other tasks get turns.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use object_store::{
 
 use crate::objects::{TestObjects, others_turn};
 
-/// What comes before a call on a path: how many turns of others, and how much time.
+/// A function that returns the delay before a call on a path: turns of other tasks, and time.
 pub type Pause = Arc<dyn Fn(&Path) -> (u32, Duration) + Send + Sync>;
 
-/// Such a way.
+/// The view of one process.
 #[derive(Clone)]
 pub struct ObjectFront {
-    /// Where it leads.
+    /// Store behind the view.
     pub objects: Arc<TestObjects>,
-    /// By how much the clock is ahead that dates what is written.
+    /// Amount by which the clock that dates its writes is ahead.
     pub ahead: Duration,
-    /// By how much its lists are behind: what is younger is not in them.
+    /// Delay of its lists: younger objects are not in them.
     pub behind: Duration,
-    /// What comes before a call.
+    /// Delay before each call.
     pub pause: Pause,
 }
 

@@ -1,6 +1,6 @@
-//! A bad way to a real object server: each call is refused, broken off, cut, changed or held as a
-//! test decides, and lists are edited, between a process under test and a server that does all of
-//! it right.
+//! A faulty proxy in front of a real object server. Between a process under test and a correct
+//! server it refuses, aborts, truncates, changes or delays calls as the test decides, and edits
+//! lists.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -17,7 +17,7 @@ use crate::processes::Result;
 
 /// Bound of a wait for the server.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
-/// What an S3 server says to whom it does not let in.
+/// Response of an S3 server that denies access.
 const REFUSAL: &str = "<?xml version=\"1.0\"?>\n<Error><Code>AccessDenied</Code>\
                        <Message>refused by the test</Message></Error>";
 
@@ -26,34 +26,34 @@ const REFUSAL: &str = "<?xml version=\"1.0\"?>\n<Error><Code>AccessDenied</Code>
 pub struct ObjectCall {
     /// `GET`, `PUT`, `HEAD`, `POST` or `DELETE`.
     pub method: String,
-    /// The object's path and what is asked of it, as it is sent.
+    /// Path and query of the object, as sent.
     pub target: String,
-    /// Its number, from 0, since it was last decided about them.
+    /// Number of the call, from 0, since the last [`ObjectProxy::decide`].
     pub number: u64,
 }
 
 impl ObjectCall {
-    /// Whether it asks for the bytes of an object.
+    /// Returns whether the call requests the bytes of an object.
     #[must_use]
     pub fn is_fetch(&self) -> bool {
         self.method == "GET" && !self.is_list()
     }
 
-    /// Whether it asks which objects there are.
+    /// Returns whether the call lists objects.
     #[must_use]
     pub fn is_list(&self) -> bool {
         self.method == "GET" && self.target.contains("list-type=")
     }
 }
 
-/// Decides what happens to a call; who waits here holds it. An answer is broken off in its middle
-/// where it is lost, and says its length where it is cut.
+/// A function that decides the fault of a call; blocking in it delays the call. A lost response is
+/// aborted in the middle; a truncated one has a consistent length.
 pub type DecideCall = Arc<dyn Fn(&ObjectCall) -> Option<ObjectFault> + Send + Sync>;
 
-/// What a list of an S3 server says in the place of what it has said: the answer's body.
+/// A function that edits the body of an S3 server's list response.
 pub type EditAnswer = Arc<dyn Fn(String) -> String + Send + Sync>;
 
-/// The way. Dropping it closes it to those who come.
+/// The proxy. The drop closes it to new connections.
 pub struct ObjectProxy {
     shared: Arc<Shared>,
     options: Vec<(String, String)>,
@@ -70,10 +70,10 @@ struct Shared {
 }
 
 impl ObjectProxy {
-    /// A way to this server on which nothing happens yet.
+    /// Starts a proxy to this server that has no faults yet.
     ///
     /// # Errors
-    /// There is no port for it.
+    /// Returns an error if there is no free port.
     pub fn start(server: &ObjectServer) -> Result<Self> {
         let listened = TcpListener::bind(("127.0.0.1", 0));
         let listener = listened.map_err(|error| format!("listen for a proxy: {error}"))?;
@@ -97,20 +97,20 @@ impl ObjectProxy {
         Ok(Self { shared, options, accepting: Some(accepting) })
     }
 
-    /// What a client has to be told to go this way, as [`ObjectServer::options`].
+    /// Returns the options with which a client uses the proxy, as [`ObjectServer::options`] does.
     #[must_use]
     pub fn options(&self) -> Vec<(String, String)> {
         self.options.clone()
     }
 
-    /// Decides about all calls from now on; `None` lets them through.
+    /// Sets the function that decides about all calls from now on; `None` lets them pass.
     pub fn decide(&self, decide: Option<DecideCall>) {
         let mut now = self.shared.decide.lock();
         self.shared.calls.store(0, Ordering::Relaxed);
         *now = decide;
     }
 
-    /// Edits all lists from now on; `None` leaves them as they are.
+    /// Sets the function that edits all lists from now on; `None` leaves them unchanged.
     pub fn edit_lists(&self, edit: Option<EditAnswer>) {
         *self.shared.edit.lock() = edit;
     }
@@ -119,7 +119,7 @@ impl ObjectProxy {
 impl Drop for ObjectProxy {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
-        // Wakes whoever accepts.
+        // Wakes the accepting thread.
         drop(TcpStream::connect(self.shared.own));
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -134,7 +134,7 @@ impl Shared {
                 return;
             }
             let (Ok(client), shared) = (client, Arc::clone(&self)) else { continue };
-            // It ends with its client, or with an answer that is broken off.
+            // The thread ends with its client, or with an aborted response.
             thread::spawn(move || drop(shared.serve(&client)));
         }
     }
@@ -149,7 +149,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Passes a call on, and its answer back; answers whether the connection goes on.
+    /// Forwards a call and its response; returns whether the connection stays open.
     fn pass(&self, request: &Message, client: &mut impl Write) -> io::Result<bool> {
         let mut words = request.head.first().map(String::as_str).unwrap_or_default().split(' ');
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -193,16 +193,16 @@ impl Shared {
     }
 }
 
-/// A request or an answer.
+/// A request or a response.
 struct Message {
-    /// Its first line and its headers, but for those that tell the body's length.
+    /// First line and headers, except headers about the body's length.
     head: Vec<String>,
     body: Vec<u8>,
 }
 
 impl Message {
-    /// The next one; `None` where the connection has ended. That an answer is to `HEAD` has to be
-    /// told: it says the length of a body that does not come.
+    /// Reads the next message; `None` at the end of the connection. The caller says whether a
+    /// response answers `HEAD`: such a response gives the length of a body that does not follow.
     fn read(from: &mut impl BufRead, is_to_head: bool) -> io::Result<Option<Self>> {
         let (mut head, mut length, mut is_chunked) = (Vec::new(), 0, false);
         loop {
@@ -226,7 +226,7 @@ impl Message {
             let size = usize::from_str_radix(size, 16).map_err(io::Error::other)?;
             let mut chunk = vec![0; size];
             from.read_exact(&mut chunk)?;
-            // The end of the line; behind the last chunk, that of the trailer.
+            // Read the end of the line; after the last chunk, the end of the trailer.
             line_of(from)?;
             body.extend(chunk);
             is_chunked = size > 0;
@@ -234,12 +234,12 @@ impl Message {
         Ok(Some(Self { head, body }))
     }
 
-    /// Whether an answer is one of what was asked for.
+    /// Returns whether a response is successful.
     fn is_ok(&self) -> bool {
         self.head.first().is_some_and(|status| status.contains(" 200 "))
     }
 
-    /// Sends it, and says that its body has this length.
+    /// Sends the message, with this length of its body.
     fn write(&self, to: &mut impl Write, length: usize) -> io::Result<()> {
         let says_length = |line: &&String| line.to_ascii_lowercase().starts_with("content-length:");
         let mut head = self.head.join("\r\n");
@@ -252,7 +252,7 @@ impl Message {
     }
 }
 
-/// The next line; `None` at the end.
+/// Returns the next line; `None` at the end.
 fn line_of(from: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     from.read_until(b'\n', &mut line)?;

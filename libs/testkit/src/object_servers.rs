@@ -1,7 +1,7 @@
-//! Real object stores on loopback for tests: an S3 server (s3proxy) and an Azure one (Azurite),
-//! pinned in `infra/objects`, each with a user, a secret, a port and a folder of its own; killed,
-//! stopped, held and started again over its data, and gone when the test process is, however it
-//! ends.
+//! Real object stores on loopback for tests: an S3 server (s3proxy) and an Azure server (Azurite),
+//! pinned in `infra/objects`. Each has a user, a secret, a port and a folder of its own. A test
+//! kills, stops, suspends and restarts a server over its data; a guard removes the server when the
+//! test process ends, in whatever way.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -23,41 +23,41 @@ pub use crate::processes::Result;
 
 /// The folder of settings.
 const SETTINGS: &str = "infra/objects";
-/// What a Bazel target declares: the S3 server's jars, as paths in its tree.
+/// Environment variable of a Bazel target: paths of the S3 server's jars in its runfiles.
 const DECLARED_JARS: &str = "FOREBAY_S3_JARS";
-/// Where set-up puts those jars, inside cargo's target directory.
+/// Folder of these jars inside cargo's target directory, filled by set-up.
 const JARS: &str = "objects/s3";
-/// Where it puts the Azure server's packages.
+/// Folder of the Azure server's packages, filled by set-up.
 const PACKAGES: &str = "objects/azure";
-/// The Azure server's program in there: of its three services, that of objects.
+/// The Azure server's program for blobs, one of its three services.
 const AZURITE: &str = "node_modules/azurite/dist/src/blob/main.js";
-/// Bound of a start, which takes some 3 s.
+/// Bound of a start, which takes about 3 s.
 const START_WAIT: Duration = Duration::from_secs(120);
 /// Bound of one exchange with a server.
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 const REGION: &str = "us-east-1";
-/// The user of an S3 server, and the account of an Azure one.
+/// User of an S3 server, and account of an Azure server.
 const USER: &str = "forebaytest";
 
-/// Whose protocol a server speaks.
+/// The protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectServerKind {
-    /// That of Amazon S3.
+    /// Amazon S3.
     S3,
-    /// That of Azure Blob Storage.
+    /// Azure Blob Storage.
     Azure,
 }
 
-/// One server. All methods block; dropping kills it.
+/// A running server. All methods block; the drop kills it.
 pub struct ObjectServer {
     kind: ObjectServerKind,
     port: u16,
-    /// Base64, as Azure's keys are; hexadecimal digits are that too.
+    /// Secret in base64, as Azure's keys are; hexadecimal digits are valid base64.
     secret: String,
-    /// `None` while it is down.
+    /// Running process; `None` while it is down.
     process: Mutex<Option<Child>>,
     guard: Mutex<Guard>,
-    /// Removed last.
+    /// Temporary folder; declared last, so that it is removed last.
     folder: TempDir,
 }
 
@@ -65,8 +65,8 @@ impl ObjectServer {
     /// Starts a server without buckets, and waits until it serves.
     ///
     /// # Errors
-    /// It was not fetched (`make setup`), there is no Java or no Node.js, or it does not start; its
-    /// last words are in the text.
+    /// Returns an error if the server was not fetched (`make setup`), without Java or Node.js, or
+    /// if the server does not start; the text includes its last log lines.
     pub fn start(kind: ObjectServerKind) -> Result<Self> {
         let folder = processes::folder("objects")?;
         let data = folder.path().join("data");
@@ -83,16 +83,16 @@ impl ObjectServer {
         Ok(server)
     }
 
-    /// Which one it is.
+    /// Returns the protocol of the server.
     #[must_use]
     pub fn kind(&self) -> ObjectServerKind {
         self.kind
     }
 
-    /// Makes a bucket (a container, in Azure's words); the URL of a folder in it.
+    /// Creates a bucket (a container, in Azure's terms); returns the URL of a folder in it.
     ///
     /// # Errors
-    /// The server refuses it, or does not answer.
+    /// Returns an error if the server refuses or does not answer.
     pub fn make_bucket(&self, name: &str) -> Result<String> {
         let mut request = HttpRequest::new(HttpRequestBody::empty());
         *request.method_mut() = "PUT".parse().map_err(|error| format!("PUT: {error}"))?;
@@ -111,7 +111,7 @@ impl ObjectServer {
         }
     }
 
-    /// The URL of a folder in a bucket, which need not be there.
+    /// Returns the URL of a folder in a bucket, which may be missing.
     #[must_use]
     pub fn url(&self, bucket: &str) -> String {
         let scheme = match self.kind {
@@ -121,7 +121,8 @@ impl ObjectServer {
         format!("{scheme}://{bucket}/some/folder")
     }
 
-    /// What a client has to be told to reach it, by the names of environment variables.
+    /// Returns the options that a client needs to reach the server, by the names of environment
+    /// variables.
     #[must_use]
     pub fn options(&self) -> Vec<(String, String)> {
         let endpoint = self.endpoint();
@@ -143,21 +144,21 @@ impl ObjectServer {
         options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    /// Kills it as `kill -9` does. Killing one that is down changes nothing.
+    /// Kills the server as `kill -9` does. Does nothing to a server that is down.
     ///
     /// # Errors
-    /// The system refuses it.
+    /// Returns an error if the system refuses.
     pub fn kill(&self) -> Result<()> {
         let Some(mut child) = self.process().take() else { return Ok(()) };
         self.tell_guard()?;
         processes::kill(self.name(), &mut child)
     }
 
-    /// Stops it by SIGTERM, and kills it when it has not ended after 20 s. Azurite has all that it
-    /// acknowledged on disk only behind an orderly stop.
+    /// Stops the server by SIGTERM, and kills it if it has not ended after 20 s. Only after an
+    /// orderly stop has Azurite everything that it acknowledged on disk.
     ///
     /// # Errors
-    /// The system refuses it.
+    /// Returns an error if the system refuses.
     pub fn stop(&self) -> Result<()> {
         if let Some(child) = &mut *self.process() {
             processes::ask_to_stop(child)?;
@@ -165,27 +166,27 @@ impl ObjectServer {
         self.kill()
     }
 
-    /// Holds it: the system takes connections for it, and it answers nothing.
+    /// Suspends the server: the system accepts connections for it, and the server answers nothing.
     ///
     /// # Errors
-    /// The system refuses it.
+    /// Returns an error if the system refuses.
     pub fn hold(&self) -> Result<()> {
         self.process().as_ref().map_or(Ok(()), |child| processes::signal(child, "-STOP"))
     }
 
-    /// Lets it go on that was held.
+    /// Resumes a suspended server.
     ///
     /// # Errors
-    /// The system refuses it.
+    /// Returns an error if the system refuses.
     pub fn go_on(&self) -> Result<()> {
         self.process().as_ref().map_or(Ok(()), |child| processes::signal(child, "-CONT"))
     }
 
-    /// Starts it again on its own data and port, and waits until it serves. One that still runs is
-    /// killed first.
+    /// Starts the server again on its own data and port, and waits until it serves. A running
+    /// server is killed first.
     ///
     /// # Errors
-    /// It does not start; its last words are in the text.
+    /// Returns an error if the server does not start; the text includes its last log lines.
     pub fn restart(&self) -> Result<()> {
         self.kill()?;
         let mut command = match self.kind {
@@ -230,7 +231,8 @@ impl ObjectServer {
     fn await_ready(&self) -> Result<()> {
         let ready = wait(START_WAIT, || {
             let is_heard = TcpStream::connect(self.address()).is_ok();
-            // Looked at last: what is heard may be another process that took the port.
+            // Checked last, because another process may have taken the port and accepted the
+            // connection.
             match self.process().as_mut().map(ended).transpose()?.flatten() {
                 Some(status) => Err(self.failed(&format!("ended at its start ({status})"))),
                 None => Ok(is_heard.then_some(())),
@@ -254,7 +256,7 @@ impl ObjectServer {
         }
     }
 
-    /// Sends a request without a body; the answer, as it comes.
+    /// Sends a request without a body; returns the raw response.
     fn exchange(&self, request: &HttpRequest) -> std::io::Result<String> {
         let uri = request.uri();
         let target = uri.path_and_query().map_or("/", |target| target.as_str());

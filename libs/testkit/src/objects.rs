@@ -1,5 +1,5 @@
-//! An object store in memory whose clock is set by the test, and that fails, cuts or changes what
-//! it is asked for when it is told to.
+//! An in-memory object store whose clock a test sets, and which fails, truncates or changes calls
+//! on request.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,28 +22,28 @@ use object_store::{
 };
 use parking_lot::Mutex;
 
-/// What happens to a call.
+/// A fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectFault {
-    /// A put or a get fails, and has done nothing.
+    /// A put or a get fails without effect.
     Refused,
-    /// A put fails, and has done its work.
+    /// A put fails after it took effect.
     LostAnswer,
-    /// A get answers fewer bytes.
+    /// A get returns fewer bytes.
     Cut,
-    /// A get answers other bytes.
+    /// A get returns other bytes.
     Changed,
-    /// A get answers once other tasks had their turn.
+    /// A get returns after other tasks had turns.
     Late,
 }
 
-/// Turns of other tasks before a late answer.
+/// Turns of other tasks before a late response.
 const LATE_TURNS: u32 = 8;
 
-/// Decides what happens to the calls on a path, by their number from 0.
+/// A function that decides the fault of a call, by its path and its number from 0.
 pub type Decide = Arc<dyn Fn(&str, u64) -> Option<ObjectFault> + Send + Sync>;
 
-/// What a list answers in the place of what there is.
+/// A function that edits the result of a list.
 pub type EditList = Arc<dyn Fn(Vec<ObjectMeta>) -> Vec<ObjectMeta> + Send + Sync>;
 
 /// An object store for tests.
@@ -70,17 +70,17 @@ impl Default for TestObjects {
 }
 
 impl TestObjects {
-    /// Lets time pass at the store.
+    /// Advances the store's clock.
     pub fn pass(&self, time: Duration) {
         *self.now.lock() += time;
     }
 
-    /// What time it is at the store.
+    /// Returns the time of the store's clock.
     pub fn now(&self) -> SystemTime {
         *self.now.lock()
     }
 
-    /// Dates what was written just now by a clock that is ahead.
+    /// Moves the date of an object just written ahead, as a fast clock would.
     pub fn date_ahead(&self, path: &Path, by: Duration) {
         if let Some(written) = self.written.lock().get_mut(path) {
             *written += by;
@@ -92,23 +92,23 @@ impl TestObjects {
         *self.now.lock() -= time;
     }
 
-    /// Decides about all calls from now on; `None` lets them through.
+    /// Sets the function that decides about all calls from now on; `None` lets them pass.
     pub fn decide(&self, decide: Option<Decide>) {
         self.calls.store(0, Ordering::Relaxed);
         *self.decide.lock() = decide;
     }
 
-    /// Edits all lists from now on; `None` leaves them as they are.
+    /// Sets the function that edits all lists from now on; `None` leaves them unchanged.
     pub fn edit_lists(&self, edit: Option<EditList>) {
         *self.edit.lock() = edit;
     }
 
-    /// Calls of puts and gets since it was last decided about them.
+    /// Returns the number of puts and gets since the last [`TestObjects::decide`].
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Names of all objects, in their order.
+    /// Returns the names of all objects, in order.
     pub async fn names(&self) -> Vec<String> {
         let mut names: Vec<_> = self
             .objects
@@ -120,17 +120,17 @@ impl TestObjects {
         names
     }
 
-    /// The bytes of an object.
+    /// Returns the bytes of an object.
     pub async fn bytes(&self, name: &str) -> Bytes {
         self.objects.get(&Path::from(name)).await.unwrap().bytes().await.unwrap()
     }
 
-    /// Puts other bytes in an object's place, as a store may that goes wrong.
+    /// Replaces the bytes of an object, as a faulty store may.
     pub async fn replace(&self, name: &str, bytes: Bytes) {
         self.objects.put(&Path::from(name), bytes.into()).await.unwrap();
     }
 
-    /// Takes an object away.
+    /// Removes an object, as a faulty store may.
     pub async fn lose(&self, name: &str) {
         self.objects.delete(&Path::from(name)).await.unwrap();
     }
@@ -142,7 +142,7 @@ impl TestObjects {
     }
 }
 
-/// An object as the test's clock has it.
+/// Returns the metadata with the date of the test's clock.
 fn told(written: &HashMap<Path, SystemTime>, mut meta: ObjectMeta) -> ObjectMeta {
     if let Some(written) = written.get(&meta.location) {
         meta.last_modified = (*written).into();
@@ -150,7 +150,7 @@ fn told(written: &HashMap<Path, SystemTime>, mut meta: ObjectMeta) -> ObjectMeta
     meta
 }
 
-/// Lets other tasks have so many turns.
+/// Gives other tasks this many turns.
 pub(crate) async fn others_turn(turns: u32) {
     let mut left = turns;
     poll_fn(|context| {

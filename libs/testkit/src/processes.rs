@@ -1,9 +1,9 @@
 //! Server processes that tests start on loopback: their ports, their logs, the waits for them, and
-//! the guard that ends them with the test process, however that ends.
+//! the guard that ends them with the test process, in whatever way that ends.
 //!
-//! Servers may live in a static, which Rust never drops, and a test process may be killed. So a
-//! guard process holds the other end of a pipe, is told which servers run, and when the pipe closes
-//! it kills them and removes their folder.
+//! Servers may be in a static, which Rust never drops, and a test process may be killed. A guard
+//! process therefore holds the other end of a pipe and receives the ids of the running servers.
+//! When the pipe closes, the guard kills the servers and removes their folder.
 
 use std::env;
 use std::fs::{self, File};
@@ -17,19 +17,19 @@ use std::time::Duration;
 
 use crate::tree;
 
-/// What these functions answer; the text says what to do next.
+/// The result of these functions; the text of an error gives the remedy.
 pub type Result<T> = std::result::Result<T, String>;
 
 /// Bound of an orderly stop; a broker that lost its quorum never ends by itself.
 const STOP_WAIT: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
-/// Ports are taken below those that outgoing connections get, so that a server that is started
-/// again finds its own free.
+/// Range of ports; below the system's range for outgoing connections, so that a restarted server
+/// finds its port free.
 const PORTS: std::ops::Range<u16> = 12_000..32_000;
 const PORT_TRIES_MAX: usize = 200;
 const LOG_LINES_SHOWN: usize = 30;
-/// Serial collection and the first compiler alone start fastest; out of memory, a server must die
-/// instead of hanging.
+/// Java options: the serial collector and only the first compiler start fastest; out of memory, a
+/// server must exit instead of hanging.
 const JAVA: [&str; 5] = [
     "-Xmx128m",
     "-XX:+UseSerialGC",
@@ -37,34 +37,34 @@ const JAVA: [&str; 5] = [
     "-Xshare:auto",
     "-XX:+ExitOnOutOfMemoryError",
 ];
-/// Each line names the servers that run now; at the end of input they are killed.
+/// Script of the guard: each line lists the running servers, which are killed at the end of input.
 const GUARD: &str = "trap '' HUP INT TERM
 now=
 while read -r line; do now=$line; done
 [ -z \"$now\" ] || kill -KILL $now
 rm -rf -- \"$1\"";
 
-/// The process that outlives ours by a moment.
+/// The guard process, which outlives this process by a moment.
 pub(crate) struct Guard {
     child: Child,
-    /// Closed to let the guard do its work.
+    /// Input of the guard; closing it lets the guard do its work.
     input: Option<ChildStdin>,
 }
 
 impl Guard {
-    /// Guards a folder, and no server yet.
+    /// Starts a guard of a folder, without servers yet.
     pub(crate) fn start(folder: &Path) -> Result<Self> {
         let mut command = Command::new("sh");
         command.args(["-c", GUARD, "forebay-servers-guard"]).arg(folder).current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // A group of its own: what ends our group must not end the guard before us.
+        // A process group of its own: a signal to the test's group must not end the guard first.
         let child = command.process_group(0).spawn();
         let mut child = child.map_err(|error| format!("start the guard of servers: {error}"))?;
         Ok(Self { input: child.stdin.take(), child })
     }
 
-    /// Tells it the ids of all servers that run now. A server goes from its list before it is
-    /// waited for: behind that its id may be somebody else's.
+    /// Sends the guard the ids of all running servers. A server must leave the list before it is
+    /// waited for: after the wait another process may have its id.
     pub(crate) fn tell(&mut self, ids: &str) -> Result<()> {
         let Some(input) = &mut self.input else { return Ok(()) };
         let told = input.write_all(format!("{ids}\n").as_bytes());
@@ -79,14 +79,14 @@ impl Drop for Guard {
     }
 }
 
-/// An empty folder for servers of this name.
+/// Creates an empty folder for servers of this name.
 pub(crate) fn folder(name: &str) -> Result<tempfile::TempDir> {
     let made = tempfile::Builder::new().prefix(&format!("forebay-{name}-")).tempdir();
     made.map_err(|error| format!("make a folder for {name}: {error}"))
 }
 
-/// The class path of a server's jars: those that a Bazel target declares in this variable, or those
-/// that set-up fetched into this folder of cargo's target folder.
+/// Returns the class path of a server's jars: declared by a Bazel target in this variable, or
+/// fetched by set-up into this folder of cargo's target folder.
 pub(crate) fn class_path(declared: &str, fetched: &str) -> Result<String> {
     match env::var(declared) {
         Ok(jars) => {
@@ -99,14 +99,14 @@ pub(crate) fn class_path(declared: &str, fetched: &str) -> Result<String> {
     }
 }
 
-/// A Java program on this class path.
+/// Returns the command of a Java program on this class path.
 pub(crate) fn java(class_path: &str) -> Command {
     let mut command = Command::new("java");
     command.args(JAVA).arg("-cp").arg(class_path);
     command
 }
 
-/// Lets a program write into a log, behind what is there.
+/// Appends a program's output to a log.
 pub(crate) fn log_into(command: &mut Command, path: &Path) -> Result<()> {
     let refused = |error| format!("open {}: {error}", path.display());
     let log = File::options().create(true).append(true).open(path).map_err(refused)?;
@@ -115,12 +115,12 @@ pub(crate) fn log_into(command: &mut Command, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a log holds so far.
+/// Returns the content of a log so far.
 pub(crate) fn log_of(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }
 
-/// That a server failed, with the last lines of its log.
+/// Returns the message that a server failed, with the last lines of its log.
 pub(crate) fn failed(who: &str, how: &str, log: &Path) -> String {
     let log = log_of(log);
     let lines: Vec<&str> = log.lines().collect();
@@ -135,7 +135,7 @@ pub(crate) fn signal(child: &Child, signal: &str) -> Result<()> {
     sent.map(drop).map_err(|error| format!("send {signal} to a server: {error}"))
 }
 
-/// Asks a server to stop, and waits for it no longer than some 20 s.
+/// Sends SIGTERM to a server, and waits at most about 20 s for its end.
 pub(crate) fn ask_to_stop(child: &mut Child) -> Result<()> {
     signal(child, "-TERM")?;
     wait(STOP_WAIT, || ended(child)).map(drop)
@@ -148,12 +148,12 @@ pub(crate) fn kill(who: &str, child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// How a server ended, if it did.
+/// Returns the exit status of a server, if it has ended.
 pub(crate) fn ended(child: &mut Child) -> Result<Option<ExitStatus>> {
     child.try_wait().map_err(|error| format!("wait for a server: {error}"))
 }
 
-/// Looks until there is something to see; `None` when the bound is reached first.
+/// Polls until `look` returns a value; `None` if the bound is reached first.
 pub(crate) fn wait<T>(
     bound: Duration,
     mut look: impl FnMut() -> Result<Option<T>>,
@@ -167,8 +167,8 @@ pub(crate) fn wait<T>(
     Ok(None)
 }
 
-/// Ports that nobody listens on now. Another process may take one before the server does; the
-/// range is large, so that this is rare, and the start then fails with the server's own words.
+/// Returns ports on which no process listens now. Another process may take one before the server
+/// does. The range is large, so this is rare; the start then fails with the server's own message.
 pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>> {
     let mut held: Vec<(u16, TcpListener)> = Vec::new();
     for _ in 0..PORT_TRIES_MAX {
@@ -186,7 +186,7 @@ pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>> {
     Ok(held.into_iter().map(|(port, _)| port).collect())
 }
 
-/// 32 hexadecimal digits from the kernel: nothing here is ever replayed.
+/// Returns 32 hexadecimal digits from the kernel; no run of these servers is ever replayed.
 pub(crate) fn random_hex() -> Result<String> {
     const SOURCE: &str = "/proc/sys/kernel/random/uuid";
     let id = fs::read_to_string(SOURCE).map_err(|error| format!("read {SOURCE}: {error}"))?;

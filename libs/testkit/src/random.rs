@@ -1,7 +1,7 @@
 //! Random field types, values, documents, changes, definitions and alterations from a seed.
 //!
-//! Small and hostile on purpose: extremes, NaN, empty and repeated values come often, so that a few
-//! hundred draws meet every special case.
+//! The draws are small and hostile on purpose: extremes, NaN, empty and repeated values are
+//! frequent, so that a few hundred draws cover every special case.
 
 use forebay_core::change::{Change, Condition, FieldChange, FieldOp, Verb};
 use forebay_core::clock::Timestamp;
@@ -25,45 +25,45 @@ pub const SCALAR_TYPES: [ScalarType; 8] = [
     ScalarType::Timestamp,
 ];
 
-/// A repeatable source of draws.
+/// A seeded random number generator.
 #[derive(Debug)]
 pub struct Dice(SeededEntropy);
 
 impl Dice {
-    /// The draws of this seed.
+    /// Returns the generator of this seed.
     pub fn new(seed: u64) -> Self {
         Self(SeededEntropy::new(seed))
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.0.next_u64().expect("a seed always has more")
     }
 
-    /// A number from 0 up to `end`, `end` excluded; 0 when that is 0.
+    /// Returns a number from 0 up to `end`, `end` excluded; 0 if `end` is 0.
     pub fn below(&mut self, end: usize) -> usize {
         (self.bits() % end.max(1) as u64) as usize
     }
 
-    /// True this often of a hundred times.
+    /// Returns true with this probability, in percent.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of these.
+    /// Returns a random item.
     ///
     /// # Panics
-    /// When there are none.
+    /// Panics if there are no items.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.below(items.len())]
     }
 
-    /// Random bytes, fewer than `end` of them.
+    /// Returns random bytes, fewer than `end`.
     pub fn bytes(&mut self, end: usize) -> Vec<u8> {
         (0..self.below(end)).map(|_| self.bits() as u8).collect()
     }
 
-    /// So many random bytes, which no compression makes smaller.
+    /// Returns this many random bytes, which no compression shrinks.
     pub fn noise(&mut self, bytes: usize) -> Vec<u8> {
         let mut noise: Vec<u8> =
             (0..bytes.div_ceil(8)).flat_map(|_| self.bits().to_le_bytes()).collect();
@@ -71,7 +71,7 @@ impl Dice {
         noise
     }
 
-    /// A field type; each kind comes often.
+    /// Returns a field type; each kind is frequent.
     pub fn field_type(&mut self) -> FieldType {
         let scalar = *self.pick(&SCALAR_TYPES);
         let vectors = [VectorType::F32, VectorType::F16, VectorType::I8];
@@ -82,7 +82,7 @@ impl Dice {
         }
     }
 
-    /// A value of this type.
+    /// Returns a value of this type.
     pub fn value(&mut self, field_type: FieldType) -> Value {
         match field_type {
             FieldType::Scalar(scalar) => self.scalar(scalar),
@@ -131,7 +131,7 @@ impl Dice {
         *self.pick(&[wide, 0.0, -0.0, 2.5, f32::NAN, f32::NEG_INFINITY])
     }
 
-    /// A document of this definition: fields absent, null and set, expiries, versions.
+    /// Returns a document of this definition: fields absent, null and set, expiries, versions.
     pub fn document(&mut self, definition: &Definition) -> Document {
         let version = self.chance(50).then(|| DocumentVersion(self.bits()));
         let mut document = Document::new(self.expiry(), version);
@@ -151,7 +151,8 @@ impl Dice {
         self.chance(25).then(|| Timestamp::from_micros(self.int()))
     }
 
-    /// A change of this key that the definition allows; `version` is one worth asking for.
+    /// Returns a change of this key that the definition permits; `version` is a likely version for
+    /// conditions.
     pub fn change(
         &mut self,
         definition: &Definition,
@@ -247,10 +248,10 @@ impl Dice {
         }
     }
 
-    /// A store of up to `fields_end - 1` fields.
+    /// Returns a store of up to `fields_end - 1` fields.
     ///
     /// # Panics
-    /// Never: names differ.
+    /// Never panics: the names differ.
     pub fn definition(&mut self, fields_end: usize) -> Definition {
         let mut spec = StoreSpec::documents("random", KeyType::Bytes, 1);
         for number in 0..self.below(fields_end) {
@@ -259,7 +260,8 @@ impl Dice {
         spec.define(StoreId(1)).expect("a definition of distinct fields")
     }
 
-    /// An alteration that names what the definition has, or nearly; it may be refused.
+    /// Returns an alteration of fields that the definition has, or nearly has; the store may refuse
+    /// it.
     pub fn alteration(&mut self, definition: &Definition) -> Alteration {
         let name = |dice: &mut Self| match dice.below(10) {
             0 => "nobody".to_owned(),

@@ -1,22 +1,30 @@
-//! The simulator: the real client, services, log and readers on one thread, a paused clock, models
-//! of disks and a network that break by the seed.
+//! The simulator: the real client, services, log and readers on one thread with a paused clock,
+//! over models of disks and a network that break by the seed.
 //!
-//! [`run`] makes one run. Three applications and an administrator write one store of three
-//! partitions: upserts, increments, puts, deletes, batches, conditions, times to live, races, a
-//! field that comes and goes. Three readers follow it: one plain, one with a filter, one that goes
-//! on from checkpoints on a disk of its own. Meanwhile the faults of [`FAULT_NAMES`] fire.
+//! [`run`] executes one run. Three applications and an administrator write one store of three
+//! partitions: upserts, increments, puts, deletes, batches, conditions, times to live, races, and a
+//! field that is added and dropped. Three readers follow the store: a plain one, one with a filter,
+//! and one that resumes from checkpoints on a disk of its own. The faults of [`FAULT_NAMES`] fire
+//! during the run.
 //!
-//! What is checked while it runs (`expected`): a read shows a state that its key had, never one
-//! before what the same reader has shown, after a token or a barrier exactly the newest, within an
-//! age none that was replaced before it; absent is said of nothing that a caught-up reader must
-//! know; conditions come out as they must; positions never fall. At the end every reader equals the
-//! naive [model](crate::model) of the log, a fresh one after a last power cut too (`oracle`); some
-//! runs then lose a partition's log altogether (`lost_log`).
+//! The checks during a run (`expected`):
 //!
-//! Whether the checks see anything is itself checked: [`Plant`] names bugs, each put in by a
-//! wrapper at a seam of the product, and each must be caught within [`PLANT_SEEDS_MAX`] seeds. A
-//! new fault is a name in `faults` and its arm; a new plant a name in `plant` and the place where
-//! it lies in wait; what must fire at least once in a set of runs stands in [`RECOVERIES`].
+//! - a read shows a state that its key had, and never an earlier state than the same reader has
+//!   shown;
+//! - a read after a token or a barrier shows exactly the newest state;
+//! - a read with an age bound shows no state that was replaced before the bound;
+//! - a reader never says *absent* of a document that a caught-up reader must know;
+//! - conditions have the right outcome;
+//! - positions never fall.
+//!
+//! At the end every reader equals the naive [model](crate::model) of the log, and so does a fresh
+//! reader after a last power cut (`oracle`). Some runs then lose a partition's log altogether
+//! (`lost_log`).
+//!
+//! The checks are checked as well: [`Plant`] names bugs, each planted by a wrapper at a seam of the
+//! product, and the checker must catch each within [`PLANT_SEEDS_MAX`] seeds. A new fault needs a
+//! name and a match arm in `faults`; a new plant needs a name in `plant` and the code that acts as
+//! the bug; a path that must fire at least once in a set of runs is listed in [`RECOVERIES`].
 
 mod admin;
 mod clock;
@@ -52,21 +60,21 @@ pub use self::plant::Plant;
 
 /// Operations of one run, over all applications and the administrator.
 pub const OPERATIONS: usize = 3 * APPLICATION_OPERATIONS + ADMIN_OPERATIONS;
-/// Faults that a run has at least.
+/// Minimum number of faults of a run.
 pub const FAULTS_MIN: u64 = 3;
-/// Seeds within which each planted bug is caught.
+/// Number of seeds within which each planted bug must be caught.
 pub const PLANT_SEEDS_MAX: u64 = 200;
 const APPLICATIONS: u64 = 3;
 const APPLICATION_OPERATIONS: usize = 164;
 const ADMIN_OPERATIONS: usize = 20;
-/// Longest run, in simulated time; a run that takes longer hangs.
+/// Longest run, in simulated time; a longer run hangs.
 const SIMULATED_MAX: Duration = Duration::from_secs(3_600);
-/// One run in this many loses a log at its end.
+/// Fraction of runs that lose a log at their end: one in this many.
 const LOST_LOG_EVERY: u64 = 4;
 
 const _: () = assert!(OPERATIONS >= 500);
 
-/// Recovery paths and kinds of reads that a set of runs must have gone through, beside every fault.
+/// Recovery paths and kinds of reads that a set of runs must cover, in addition to every fault.
 pub const RECOVERIES: [&str; 49] = [
     "append_delayed",
     "append_in_doubt_appended",
@@ -119,48 +127,48 @@ pub const RECOVERIES: [&str; 49] = [
     "write unavailable",
 ];
 
-/// What a run did.
+/// The report of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// The same for two runs of one seed.
+    /// Digest of the events; equal for two runs of one seed.
     pub digest: u64,
-    /// How often each fault and recovery path fired.
+    /// Number of times that each fault and recovery path fired.
     pub fired: BTreeMap<&'static str, u64>,
 }
 
 /// A run that broke a rule.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// The seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// The rule that it broke.
+    /// Rule that the run broke.
     pub what: String,
-    /// What happened before.
+    /// Last events before the failure.
     pub last_events: Vec<String>,
 }
 
-/// Makes one run on this thread.
+/// Executes one run on this thread.
 ///
 /// # Errors
-/// What broke a rule, with the events before it.
+/// Returns the broken rule, with the events before it.
 pub fn run(seed: u64) -> Result<Report, Box<Failure>> {
     run_with(seed, None, Trace::default())
 }
 
-/// Makes one run and prints each event as it comes.
+/// Executes one run and prints each event.
 ///
 /// # Errors
-/// As [`run`].
+/// Returns the errors of [`run`].
 pub fn run_printed(seed: u64) -> Result<Report, Box<Failure>> {
     run_with(seed, None, Trace::printed())
 }
 
-/// Makes one run of code with a bug; a checker worth its name fails some of them.
+/// Executes one run of code with a planted bug; a useful checker fails some of these runs.
 ///
 /// # Errors
-/// As [`run`]: the bug was caught.
+/// Returns the errors of [`run`]: the bug was caught.
 pub fn run_planted(seed: u64, plant: Plant) -> Result<Report, Box<Failure>> {
     run_with(seed, Some(plant), Trace::default())
 }
@@ -229,8 +237,8 @@ async fn simulate(shared: &Arc<Shared>, seed: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// At the end every reader, and one that starts from nothing after a last power cut, shows exactly
-/// what was acknowledged.
+/// Checks the end of a run: every reader, and one that starts from nothing after a last power cut,
+/// shows exactly the acknowledged state.
 async fn check_end(shared: &Shared) -> Result<(), String> {
     let text = |error: forebay_core::Error| error.to_string();
     let readers: Vec<_> =

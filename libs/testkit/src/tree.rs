@@ -1,36 +1,40 @@
-//! Where the tree's files are, and what the build made of it. Cargo and `xtask` run a test in its
-//! package's folder, inside the repository; Bazel runs it in a tree of its own, which holds what
-//! the target declares and nothing else.
+//! Locations of the repository's files and of build outputs. Cargo and `xtask` run a test in its
+//! package's folder, inside the repository. Bazel runs it in a tree of its own (the runfiles),
+//! which contains only what the target declares.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Bazel's variable: the folder above the tree of a test.
+/// Bazel's variable for the folder above a test's runfiles.
 const RUNFILES: &str = "TEST_SRCDIR";
-/// Bazel's variable: the repository that `bazel run` was started in.
+/// Bazel's variable for the repository that `bazel run` was started in.
 const REPOSITORY: &str = "BUILD_WORKSPACE_DIRECTORY";
-/// What a Bazel target declares of [`built`]: paths in its tree, with spaces between.
+/// Environment variable of a Bazel target for [`built`]: paths in its runfiles, separated by
+/// spaces.
 const BUILT: &str = "FOREBAY_BUILT";
 
-/// The absolute path of a tracked file or folder, which is named from the repository's root.
+/// Returns the absolute path of a tracked file or folder, which is named from the repository's
+/// root.
 ///
 /// # Errors
-/// It is not at or above the current folder; under Bazel, not among the target's data.
+/// Returns an error if the path is not at or above the current folder; under Bazel, if it is not in
+/// the target's data.
 pub fn find(path: &str) -> Result<PathBuf, String> {
     Ok(root_of(path)?.join(path))
 }
 
-/// The root from which [`find`] finds a file or folder: the repository, or Bazel's tree.
+/// Returns the root from which [`find`] resolves a file or folder: the repository, or Bazel's
+/// runfiles.
 ///
 /// # Errors
-/// As [`find`].
+/// Returns the errors of [`find`].
 pub fn root_of(path: &str) -> Result<PathBuf, String> {
     let start = match env::var_os(REPOSITORY) {
         Some(repository) if !is_bazel_test() => PathBuf::from(repository),
         _ => here()?,
     };
-    // Bazel's tree may lie inside the repository, and above it are files that nobody declared.
+    // Bazel's runfiles may be inside the repository, and above them are undeclared files.
     let top = env::var_os(RUNFILES).and_then(|top| fs::canonicalize(top).ok());
     let inside = |folder: &&Path| top.as_ref().is_none_or(|top| folder.starts_with(top));
     let found = start.ancestors().take_while(inside).find(|folder| folder.join(path).exists());
@@ -39,11 +43,11 @@ pub fn root_of(path: &str) -> Result<PathBuf, String> {
     found.map(Path::to_path_buf).ok_or_else(problem)
 }
 
-/// The absolute path of what the build made besides this program: another program, an example or a
-/// shared library, by the name of its file.
+/// Returns the absolute path of another build output: a program, an example or a shared library, by
+/// its file name.
 ///
 /// # Errors
-/// It is not built; under Bazel, not among the target's data.
+/// Returns an error if the output is not built; under Bazel, if it is not in the target's data.
 pub fn built(name: &str) -> Result<PathBuf, String> {
     let paths = match env::var(BUILT) {
         Ok(declared) => declared_paths(&declared)?,
@@ -57,10 +61,11 @@ pub fn built(name: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("no {name} beside this program; fix: {fix}"))
 }
 
-/// A folder that set-up filled inside cargo's target folder, which it marks when it is whole.
+/// Returns a folder that set-up filled inside cargo's target folder; set-up marks a complete
+/// folder.
 ///
 /// # Errors
-/// Set-up has not been there, or not for tests (`setup.sh demo`).
+/// Returns an error if set-up did not run, or did not include tests (`setup.sh demo`).
 pub fn fetched(name: &str) -> Result<PathBuf, String> {
     let own = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
     let targets = own.ancestors().skip(1).map(Path::to_path_buf).chain(find("target").ok());
@@ -69,23 +74,24 @@ pub fn fetched(name: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("target/{name} is not there; fix: make setup"))
 }
 
-/// A list of paths in Bazel's tree, as `$(rootpaths ...)` gives it, made absolute: whoever uses
-/// them may start programs in other folders.
+/// Returns the absolute paths of a list of paths in Bazel's runfiles, as `$(rootpaths ...)` gives
+/// it: the caller may start programs in other folders.
 ///
 /// # Errors
-/// The current folder cannot be read.
+/// Returns an error if the current folder cannot be read.
 pub fn declared_paths(list: &str) -> Result<Vec<PathBuf>, String> {
     let here = here()?;
     Ok(list.split_whitespace().map(|path| here.join(path)).collect())
 }
 
-/// Whether Bazel runs this as a test, which then knows nothing but what it declares.
+/// Returns whether Bazel runs this as a test, which then sees only what it declares.
 #[must_use]
 pub fn is_bazel_test() -> bool {
     env::var_os(RUNFILES).is_some()
 }
 
-/// Where cargo puts what it builds, seen from a test (in `target/debug/deps`) or from a program.
+/// Returns the candidate paths of a build output of cargo, from a test (in `target/debug/deps`) or
+/// from a program.
 fn beside_this_program(name: &str) -> Result<Vec<PathBuf>, String> {
     let own = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
     let folders = own.ancestors().skip(1).take(2);

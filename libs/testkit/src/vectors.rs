@@ -1,6 +1,6 @@
-//! Golden vectors of `proto/vectors` that core writes: partitioning and rows, as JSON and back.
+//! Golden vectors of `proto/vectors` that core writes: partitioning and rows, to JSON and back.
 //!
-//! 64-bit integers stand as decimal strings and floats as the hex of their bits, so that no JSON
+//! 64-bit integers are decimal strings and floats are the hex of their bits, so that no JSON
 //! library of any language rounds them.
 
 use std::path::PathBuf;
@@ -17,14 +17,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::tree;
 
-/// `partitioning.json`.
+/// The content of `partitioning.json`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PartitioningVectors {
-    /// Where the bytes are specified.
+    /// Path of the specification of the bytes.
     pub spec: String,
-    /// What the file holds and how to read it.
+    /// Content of the file and instructions to read it.
     pub description: String,
-    /// The partition counts that `partitions` below are for.
+    /// Partition counts of the `partitions` below.
     pub counts: Vec<u32>,
     /// Keys of stores that are partitioned by their primary key.
     pub keys: Vec<KeyVector>,
@@ -32,30 +32,30 @@ pub struct PartitioningVectors {
     pub identities: Vec<IdentityVector>,
 }
 
-/// One key, its hash and its partitions.
+/// A key, its hash and its partitions.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct KeyVector {
-    /// What is special about it.
+    /// Special property of the key.
     pub name: String,
     /// `string`, `bytes` or `int64`.
     pub key_type: String,
     /// The key as a caller gives it: text for a string, decimal digits for an int64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// Its bytes, in hex, once.
+    /// Bytes of the key, in hex, once.
     pub key_hex: String,
-    /// How often those bytes stand one after the other.
+    /// Number of repetitions of these bytes.
     pub repeat: usize,
     /// xxh3_64 of the bytes, in hex.
     pub hash_hex: String,
-    /// Its partition at each count.
+    /// Partition of the key at each count.
     pub partitions: Vec<u32>,
 }
 
-/// One key behind a declared partition key.
+/// A key with a declared partition key.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct IdentityVector {
-    /// What is special about it.
+    /// Special property of the key.
     pub name: String,
     /// Bytes of the partition key, in hex.
     pub partition_key_hex: String,
@@ -65,31 +65,31 @@ pub struct IdentityVector {
     pub identity_hex: String,
     /// xxh3_64 of the partition key's bytes, in hex.
     pub hash_hex: String,
-    /// Its partition at each count.
+    /// Partition of the key at each count.
     pub partitions: Vec<u32>,
 }
 
-/// `shard.json`.
+/// The content of `shard.json`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ShardVectors {
-    /// Where the bytes are specified.
+    /// Path of the specification of the bytes.
     pub spec: String,
-    /// What the file holds and how to read it.
+    /// Content of the file and instructions to read it.
     pub description: String,
-    /// Documents' keys as a shard stores them; those of the same types in the order of the shard.
+    /// Keys of documents as a shard stores them; keys of the same types in the shard's order.
     pub keys: Vec<ShardKeyVector>,
     /// Rows of a shard's state.
     pub state: Vec<ShardRowVector>,
 }
 
-/// One document's key in a shard.
+/// The key of a document in a shard.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ShardKeyVector {
-    /// What is special about it.
+    /// Special property of the key.
     pub name: String,
     /// Type of the store's primary key.
     pub key_type: String,
-    /// Type of its partition key, if it declares one.
+    /// Type of the store's partition key, if it declares one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition_key_type: Option<String>,
     /// The document's identity bytes, in hex.
@@ -98,72 +98,72 @@ pub struct ShardKeyVector {
     pub stored_hex: String,
 }
 
-/// One row of a shard's state.
+/// A row of a shard's state.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ShardRowVector {
-    /// What it says.
+    /// Meaning of the row.
     pub name: String,
-    /// Its key, in hex.
+    /// Key of the row, in hex.
     pub key_hex: String,
-    /// Its value, in hex.
+    /// Value of the row, in hex.
     pub row_hex: String,
 }
 
-/// `row.json`.
+/// The content of `row.json`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RowVectors {
-    /// Where the bytes are specified.
+    /// Path of the specification of the bytes.
     pub spec: String,
-    /// What the file holds and how to read it.
+    /// Content of the file and instructions to read it.
     pub description: String,
-    /// The definitions that the rows below name.
+    /// Definitions that the rows below name.
     pub definitions: Vec<DefinitionVector>,
     /// Documents and the only bytes that they encode to.
     pub rows: Vec<RowVector>,
-    /// Bytes that are no row, and the error that they give.
+    /// Bytes that are no row, and their error.
     pub refused: Vec<RefusedVector>,
 }
 
-/// What a row needs of a definition.
+/// The part of a definition that a row needs.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct DefinitionVector {
-    /// Its name in this file.
+    /// Name of the definition in this file.
     pub name: String,
-    /// Its schema version.
+    /// Schema version of the definition.
     pub version: u32,
-    /// Its fields, by ascending id.
+    /// Fields of the definition, by ascending id.
     pub fields: Vec<FieldVector>,
 }
 
-/// One field of a definition.
+/// A field of a definition.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct FieldVector {
-    /// Its id.
+    /// Id of the field.
     pub id: u32,
-    /// Its name.
+    /// Name of the field.
     pub name: String,
-    /// Its type, as a definition prints it: `int32`, `list<string>`, `f16[3]`.
+    /// Type of the field, as a definition prints it: `int32`, `list<string>`, `f16[3]`.
     #[serde(rename = "type")]
     pub field_type: String,
 }
 
-/// One document and its row.
+/// A document and its row.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RowVector {
-    /// What is special about it.
+    /// Special property of the document.
     pub name: String,
     /// Name of the definition.
     pub definition: String,
     /// The document.
     pub document: DocumentVector,
-    /// Its row, in hex.
+    /// Row of the document, in hex.
     pub row_hex: String,
 }
 
 /// Bytes that are refused.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RefusedVector {
-    /// What is wrong with them.
+    /// Defect of the bytes.
     pub name: String,
     /// Name of the definition.
     pub definition: String,
@@ -173,32 +173,32 @@ pub struct RefusedVector {
     pub code: String,
 }
 
-/// One document.
+/// A document.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct DocumentVector {
-    /// When it expires.
+    /// Time at which the document expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at_us: Option<String>,
-    /// Its version.
+    /// Version of the document.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The fields that it has, by ascending id; absent ones are left out.
+    /// Present fields, by ascending id; absent fields are left out.
     pub fields: Vec<CellVector>,
 }
 
-/// One field of a document.
+/// A field of a document.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CellVector {
-    /// Its id.
+    /// Id of the field.
     pub id: u32,
-    /// Its value, or null.
+    /// Value of the field, or null.
     pub value: Option<ValueVector>,
-    /// When it expires.
+    /// Time at which the field expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at_us: Option<String>,
 }
 
-/// One value, under the name of its type.
+/// A value, under the name of its type.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names say it: type, then how it is written")]
@@ -217,10 +217,10 @@ pub enum ValueVector {
     VectorI8(Vec<i8>),
 }
 
-/// The path of a file of `proto/vectors`, which may be yet to be written.
+/// Returns the path of a file of `proto/vectors`, which may not exist yet.
 ///
 /// # Panics
-/// When this is not run inside the repository, or under Bazel without the file.
+/// Panics outside the repository, and under Bazel without the file.
 pub fn path(name: &str) -> PathBuf {
     tree::find("proto/vectors").unwrap_or_else(|problem| panic!("{problem}")).join(name)
 }
@@ -228,7 +228,7 @@ pub fn path(name: &str) -> PathBuf {
 /// Reads a file of `proto/vectors`.
 ///
 /// # Panics
-/// When it is missing or of another shape.
+/// Panics if the file is missing or has another structure.
 pub fn read<T: DeserializeOwned>(name: &str) -> T {
     let fix = "write it with UPDATE_VECTORS=1 and the test that makes it";
     let text = std::fs::read_to_string(path(name))
@@ -236,11 +236,11 @@ pub fn read<T: DeserializeOwned>(name: &str) -> T {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}; {fix}"))
 }
 
-/// Holds a file of `proto/vectors` to what its generator makes, byte for byte; with
-/// `UPDATE_VECTORS=1` in the environment, writes it first.
+/// Compares a file of `proto/vectors` with its generator's output, byte for byte. With
+/// `UPDATE_VECTORS=1` in the environment, writes the file first.
 ///
 /// # Panics
-/// When they differ.
+/// Panics if they differ.
 pub fn check<T: Serialize>(name: &str, made: &T, command: &str) {
     let text = serde_json::to_string_pretty(made).expect("vectors are plain data") + "\n";
     if std::env::var_os("UPDATE_VECTORS").is_some() {
@@ -251,15 +251,15 @@ pub fn check<T: Serialize>(name: &str, made: &T, command: &str) {
     assert!(held == text, "{name} differs from what this build makes; {fix}");
 }
 
-/// Bytes as lower-case hex.
+/// Encodes bytes as lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of lower-case hex.
+/// Decodes lower-case hex.
 ///
 /// # Panics
-/// When it is none.
+/// Panics if the text is not hex.
 pub fn unhex(hex: &str) -> Vec<u8> {
     assert!(hex.is_ascii() && hex.len().is_multiple_of(2), "no hex: {hex}");
     let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex digits");
@@ -267,7 +267,7 @@ pub fn unhex(hex: &str) -> Vec<u8> {
 }
 
 impl DefinitionVector {
-    /// What the file says of a definition.
+    /// Converts a definition to its vector.
     pub fn of(name: &str, definition: &Definition) -> Self {
         let field = |field: &Field| FieldVector {
             id: field.id.0,
@@ -278,10 +278,10 @@ impl DefinitionVector {
         Self { name: name.to_owned(), version: definition.version.0, fields }
     }
 
-    /// A definition that says the same.
+    /// Returns an equal definition.
     ///
     /// # Panics
-    /// When there can be none.
+    /// Panics if the vector is invalid.
     pub fn definition(&self) -> Definition {
         let spec = StoreSpec::documents(&self.name, KeyType::Bytes, 1);
         let mut definition = spec.define(StoreId(1)).expect("an empty store");
@@ -340,7 +340,7 @@ fn written(at: Timestamp) -> String {
 }
 
 impl DocumentVector {
-    /// What the file says of a document.
+    /// Converts a document to its vector.
     pub fn of(document: &Document) -> Self {
         let cell = |cell: &FieldCell| CellVector {
             id: cell.field.0,
@@ -354,10 +354,10 @@ impl DocumentVector {
         }
     }
 
-    /// The document itself.
+    /// Returns the document.
     ///
     /// # Panics
-    /// When a number is none.
+    /// Panics if a number is invalid.
     pub fn document(&self) -> Document {
         let version = self.version.as_ref().map(|version| version.parse().expect("a version"));
         let expires_at = self.expires_at_us.as_deref().map(micros);

@@ -1,4 +1,4 @@
-//! The brokers that tests start: they serve, and are killed, stopped and started again for real.
+//! Proves that the test brokers serve, and that kill, stop and restart work.
 #![cfg(feature = "brokers")]
 
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
-//! The simulator itself: a seed replays exactly, runs differ by their seed, and a run with a bug
-//! is told from one without. Every plant and many seeds run in a stage of their own.
+//! Proves that a seed replays exactly, that runs differ by their seed, and that a run with a bug
+//! differs from one without. A separate stage runs every plant and many seeds.
 #![cfg(feature = "sim")]
 
 use forebay_testkit::sim::{self, Plant};
@@ -18,7 +18,7 @@ fn another_seed_is_another_run() {
     assert_ne!(sim::run(11).unwrap().digest, sim::run(12).unwrap().digest);
 }
 
-/// Also on several threads at once, as `forebay-sim` runs them.
+/// Proves that parallel runs on several threads, as in `forebay-sim`, do not interfere.
 #[test]
 fn runs_do_not_meet() {
     let alone = sim::run(9).unwrap();

@@ -1,4 +1,4 @@
-//! Changes, positions and control records, to and from the messages of `change.proto`.
+//! Conversion of changes, positions and control records to and from the messages of `change.proto`.
 
 use bytes::Bytes;
 use forebay_core::catalog::ControlRecord;
@@ -17,7 +17,7 @@ use crate::v1;
 use crate::v1::field_change::{Bounded, Op, Remove};
 use crate::value::{list_items, list_message, nullable_value, nullable_value_message};
 
-/// Longest identity of a document: both parts of a key, and the length between them.
+/// Longest identity of a document: both parts of a key, and the length prefix.
 const IDENTITY_BYTES_MAX: usize = 4 + 2 * KEY_BYTES_MAX;
 
 enumeration!("the verb of a change": Verb, v1::Verb {
@@ -115,7 +115,7 @@ impl From<&Change> for v1::Change {
 impl TryFrom<v1::Change> for Change {
     type Error = Error;
 
-    /// Whether a definition allows the change is the business of [`Change::check`].
+    /// Accepts any well-formed change; [`Change::check`] checks it against a definition.
     fn try_from(wire: v1::Change) -> Result<Self> {
         if wire.key.len() > IDENTITY_BYTES_MAX {
             let (limit, actual) = (IDENTITY_BYTES_MAX as u64, wire.key.len() as u64);

@@ -1,5 +1,5 @@
-//! Dead letters and the cursors of their listings, to and from the messages of `dead_letter.proto`
-//! and `replicator.proto`.
+//! Conversion of dead letters, and of the cursors of their listings, to and from the messages of
+//! `dead_letter.proto` and `replicator.proto`.
 
 use bytes::Bytes;
 use forebay_core::clock::Timestamp;
@@ -47,14 +47,14 @@ impl TryFrom<v1::DeadLetter> for DeadLetter {
     }
 }
 
-/// Where a page of a partition's dead letters begins.
+/// Start of a page of a partition's dead letters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     /// Id of the dead-letter log.
     pub log_id: LogId,
-    /// First offset of the page there.
+    /// First offset of the page in the dead-letter log.
     pub offset: Offset,
-    /// The letter before, so that repeats are told apart.
+    /// The previous letter, by which the listing recognizes repeats.
     pub last: Option<LastLetter>,
 }
 
@@ -70,10 +70,10 @@ impl Cursor {
         message.encode_to_vec().into()
     }
 
-    /// Decodes a cursor that a page has answered.
+    /// Decodes a cursor that a page returned.
     ///
     /// # Errors
-    /// `InvalidArgument` for other bytes.
+    /// Returns `InvalidArgument` for any other bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let wire = v1::DeadLetterCursor::decode(bytes).map_err(|_| {
             let message = "the cursor is not one that a page of dead letters has answered; pass \

@@ -1,5 +1,5 @@
-//! Documents as ordered reads answer them, and the cursors of scans, to and from the messages of
-//! `shard.proto`.
+//! Conversion of documents of ordered reads, and of the cursors of scans, to and from the messages
+//! of `shard.proto`.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::v1;
 use crate::value::{nullable_value, nullable_value_message};
 
-/// The message of a document, of which `is_wanted` says which fields to tell.
+/// Creates the message of a document, with the fields for which `is_wanted` returns true.
 pub fn document_message(
     key: &[u8],
     document: &Document,
@@ -29,7 +29,7 @@ pub fn document_message(
     }
 }
 
-/// The messages of a document's fields, of which `is_wanted` says which to tell.
+/// Creates the messages of a document's fields for which `is_wanted` returns true.
 pub fn fields_message(
     document: &Document,
     is_wanted: impl Fn(FieldId) -> bool,
@@ -42,10 +42,10 @@ pub fn fields_message(
     fields.collect()
 }
 
-/// Sets the fields that messages tell of.
+/// Sets the fields of the messages in a document.
 ///
 /// # Errors
-/// As [`document_of`].
+/// Returns the errors of [`document_of`].
 pub fn set_fields(document: &mut Document, fields: Vec<v1::DocumentField>) -> Result<()> {
     for field in fields {
         let value = field.value.map(nullable_value).transpose()?.flatten();
@@ -54,11 +54,12 @@ pub fn set_fields(document: &mut Document, fields: Vec<v1::DocumentField>) -> Re
     Ok(())
 }
 
-/// The identity bytes and the document of a message. Whether they are those of a key of the store
-/// is not looked at.
+/// Decodes a message into identity bytes and a document. The function does not check whether the
+/// identity is a key of the store.
 ///
 /// # Errors
-/// `InvalidArgument`, `LimitExceeded` or `UpgradeNeeded` for what is none.
+/// Returns `InvalidArgument`, `LimitExceeded` or `UpgradeNeeded` for a message that is not a
+/// document.
 pub fn document_of(wire: v1::Document) -> Result<(Key, Document)> {
     let expires_at = wire.expires_at_us.map(Timestamp::from_micros);
     let mut document = Document::new(expires_at, wire.version.map(DocumentVersion));
@@ -66,20 +67,20 @@ pub fn document_of(wire: v1::Document) -> Result<(Key, Document)> {
     Ok((Key::from_identity_bytes(&wire.key), document))
 }
 
-/// Where a scan goes on.
+/// Cursor at which a scan continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanCursor {
-    /// The view that it reads, where that is still held.
+    /// Id of the snapshot that the scan reads, if the replicator still holds it.
     pub view: u64,
-    /// Digest of what was asked for; see [`ScanCursor::digest`].
+    /// Digest of the scan's request; see [`ScanCursor::digest`].
     pub asked: u64,
-    /// The document behind which it goes on; `None` from its beginning.
+    /// The document after which the scan continues; `None` at the start.
     pub key: Option<Key>,
 }
 
 impl ScanCursor {
-    /// Digest of what a scan asks for: which documents, in which order, of which fields. Scans that
-    /// differ in how they read or go on may pass on each other's cursors.
+    /// Returns the digest of the request's selection: documents, order and fields. Scans that
+    /// differ only in how they read or continue may use each other's cursors.
     pub fn digest(request: &v1::ScanRequest) -> u64 {
         let asked = v1::ScanRequest {
             documents_max: 0,
@@ -98,10 +99,10 @@ impl ScanCursor {
         v1::ScanCursor { view: self.view, asked: self.asked, key }.encode_to_vec().into()
     }
 
-    /// Decodes a cursor that a scan has answered.
+    /// Decodes a cursor that a scan returned.
     ///
     /// # Errors
-    /// `InvalidArgument` for other bytes.
+    /// Returns `InvalidArgument` for any other bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let wire = v1::ScanCursor::decode(bytes).map_err(|_| no_cursor())?;
         let key = wire.key.as_deref().map(Key::from_identity_bytes);
@@ -109,16 +110,17 @@ impl ScanCursor {
     }
 }
 
-/// Where a scan of several partitions goes on: the cursor of each, empty where nothing is left of
-/// it.
+/// Cursor at which a scan over several partitions continues: one cursor for each partition, empty
+/// if the partition is exhausted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreCursor(pub BTreeMap<PartitionId, Bytes>);
 
 impl StoreCursor {
-    /// The cursor of a partition.
+    /// Returns the cursor of a partition.
     ///
     /// # Errors
-    /// `InvalidArgument` where it has none: it is of another scan.
+    /// Returns `InvalidArgument` if the partition has no cursor: the cursor belongs to another
+    /// scan.
     pub fn of(&self, partition: PartitionId) -> Result<Bytes> {
         let cursor = self.0.get(&partition).cloned();
         cursor.ok_or_else(|| {
@@ -138,10 +140,10 @@ impl StoreCursor {
         v1::StoreScanCursor { partitions }.encode_to_vec().into()
     }
 
-    /// Decodes a cursor that a stream has answered.
+    /// Decodes a cursor that a stream returned.
     ///
     /// # Errors
-    /// `InvalidArgument` for other bytes.
+    /// Returns `InvalidArgument` for any other bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let wire = v1::StoreScanCursor::decode(bytes).map_err(|_| no_cursor())?;
         let partitions = wire.partitions.into_iter();

@@ -1,4 +1,4 @@
-//! Entry frames: how a log holds an entry. Bytes and rules: `proto/spec/entry.md`.
+//! Entry frames, the byte form of an entry in a log. Bytes and rules: `proto/spec/entry.md`.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use forebay_core::catalog::ControlRecord;
@@ -13,28 +13,28 @@ use crate::refusal::newer;
 use crate::v1;
 use crate::v1::entry::{Barrier, Body, Changes, DeadLetters, DefinitionChange, Heartbeat, Opening};
 
-/// The frame's first four bytes.
+/// First four bytes of the frame.
 pub const ENTRY_MAGIC: [u8; 4] = *b"FBEN";
-/// The frame format that this build writes, and the newest that it reads.
+/// Frame format that this build writes, and the newest that it reads.
 pub const ENTRY_FORMAT_VERSION: u16 = 1;
 /// Bytes of a frame before its body.
 pub const ENTRY_HEADER_BYTES: usize = 24;
 /// Largest frame, in bytes.
 pub const ENTRY_FRAME_BYTES_MAX: usize = ENTRY_HEADER_BYTES + ENTRY_BYTES_MAX;
 
-/// Where the checksum stands in the header, behind all that it covers there.
+/// Position of the checksum in the header, after all header bytes that it covers.
 const CHECKSUM_AT: usize = 20;
 const _: () = assert!(ENTRY_BYTES_MAX <= u32::MAX as usize);
 
 /// Encodes an entry with its frame.
 ///
-/// Its changes must have passed [`Change::check`](forebay_core::change::Change::check); what a log
-/// holds is skipped by every replica when it has not.
+/// The entry's changes must have passed [`Change::check`](forebay_core::change::Change::check);
+/// every replica skips an entry in the log whose changes did not pass.
 ///
 /// # Errors
-/// `LimitExceeded` over [`ENTRY_BYTES_MAX`] or [`ENTRY_CHANGES_MAX`]; `InvalidArgument` for a
-/// change without sequence; for a definition what its
-/// [check](forebay_core::schema::Definition::check) says.
+/// Returns `LimitExceeded` over [`ENTRY_BYTES_MAX`] or [`ENTRY_CHANGES_MAX`]; `InvalidArgument` for
+/// a change without sequence; for a definition, the errors of its
+/// [check](forebay_core::schema::Definition::check).
 pub fn encode_entry(entry: &Entry) -> Result<Bytes> {
     check_change_count(entry.change_count())?;
     check_body(&entry.body)?;
@@ -56,11 +56,12 @@ pub fn encode_entry(entry: &Entry) -> Result<Bytes> {
 
 /// Decodes an entry from a frame, which must end where the bytes end.
 ///
-/// Copies each key and value once; takes any bytes and never panics.
+/// Copies each key and value once; accepts any bytes and never panics.
 ///
 /// # Errors
-/// `Corrupt` for what no build of any version takes: every replica skips it. `UpgradeNeeded` for
-/// what a newer build may take: the partition halts here.
+/// Returns `Corrupt` for bytes that no build of any version accepts: every replica skips the
+/// record. Returns `UpgradeNeeded` for bytes that a newer build may accept: the partition halts at
+/// this offset.
 pub fn decode_entry(frame: &[u8]) -> Result<Entry> {
     let (log_id, body) = open_frame(frame)?;
     let shared = Bytes::copy_from_slice(body);
@@ -69,17 +70,17 @@ pub fn decode_entry(frame: &[u8]) -> Result<Entry> {
     entry_of_message(log_id, wire).map_err(as_held)
 }
 
-/// The log id of a frame whose checksum holds, without a look at its body.
+/// Returns the log id of a frame with a valid checksum, without decoding its body.
 ///
 /// # Errors
-/// As [`decode_entry`], as far as the header goes.
+/// Returns the errors of [`decode_entry`] that concern the header.
 pub fn frame_log_id(frame: &[u8]) -> Result<LogId> {
     open_frame(frame).map(|(log_id, _)| log_id)
 }
 
-/// The id of a log, if this record of it tells. That is the id in the first opening entry: a log
-/// that was made anew may begin with entries that were on their way to the old one. Once a log no
-/// longer starts at 0, each well-formed entry that it holds tells its id.
+/// Returns the id of a log, if this record determines it. For a log that starts at 0 the id is that
+/// of the first opening entry, because a log that was recreated may begin with entries that were in
+/// flight to the old log. For a log that no longer starts at 0 each well-formed entry has the id.
 pub fn log_id_told(record: &[u8], log_start: Offset) -> Option<LogId> {
     if log_start > Offset(0) {
         return frame_log_id(record).ok();
@@ -137,7 +138,7 @@ fn check_change_count(changes: usize) -> Result<()> {
     Err(Error::limit_exceeded(advice, ENTRY_CHANGES_MAX as u64, changes as u64))
 }
 
-/// Refuses what every decoder would skip, before a log holds it.
+/// Refuses a body that every decoder would skip, before a log holds it.
 fn check_body(body: &EntryBody) -> Result<()> {
     match body {
         EntryBody::Changes(batches) => {

@@ -1,4 +1,5 @@
-//! Errors as messages (`error.proto`): in the results of a batch and in the details of a status.
+//! Conversion of errors to and from messages (`error.proto`), in the results of a batch and in the
+//! details of a status.
 
 use forebay_core::error::ErrorContext;
 use forebay_core::id::PartitionId;
@@ -7,13 +8,13 @@ use forebay_core::{Error, ErrorCode};
 
 use crate::v1;
 
-/// Longest message of an error on the wire, in bytes. A status travels in trailers, which peers
-/// bound, some to 8 KiB; they hold the message twice, once at up to three bytes for each.
+/// Longest error message on the wire, in bytes. A status travels in trailers, which peers limit,
+/// some to 8 KiB. The trailers hold the message twice, once with up to three bytes for each byte.
 pub const ERROR_MESSAGE_BYTES_MAX: usize = 1_024;
 
 impl From<&Error> for v1::Error {
-    /// Message and names are cut at their limits, so that no caller can make a status too large to
-    /// be sent.
+    /// Truncates the message and the names at their limits, so that no caller can make a status too
+    /// large to send.
     fn from(error: &Error) -> Self {
         let ErrorContext { store, partition, field, key_digest, limit, actual } = error.context();
         let name = |name: &Option<String>| {
@@ -32,13 +33,13 @@ impl From<&Error> for v1::Error {
     }
 }
 
-/// The longest prefix of whole characters within this many bytes.
+/// Returns the longest prefix of whole characters within this many bytes.
 pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
 impl From<v1::Error> for Error {
-    /// A code that this build does not know becomes `Internal`, with the number in the message.
+    /// Converts a code that this build does not know to `Internal`, with the number in the message.
     fn from(wire: v1::Error) -> Self {
         if let Some(code) = ErrorCode::from_number(wire.code) {
             return error_with_code(code, wire);
@@ -50,7 +51,7 @@ impl From<v1::Error> for Error {
     }
 }
 
-/// The error of a message whose code is known.
+/// Returns the error of a message if this build knows its code.
 pub(crate) fn known_error(wire: v1::Error) -> Option<Error> {
     ErrorCode::from_number(wire.code).map(|code| error_with_code(code, wire))
 }
@@ -71,8 +72,8 @@ fn context(wire: v1::Error) -> ErrorContext {
     }
 }
 
-/// What a refused message means when nobody can be asked to send it again, since a log holds it or
-/// a service answered with it: `UpgradeNeeded` stays, anything else is `Corrupt`.
+/// Converts the error of a refused message that the sender cannot correct, because a log holds it
+/// or a service returned it: `UpgradeNeeded` stays, any other error becomes `Corrupt`.
 ///
 /// ```
 /// use forebay_core::{Error, ErrorCode};

@@ -1,10 +1,10 @@
-//! What Forebay's processes say to each other and what its logs hold: the generated protobuf
-//! messages, the conversions between them and `forebay-core`, entry frames and tokens.
+//! Messages between Forebay's processes, and the content of its logs: the generated protobuf
+//! messages, their conversions to and from `forebay-core`, entry frames and tokens.
 //!
-//! This is the only (de)serialization boundary: no other crate knows how a change, an error or a
-//! token looks as bytes. Conversions from the domain are total. Conversions to it refuse, with a
-//! [`forebay_core::Error`], what cannot be; none panics on any bytes. Where a message holds what a
-//! newer build may have written and this one does not know, the code is `UpgradeNeeded`.
+//! This crate is the only (de)serialization boundary: no other crate knows the bytes of a change,
+//! an error or a token. Conversions from the domain are total. Conversions to the domain refuse
+//! invalid messages with a [`forebay_core::Error`]; no bytes make them panic. If a message holds
+//! content that only a newer build knows, the code is `UpgradeNeeded`.
 //!
 //! ```
 //! use forebay_core::value::{FieldType, ScalarType};

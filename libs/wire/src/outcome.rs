@@ -1,4 +1,4 @@
-//! What became of a change, to and from `ChangeResult` of `writer.proto`.
+//! Conversion of the outcome of a change to and from `ChangeResult` of `writer.proto`.
 
 use forebay_core::error::ErrorContext;
 use forebay_core::id::{DocumentVersion, Position};
@@ -10,35 +10,37 @@ use crate::refusal::{newer, unset};
 use crate::v1;
 use crate::v1::change_result::{Appended, Applied, Kind, NotMet};
 
-/// What became of one change of a batch, as its sender hears it.
+/// Result of one change of a batch, as its sender receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeResult {
-    /// Where the log holds it; `None` when it does not, or when nobody knows.
+    /// Position of the change in the log; `None` if the change is not in the log or this is
+    /// unknown.
     pub position: Option<Position>,
-    /// What became of it.
+    /// Outcome of the change.
     pub outcome: ChangeOutcome,
 }
 
-/// What became of a change.
+/// Outcome of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeOutcome {
-    /// It is in the log; it had no condition, so nothing more is to be known.
+    /// The change is in the log; without a condition this outcome is final.
     Appended,
-    /// Its condition held and it happened.
+    /// The condition held, and the change was applied.
     Applied,
-    /// Its condition did not hold; the version is the document's, where the store keeps versions.
+    /// The condition did not hold; the version is the document's, if the store has versions.
     NotMet(Option<DocumentVersion>),
-    /// It failed, or its outcome is unknown; the code says which.
+    /// The change failed, or its outcome is unknown; the code says which.
     Failed(Error),
 }
 
 impl ChangeResult {
-    /// A change without condition that the log holds at this position.
+    /// Creates the result of a change without condition at this position in the log.
     pub fn appended(position: Position) -> Self {
         Self { position: Some(position), outcome: ChangeOutcome::Appended }
     }
 
-    /// A change that the log holds at this position and that a replica has judged.
+    /// Creates the result of a change at this position in the log for which a replica evaluated the
+    /// condition.
     pub fn judged(position: Position, verdict: Verdict) -> Self {
         let outcome = match verdict {
             Verdict::Applied => ChangeOutcome::Applied,
@@ -48,15 +50,15 @@ impl ChangeResult {
         Self { position: Some(position), outcome }
     }
 
-    /// A change that failed, or whose outcome is unknown.
+    /// Creates the result of a change that failed, or whose outcome is unknown.
     pub fn failed(error: Error) -> Self {
         Self { position: None, outcome: ChangeOutcome::Failed(error) }
     }
 
-    /// What a replica judged; `None` when none did, or when nobody knows.
+    /// Returns the verdict of a replica; `None` if no replica gave one or this is unknown.
     ///
-    /// A limit that a change in the log has passed can only be that of its document: all other
-    /// limits are checked before the append.
+    /// A change in the log can exceed only the limit of its document: all other limits are checked
+    /// before the append.
     pub fn verdict(&self) -> Option<Verdict> {
         match &self.outcome {
             ChangeOutcome::Applied => Some(Verdict::Applied),

@@ -1,22 +1,23 @@
-//! Why a message is refused: it lacks something that every build sends, or it holds something that
-//! only a newer build knows. The two must not be mixed up (see `proto/spec/entry.md`).
+//! Reasons to refuse a message: the message lacks a part that every build sends, or it has content
+//! that only a newer build knows. The two need different codes (see `proto/spec/entry.md`).
 
 use forebay_core::{Error, Result};
 
-/// Something that every build sends is not there.
+/// Returns the error for a missing part that every build sends.
 pub(crate) fn unset(what: &str) -> Error {
     Error::invalid_argument(format!("the message lacks {what}; set it"))
 }
 
-/// A `oneof` without a member that this build knows, or an enum with another number.
+/// Returns the error for a `oneof` without a member that this build knows, or for an unknown enum
+/// number.
 pub(crate) fn newer(what: &str) -> Error {
     Error::upgrade_needed(format!("this build does not know {what}; upgrade this process"))
 }
 
-/// The domain's word for the number of a wire enum.
+/// Converts the number of a wire enum to the domain's enum.
 ///
 /// # Errors
-/// `InvalidArgument` for 0, which no build means; `UpgradeNeeded` for a number that is not known.
+/// Returns `InvalidArgument` for 0, which no build sends; `UpgradeNeeded` for an unknown number.
 pub(crate) fn from_number<Wire, Domain>(number: i32, what: &str) -> Result<Domain>
 where
     Wire: TryFrom<i32>,
@@ -27,7 +28,7 @@ where
     Domain::try_from(wire)
 }
 
-/// Conversions both ways between an enum of the domain and one of the wire.
+/// Generates the conversions between an enum of the domain and an enum of the wire.
 macro_rules! enumeration {
     ($what:literal: $domain:ty, $wire:ty { $($ours:ident = $theirs:ident),* $(,)? }) => {
         impl From<$domain> for $wire {

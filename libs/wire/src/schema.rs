@@ -1,4 +1,4 @@
-//! Stores, their definitions and their alterations, to and from the messages of `store.proto`.
+//! Conversion of stores, definitions and alterations to and from the messages of `store.proto`.
 
 use forebay_core::id::{FieldId, Offset, PartitionCount, SchemaVersion, StoreId};
 use forebay_core::key::KeyType;
@@ -42,7 +42,7 @@ impl From<&StoreOptions> for v1::StoreOptions {
 }
 
 impl From<v1::StoreOptions> for StoreOptions {
-    /// A heartbeat of 0 is the default one; other limits are checked with the definition.
+    /// Converts a heartbeat of 0 to the default; other limits are checked with the definition.
     fn from(wire: v1::StoreOptions) -> Self {
         let v1::StoreOptions { ttl_us, versioned, heartbeat_ms, log_window_us, log_bytes } = wire;
         let heartbeat_ms = match heartbeat_ms {
@@ -75,7 +75,7 @@ impl TryFrom<v1::FieldSpec> for FieldSpec {
     }
 }
 
-/// Rules that do nothing are left out, so that what has none has the bytes that it always had.
+/// Omits empty rules, so that the bytes of a column without rules never change.
 fn rules_message(rules: &ColumnRules) -> Option<v1::ColumnRules> {
     let allowed = rules.allowed.iter().map(Into::into).collect();
     let index = rules.index.map_or(v1::ColumnIndex::Unspecified, Into::into).into();
@@ -128,8 +128,8 @@ impl From<&StoreSpec> for v1::StoreSpec {
 impl TryFrom<v1::StoreSpec> for StoreSpec {
     type Error = Error;
 
-    /// A key-value store gets its one field here when the sender left it out. Names and limits are
-    /// checked by [`StoreSpec::define`].
+    /// Adds the only field of a key-value store if the sender left it out. [`StoreSpec::define`]
+    /// checks names and limits.
     fn try_from(wire: v1::StoreSpec) -> Result<Self> {
         let name = wire.name;
         let convert = || {
@@ -219,16 +219,16 @@ impl From<&Definition> for v1::Definition {
     }
 }
 
-/// The versions in a definition, as far as nothing else in it tells of them.
+/// Returns the versions of a definition; `None` if the rest of the definition implies them.
 fn versions_of(definition: &Definition) -> Option<v1::StoreVersions> {
     let versions = &definition.versions;
-    // That of a version, which has the store's id nowhere else.
+    // In the definition under a version's storage id the store's id occurs only here.
     let is_of_version = definition.store != versions.home();
     let is_told = is_of_version || !versions.is_first_alone();
     is_told.then(|| versions_with(versions, is_of_version || versions.have_moved()))
 }
 
-/// Versions, with the logs that they follow or without.
+/// Converts versions, with the logs that they follow or without.
 fn versions_with(versions: &StoreVersions, with_logs: bool) -> v1::StoreVersions {
     let logs = |logs: StoreLogs| with_logs.then(|| logs.into());
     let version = |version: &StoreVersion| v1::StoreVersion {
@@ -309,7 +309,7 @@ fn stream(wire: v1::Stream) -> Result<Stream> {
 impl TryFrom<v1::Definition> for Definition {
     type Error = Error;
 
-    /// Only a definition that passes [`Definition::check`] gets through.
+    /// Accepts only a definition that passes [`Definition::check`].
     fn try_from(wire: v1::Definition) -> Result<Self> {
         let name = wire.name;
         let convert = || {

@@ -1,5 +1,5 @@
-//! What the ends of a shard's copy pass on and keep (proto/spec/copy.md): blocks of rows, names and
-//! pieces of files, and the records of parts that are durable.
+//! Byte forms of a shard copy (`proto/spec/copy.md`): blocks of rows, names and pieces of files,
+//! and the records of durable parts.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::v1;
 
-/// Bytes in front of each row.
+/// Bytes before each row.
 const LENGTHS: usize = 8;
 /// Longest wait for a connection.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
-/// The replicator at `host:port`, over connections whose windows and frames are those that copies
-/// need. Reaches for nothing yet.
+/// Creates the endpoint of the replicator at `host:port`, with the window and frame sizes that
+/// copies need. Does not connect yet.
 ///
 /// # Errors
-/// `InvalidArgument` for an address that is none.
+/// Returns `InvalidArgument` for an invalid address.
 pub fn copy_endpoint(address: &str) -> Result<Endpoint> {
     let endpoint = Endpoint::from_shared(format!("http://{address}"))
         .map_err(|_| Error::invalid_argument(format!("`{address}` is no host:port")))?;
@@ -36,12 +36,12 @@ pub fn copy_endpoint(address: &str) -> Result<Endpoint> {
         .max_frame_size(COPY_FRAME_BYTES))
 }
 
-/// Rows, one behind the other.
+/// A block of consecutive rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowsBlock(Vec<u8>);
 
 impl RowsBlock {
-    /// With memory for so many bytes.
+    /// Creates an empty block with capacity for this many bytes.
     pub fn with_capacity(bytes: usize) -> Self {
         Self(Vec::with_capacity(bytes))
     }
@@ -49,35 +49,35 @@ impl RowsBlock {
     /// Appends a row.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
         self.0.reserve(LENGTHS + key.len() + value.len());
-        // The engine's keys and values are shorter than 4 GiB.
+        // Keys and values of the storage engine are shorter than 4 GiB.
         self.0.extend_from_slice(&(key.len() as u32).to_le_bytes());
         self.0.extend_from_slice(&(value.len() as u32).to_le_bytes());
         self.0.extend_from_slice(key);
         self.0.extend_from_slice(value);
     }
 
-    /// Its bytes, to be sent: they are not copied.
+    /// Converts to bytes without a copy.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 
-    /// Its bytes.
+    /// Returns the bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether it has no rows.
+    /// Returns whether the block has no rows.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Forgets its rows, and keeps its memory.
+    /// Removes the rows and keeps the memory.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 }
 
-/// The rows of a block's bytes. Behind an error comes nothing more.
+/// Returns the rows of a block's bytes. The iterator ends after an error.
 pub fn block_rows(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8])>> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -104,19 +104,19 @@ fn torn() -> Error {
     Error::corrupt("a block of rows ends inside a row")
 }
 
-/// What a file of a frozen shard is.
+/// Kind of a file of a frozen shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// Names the manifest.
+    /// Contains the name of the manifest.
     Current,
-    /// Lists the tables.
+    /// Contains the list of tables.
     Manifest,
-    /// Holds rows.
+    /// Contains rows.
     Table,
 }
 
-/// What a file is by its name; `None` for a name of another form. Whoever makes files of such names
-/// stays in one folder.
+/// Returns the kind of a file by its name; `None` for a name of another form. A process that
+/// creates only files with such names stays inside one folder.
 pub fn file_kind(name: &str) -> Option<FileKind> {
     let is_number = |digits: &str| {
         (6..=20).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit())
@@ -130,7 +130,7 @@ pub fn file_kind(name: &str) -> Option<FileKind> {
     name.strip_suffix(".sst").is_some_and(is_number).then_some(FileKind::Table)
 }
 
-/// The digest of a piece of a file, while its bytes come.
+/// Incremental digest of a piece of a file.
 #[derive(Clone, Default)]
 pub struct PieceDigest(Xxh3Default);
 
@@ -140,16 +140,16 @@ impl PieceDigest {
         self.0.update(bytes);
     }
 
-    /// The digest of all that came.
+    /// Returns the digest of all bytes so far.
     pub fn sum(&self) -> u128 {
         self.0.digest128()
     }
 }
 
-/// The block of rows in a message that has travelled.
+/// Verifies and decompresses the block of rows in a received message.
 ///
 /// # Errors
-/// `Corrupt` for bytes that are none.
+/// Returns `Corrupt` for bytes that are not a block.
 pub fn block_of(rows: &v1::CopyRows) -> Result<Bytes> {
     if crc32c::crc32c(&rows.block) != rows.crc32c {
         return Err(Error::corrupt("a block of rows was damaged on its way; copy again"));
@@ -169,10 +169,10 @@ pub fn block_of(rows: &v1::CopyRows) -> Result<Bytes> {
     }
 }
 
-/// Bytes in front of each record of a part.
+/// Bytes before each record of a part.
 const FRAME: usize = 8;
 
-/// The record of a part, for the journal of a copy.
+/// Encodes the record of a part for the journal of a copy.
 pub fn part_record(part: &v1::CopyPart) -> Vec<u8> {
     let body = part.encode_to_vec();
     let mut record = Vec::with_capacity(FRAME + body.len());
@@ -182,7 +182,7 @@ pub fn part_record(part: &v1::CopyPart) -> Vec<u8> {
     record
 }
 
-/// The whole records at the front of a journal's bytes, and where they end.
+/// Returns the whole records at the front of a journal's bytes, and the offset at which they end.
 pub fn read_parts(bytes: &[u8]) -> (Vec<v1::CopyPart>, u64) {
     let (mut parts, mut end) = (Vec::new(), 0);
     while let Ok((part, bytes)) = read_part(&bytes[end..]) {

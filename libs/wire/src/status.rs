@@ -1,11 +1,11 @@
-//! Errors as gRPC statuses. An error of ours stands encoded in the status details; the status code
-//! is the one that the table of `error.proto` names. A status without details was made by a
-//! transport or a proxy, and is read by its code.
+//! Conversion of errors to and from gRPC statuses. The status details hold the encoded error of
+//! Forebay; the status code is the one in the table of `error.proto`. A status without details
+//! comes from a transport or a proxy and is converted by its code:
 //!
-//! | gRPC code | read without details as |
+//! | gRPC code | error without details |
 //! |---|---|
-//! | `OK` | `Internal`: a success is no error |
-//! | `CANCELLED` | `Unavailable`: the stream was cut; `DeadlineExceeded` when a time limit cut it |
+//! | `OK` | `Internal`: a success is not an error |
+//! | `CANCELLED` | `Unavailable`: the stream was cut; `DeadlineExceeded` if a time limit cut it |
 //! | `UNKNOWN` | `Unavailable`: the transport failed |
 //! | `INVALID_ARGUMENT` | `InvalidArgument` |
 //! | `DEADLINE_EXCEEDED` | `DeadlineExceeded` |
@@ -13,17 +13,17 @@
 //! | `ALREADY_EXISTS` | `Conflict` |
 //! | `PERMISSION_DENIED` | `PermissionDenied` |
 //! | `RESOURCE_EXHAUSTED` | `LimitExceeded` |
-//! | `FAILED_PRECONDITION` | `Internal`: ours carry details, so nobody knows which one it is |
+//! | `FAILED_PRECONDITION` | `Internal`: ours have details, so the cause is unknown |
 //! | `ABORTED` | `Conflict` |
 //! | `OUT_OF_RANGE` | `LimitExceeded`: a message over the limit of the transport |
 //! | `UNIMPLEMENTED` | `Unsupported` |
-//! | `INTERNAL` | `Internal`; `Unavailable` when this side's transport made it |
+//! | `INTERNAL` | `Internal`; `Unavailable` if the local transport created the status |
 //! | `UNAVAILABLE` | `Unavailable` |
 //! | `DATA_LOSS` | `Corrupt` |
 //! | `UNAUTHENTICATED` | `Unauthenticated` |
 //!
-//! A write is different: where the request may have reached the log, the outcome is unknown and
-//! only [`write_error_of_status`] may be asked.
+//! For a write, use only [`write_error_of_status`]: if the request may have reached the log, the
+//! outcome is unknown.
 
 use forebay_core::{Error, ErrorCode};
 use prost::Message;
@@ -32,7 +32,7 @@ use tonic::{Code, ConnectError, Status, TimeoutExpired};
 use crate::error::{ERROR_MESSAGE_BYTES_MAX, cut, known_error};
 use crate::v1;
 
-/// The gRPC code of an error code.
+/// Returns the gRPC code of an error code.
 pub fn grpc_code(code: ErrorCode) -> Code {
     match code {
         ErrorCode::InvalidArgument => Code::InvalidArgument,
@@ -52,16 +52,16 @@ pub fn grpc_code(code: ErrorCode) -> Code {
     }
 }
 
-/// The status that tells this error.
+/// Returns the status of this error.
 pub fn status_of_error(error: &Error) -> Status {
     let details = v1::Error::from(error).encode_to_vec();
     let message = cut(error.message(), ERROR_MESSAGE_BYTES_MAX);
     Status::with_details(grpc_code(error.code()), message, details.into())
 }
 
-/// The error that a status tells, for calls that change nothing.
+/// Returns the error of a status, for calls that change nothing.
 ///
-/// Details of ours win; then the table of this module holds.
+/// The error in Forebay's own details has precedence; otherwise the table of this module applies.
 pub fn error_of_status(status: &Status) -> Error {
     error_in_details(status).unwrap_or_else(|| {
         let code = code_without_details(status);
@@ -69,11 +69,11 @@ pub fn error_of_status(status: &Status) -> Error {
     })
 }
 
-/// The error that a status tells, for calls that append to a log.
+/// Returns the error of a status, for calls that append to a log.
 ///
-/// Where the service itself answers, it says whether the outcome is known. Without its word only a
-/// failed connect and a refusal made before any handler ran are certain to have appended nothing;
-/// all else is `UnknownOutcome`, and the same retry settles it.
+/// If the service itself answered, its details say whether the outcome is known. If there are no
+/// details, only a failed connect and a refusal before any handler ran are certain to have appended
+/// nothing. Every other status is `UnknownOutcome`, and the same retry settles it.
 pub fn write_error_of_status(status: &Status) -> Error {
     error_in_details(status).unwrap_or_else(|| {
         let read = code_without_details(status);
@@ -91,11 +91,11 @@ fn error_in_details(status: &Status) -> Option<Error> {
 
 fn code_without_details(status: &Status) -> ErrorCode {
     match status.code() {
-        // Both sides of a call keep its time limit and say so in these words.
+        // Both sides of a call enforce its time limit, and both report it in these words.
         Code::Cancelled if status.message() == TimeoutExpired(()).to_string() => {
             ErrorCode::DeadlineExceeded
         }
-        // A source stays on the side that made the status: this is our transport speaking.
+        // Only a status that was created on this side has a source: the local transport failed.
         Code::Internal if std::error::Error::source(status).is_some() => ErrorCode::Unavailable,
         Code::Cancelled | Code::Unknown | Code::Unavailable => ErrorCode::Unavailable,
         Code::InvalidArgument => ErrorCode::InvalidArgument,
@@ -127,7 +127,7 @@ fn never_connected(status: &Status) -> bool {
     std::iter::successors(first, |error| error.source()).any(|error| error.is::<ConnectError>())
 }
 
-/// What the status said, and what to do about it.
+/// Returns the advice for a code, followed by the status's own message.
 fn told(status: &Status, code: ErrorCode) -> String {
     let advice = match code {
         ErrorCode::Unavailable => "the service cannot be reached; try again",

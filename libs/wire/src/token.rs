@@ -1,4 +1,4 @@
-//! Tokens: what a write answers and a read may wait for. Bytes: `proto/spec/token.md`.
+//! Tokens, which a write returns and for which a read may wait. Bytes: `proto/spec/token.md`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map;
@@ -10,14 +10,14 @@ use forebay_core::{Error, Result};
 
 use crate::refusal::newer;
 
-/// The token format that this build writes, and the newest that it reads.
+/// Token format that this build writes, and the newest that it reads.
 pub const TOKEN_FORMAT_VERSION: u8 = 1;
 
 const HEADER_BYTES: usize = 1 + 8;
 const POSITION_BYTES: usize = 4 + 8 + 4 + 8 + 2;
 const CHECKSUM_BYTES: usize = 4;
 
-/// How far a caller has seen or written each partition of one store.
+/// Positions up to which a caller has seen or written the partitions of one store.
 ///
 /// ```
 /// use forebay_core::id::{LogId, PartitionId, Position, StoreId};
@@ -31,21 +31,22 @@ const CHECKSUM_BYTES: usize = 4;
 pub struct Token {
     /// The store.
     pub store: StoreId,
-    /// The log and the position in it, of each partition that the token speaks of.
+    /// Log and position for each partition in the token.
     pub positions: BTreeMap<PartitionId, (LogId, Position)>,
 }
 
 impl Token {
-    /// A token that asks for nothing yet.
+    /// Creates a token without positions.
     pub fn new(store: StoreId) -> Self {
         Self { store, positions: BTreeMap::new() }
     }
 
-    /// Raises a partition's position to this one; a larger one stays.
+    /// Raises a partition's position to this one; a larger position stays.
     ///
     /// # Errors
-    /// `TokenLost` when the token holds a position of another log of the partition: positions of
-    /// two logs have no order, and one of the logs is no longer served. Nothing changes then.
+    /// Returns `TokenLost` if the token holds a position of another log of the partition: positions
+    /// of two logs have no order, and one of the logs is no longer served. The token does not
+    /// change then.
     pub fn advance(
         &mut self,
         partition: PartitionId,
@@ -67,12 +68,11 @@ impl Token {
         Ok(())
     }
 
-    /// Takes over what another token of the same store asks for; per partition the larger position
-    /// stays.
+    /// Merges another token of the same store; for each partition the larger position stays.
     ///
     /// # Errors
-    /// `InvalidArgument` for a token of another store, `TokenLost` as for [`Token::advance`].
-    /// Nothing changes then.
+    /// Returns `InvalidArgument` for a token of another store, `TokenLost` as [`Token::advance`]
+    /// does. The token does not change then.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         if self.store != other.store {
             let message = "the tokens are of two stores; keep one token per store";
@@ -89,7 +89,7 @@ impl Token {
         Ok(())
     }
 
-    /// Encodes the token. The same token gives the same bytes.
+    /// Encodes the token. Equal tokens have equal bytes.
     pub fn encode(&self) -> Bytes {
         let positions = self.positions.len() * POSITION_BYTES;
         let mut bytes = BytesMut::with_capacity(HEADER_BYTES + positions + CHECKSUM_BYTES);
@@ -107,11 +107,11 @@ impl Token {
         bytes.freeze()
     }
 
-    /// Decodes a token that a write has answered.
+    /// Decodes a token that a write returned.
     ///
     /// # Errors
-    /// `InvalidArgument` for bytes that no write has answered so, empty ones too; `UpgradeNeeded`
-    /// for a token of a newer build.
+    /// Returns `InvalidArgument` for bytes that no write returned, empty ones included;
+    /// `UpgradeNeeded` for a token of a newer build.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let (covered, stored) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or_else(garbled)?;
         if u32::from_le_bytes(*stored) != crc32c::crc32c(covered) {

@@ -1,4 +1,4 @@
-//! Values and their types, to and from the messages of `value.proto`.
+//! Conversion of values and their types to and from the messages of `value.proto`.
 
 use bytes::Bytes;
 use forebay_core::limits::{LIST_COMPONENTS_MAX, VECTOR_COMPONENTS_MAX};
@@ -110,7 +110,7 @@ fn encoded(value: &Value) -> Bytes {
 impl TryFrom<v1::Value> for Value {
     type Error = Error;
 
-    /// A value that is not null.
+    /// Converts a value that is not null.
     fn try_from(wire: v1::Value) -> Result<Self> {
         nullable_value(wire)?.ok_or_else(|| {
             Error::invalid_argument("null stands only where a field is set; send a value")
@@ -118,7 +118,7 @@ impl TryFrom<v1::Value> for Value {
     }
 }
 
-/// The message of a value, or of null for `None`.
+/// Creates the message of a value, or of null for `None`.
 pub fn nullable_value_message(value: Option<&Value>) -> v1::Value {
     match value {
         Some(value) => value.into(),
@@ -126,11 +126,11 @@ pub fn nullable_value_message(value: Option<&Value>) -> v1::Value {
     }
 }
 
-/// The value of a message; `None` is null.
+/// Decodes the value of a message; `None` is null.
 ///
 /// # Errors
-/// `InvalidArgument` or `LimitExceeded` for what is no value, `UpgradeNeeded` for a kind of value
-/// that this build does not know.
+/// Returns `InvalidArgument` or `LimitExceeded` for a message that is not a value, `UpgradeNeeded`
+/// for a kind of value that this build does not know.
 pub fn nullable_value(wire: v1::Value) -> Result<Option<Value>> {
     Ok(Some(match wire.kind.ok_or_else(|| newer("the kind of a value"))? {
         Kind::Null(_) => return Ok(None),
@@ -154,8 +154,8 @@ pub fn nullable_value(wire: v1::Value) -> Result<Option<Value>> {
     }))
 }
 
-/// The message of a list's components. Where there are none their type does not show and nothing
-/// reads it: `bytes` is written.
+/// Creates the message of a list's components. An empty list does not show its component type and
+/// no decoder reads it; the message says `bytes`.
 pub(crate) fn list_message(items: &[Value]) -> v1::List {
     let scalar = match items.first().and_then(Value::field_type) {
         Some(FieldType::Scalar(scalar)) => scalar,
@@ -171,7 +171,8 @@ pub(crate) fn list_message(items: &[Value]) -> v1::List {
     v1::List { r#type: v1::ScalarType::from(scalar).into(), items: bytes.into() }
 }
 
-/// The components of a list message and their type. The count is checked before any is decoded.
+/// Decodes the components of a list message and their type. Checks the count before it decodes a
+/// component.
 pub(crate) fn list_items(wire: &v1::List) -> Result<(ScalarType, Vec<Value>)> {
     let scalar = scalar_type(wire.r#type)?;
     let components = match scalar.width() {
@@ -189,7 +190,7 @@ pub(crate) fn list_items(wire: &v1::List) -> Result<(ScalarType, Vec<Value>)> {
     }
 }
 
-/// How many components with a length in front lie in these bytes; a broken one ends the count.
+/// Counts the length-prefixed components in these bytes; a broken component ends the count.
 fn count_sized(mut bytes: &[u8]) -> usize {
     let mut components = 0;
     while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
@@ -199,7 +200,7 @@ fn count_sized(mut bytes: &[u8]) -> usize {
     components
 }
 
-/// Broken components are the sender's doing, as any other broken argument.
+/// Converts to an argument error: broken components are an error of the sender.
 fn refused(error: Error) -> Error {
     Error::invalid_argument(format!("{}; encode it as proto/spec/row.md says", error.message()))
 }

@@ -1,4 +1,4 @@
-//! Feature views, to and from the messages of `view.proto`.
+//! Conversion of feature views to and from the messages of `view.proto`.
 
 use forebay_core::id::{FieldId, StoreId};
 use forebay_core::value::{ScalarType, Value};
@@ -48,7 +48,7 @@ impl From<&View> for v1::View {
 impl TryFrom<v1::View> for View {
     type Error = Error;
 
-    /// What it says of the stream that it is, is checked with that stream's definition.
+    /// Converts the view alone; the stream's definition checks it against the stream.
     fn try_from(wire: v1::View) -> Result<Self> {
         let count = wire.columns.len();
         let column = |column: v1::DerivedColumn| {
@@ -221,7 +221,7 @@ impl TryFrom<v1::Feature> for Feature {
     }
 }
 
-/// The kinds without parameters, and their numbers.
+/// The aggregate kinds without parameters, and their wire enums.
 const PLAIN: [(AggregateKind, Plain); 12] = [
     (AggregateKind::Count, Plain::Count),
     (AggregateKind::AccumulatingCount, Plain::AccumulatingCount),
@@ -291,7 +291,7 @@ fn plain(number: i32) -> Result<AggregateKind> {
     found.map(|(kind, _)| kind.clone()).ok_or_else(|| unset("the kind of an aggregate"))
 }
 
-/// A number that is no larger than those of its kind can be.
+/// Converts a number to its smaller domain type, or refuses it.
 fn small<T: TryFrom<u32>>(number: u32, what: &str) -> Result<T> {
     let message = || Error::invalid_argument(format!("{what} is never {number}"));
     T::try_from(number).map_err(|_| message())

@@ -1,4 +1,4 @@
-//! What became of a view's events, as metrics tell it.
+//! Counters of the events of a view, for metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,38 +6,38 @@ use forebay_sketch::Admission;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
-/// A day; what is later counts as that.
+/// A day in microseconds; longer delays count as a day.
 const AFTER_US_MAX: u64 = 86_400_000_000;
 
-/// Events of one view, since this process opened it.
+/// Counters of one view since this process opened it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ViewCounts {
-    /// Events of the source that were looked at.
+    /// Events of the source that were read.
     pub seen: u64,
-    /// Of them those that the filter left out.
+    /// Events that the filter dropped.
     pub filtered: u64,
-    /// Left out because what they are looked up in has no such document.
+    /// Events dropped because a required lookup found no document.
     pub not_found: u64,
-    /// Left out because their group has too long a name.
+    /// Events dropped because the name of their group is too long.
     pub oversized: u64,
     /// Events that were folded.
     pub folded: u64,
-    /// Without a value of each column that is grouped by: of no group.
+    /// Events without a group, because a column of `group_by` has no value.
     pub ungrouped: u64,
-    /// Too late for the view's lateness.
+    /// Events later than the view's allowed lateness.
     pub late: u64,
-    /// Too far ahead of the log.
+    /// Events too far ahead of the log's time.
     pub ahead: u64,
-    /// With a value that an aggregate cannot take in.
+    /// Events with a value that an aggregate cannot take in.
     pub refused: u64,
     /// Documents that were emitted.
     pub emitted: u64,
-    /// How long after the entry that changed them first, in microseconds: half of them, all but one
-    /// of a hundred, and all.
+    /// Median, 99th percentile and maximum of the delay between the first unemitted change of a
+    /// group and its emission, in microseconds.
     pub emitted_after_us: [u64; 3],
 }
 
-/// The counters behind [`ViewCounts`].
+/// The live counters of [`ViewCounts`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) seen: AtomicU64,
@@ -52,7 +52,7 @@ pub(crate) struct Counters {
     emitted_after: Mutex<Option<Histogram<u64>>>,
 }
 
-/// What became of the events of some entries in the fold; [`ViewCounts`] says it of all.
+/// Counters of a run of entries in the fold; [`ViewCounts`] has those of all entries.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Folds {
     folded: u64,
@@ -63,7 +63,7 @@ pub(crate) struct Folds {
 }
 
 impl Folds {
-    /// One more event that counts, or does not.
+    /// Counts an event by its admission.
     pub(crate) fn note(&mut self, admission: Admission) {
         *match admission {
             Admission::Admitted => &mut self.folded,
@@ -73,13 +73,13 @@ impl Folds {
     }
 }
 
-/// One more.
+/// Increments a counter.
 pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
 impl Counters {
-    /// What became of events, once their shard has it.
+    /// Adds the counters of a run, once its shard has written it.
     pub(crate) fn add(&self, folds: Folds) {
         let add = |counter: &AtomicU64, more| counter.fetch_add(more, Ordering::Relaxed);
         add(&self.folded, folds.folded);
@@ -89,7 +89,7 @@ impl Counters {
         add(&self.refused, folds.refused);
     }
 
-    /// A document was emitted so long after what it tells of.
+    /// Counts an emitted document with its delay.
     pub(crate) fn emitted(&self, after_us: i64) {
         let mut histogram = self.emitted_after.lock();
         let made = || Histogram::new_with_bounds(1, AFTER_US_MAX, 3).ok();

@@ -1,5 +1,5 @@
-//! Keeps the views and streams of this process open, as the catalog tells of them and as partitions
-//! come and go.
+//! Reconciles the open views and streams of this process with the catalog and with the assigned
+//! partitions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::parts::FeatureParts;
 use crate::streams::{OpenStream, OpenStreams};
 use crate::views::{Assignment, OpenView, OpenViews};
 
-/// Wait before what could not be opened is tried again.
+/// Wait before a view or stream that could not be opened is tried again.
 const REOPEN_WAIT: Duration = Duration::from_millis(200);
 
-/// Opens and closes views and streams, as the catalog tells of them.
+/// Opens and closes views and streams as the catalog changes.
 pub(crate) struct Keeper {
     pub(crate) parts: FeatureParts,
     pub(crate) views: OpenViews,
     pub(crate) streams: OpenStreams,
-    /// What views have derived of streams, which may go.
+    /// Offsets up to which views have derived the events of streams, which may then be trimmed.
     pub(crate) derived: DerivedUpTo,
-    /// Told when one must be opened anew.
+    /// Notified when a view or stream must be reopened.
     pub(crate) reopen: Arc<Notify>,
 }
 
@@ -49,7 +49,8 @@ impl Keeper {
         }
     }
 
-    /// Opens what is new and closes what is gone; whether all of it worked.
+    /// Opens new views and streams and closes those that are gone; returns whether everything
+    /// succeeded.
     async fn refresh(&self, ours: &Assigned) -> bool {
         let catalog = self.parts.catalog.catalog();
         let streams = catalog.living().filter(|schema| schema.definition.stream.is_some());
@@ -99,7 +100,7 @@ impl Keeper {
         }
     }
 
-    /// Opens the streams that are new, or otherwise than they were; whether all of it worked.
+    /// Opens the streams that are new or have changed; returns whether everything succeeded.
     async fn refresh_streams(
         &self,
         living: BTreeMap<StoreId, Arc<SchemaAt>>,
@@ -153,11 +154,11 @@ impl Keeper {
         }
     }
 
-    /// Removes what is kept of views and streams that were dropped.
+    /// Removes the data of views and streams that were dropped.
     async fn remove_dropped(&self, living: &BTreeMap<StoreId, Arc<SchemaAt>>) {
         let catalog = self.parts.catalog.catalog();
         let kept = self.parts.shards.stores().unwrap_or_default().into_iter();
-        // What the catalog has not told of yet may be living.
+        // A store that the catalog does not know yet may be living.
         let gone =
             kept.filter(|store| !living.contains_key(store) && catalog.store(*store).is_some());
         for store in gone.collect::<Vec<_>>() {

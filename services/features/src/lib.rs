@@ -1,19 +1,24 @@
-//! The features service: aggregates of events, computed when they are inserted, and the events
-//! themselves, selected where they are stored.
+//! The features service: aggregates of events, computed when the events are inserted, and selects
+//! of the stored events.
 //!
-//! Path of an event: the writer appends it to its stream; `derive` takes it from there, filters it,
-//! looks it up and appends what comes of it to the logs of the view, partitioned by the columns
-//! that the view groups by; `fold` folds those logs into the tiles of the view's groups, tiles and
-//! position in one step; `emit` makes the windows' values of them, and appends those to the logs of
-//! a store, as fields of documents. A view that is altered is folded again of its own logs, which
-//! hold what was looked up.
+//! Path of an event:
 //!
-//! The events of a stream that are retained are stored too, and found by what they have: `events`.
-//! Each stream is a table of SQL besides: `sql`. They go into files of Parquet: `export`.
-//! What a group had at a moment its logs make again: `training`.
+//! 1. The writer appends the event to its stream.
+//! 2. `derive` filters the event, looks up documents, and appends the derived event to the logs of
+//!    the view, partitioned by the columns of `group_by`.
+//! 3. `fold` folds these logs into the tiles of the view's groups, and writes tiles and position in
+//!    one step.
+//! 4. `emit` computes the values of the windows from the tiles, and appends the values to the logs
+//!    of a store, as fields of documents.
 //!
-//! Any number of processes may do the same work for a while: what they append comes once, and the
-//! fold of a log is the same everywhere.
+//! An altered view is folded again from its own logs, which hold the looked-up values.
+//!
+//! The other modules work on stored events: `events` stores and selects the retained events of a
+//! stream, `sql` offers each stream as an SQL table, `export` writes the events to Parquet files,
+//! and `training` recomputes a group's values at an earlier time from the view's logs.
+//!
+//! Any number of processes may do the same work for a while: their appends take effect once, and
+//! the fold of a log is the same everywhere.
 
 mod counts;
 mod derive;

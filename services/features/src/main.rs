@@ -1,6 +1,6 @@
-//! `forebay-features`: the features service as a process of its own, over Kafka. Several share the
-//! partitions of all views and of their streams: each derives and folds those that the brokers
-//! assign to it. Loopback only.
+//! `forebay-features`: the features service as a separate process, over Kafka. Several processes
+//! share the partitions of all views and of their streams: each derives and folds the partitions
+//! that the brokers assign to it. Loopback only.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,32 +26,32 @@ use tracing_subscriber::EnvFilter;
 
 const PROGRAM: &str = "forebay-features";
 
-/// Derives the events of feature views and folds them; stores the events of streams.
+/// Maintains feature views; stores, selects and exports the events of streams.
 #[derive(Parser)]
 #[command(name = PROGRAM, version)]
 struct Settings {
     #[command(flatten)]
     kafka: KafkaSettings,
-    /// Address to listen on; loopback only. Port 0 takes a free one.
+    /// Address to listen on; loopback only. Port 0 picks a free port.
     #[arg(long, env = "FOREBAY_LISTEN", default_value = "127.0.0.1:7074")]
     listen: SocketAddr,
-    /// Where it keeps what it knows of views and streams.
+    /// Folder of the data of views and streams.
     #[arg(long, env = "FOREBAY_DATA_DIR", default_value = "forebay-data")]
     data_dir: PathBuf,
-    /// MiB of memory for blocks of its files and for writes that are not on disk yet.
+    /// Memory for cached blocks and write buffers of the shards, in MiB.
     #[arg(long, env = "FOREBAY_SHARD_MEMORY_MIB", default_value_t = SHARD_MEMORY_MIB)]
     shard_memory_mib: u32,
-    /// MiB of memory that statements of SQL may have together.
+    /// Memory of all SQL statements together, in MiB.
     #[arg(long, env = "FOREBAY_SQL_MEMORY_MIB", default_value_t = SQL_MEMORY_MIB)]
     sql_memory_mib: u32,
-    /// Reads and writes its files past the cache of the operating system.
+    /// Bypass the page cache of the operating system when reading and writing shards.
     #[arg(long, env = "FOREBAY_DIRECT_IO")]
     direct_io: bool,
-    /// Where the snapshots lie that looked-up stores are begun with: file:///…, s3://…, az://… or
+    /// Folder of snapshots from which looked-up stores bootstrap: file:///…, s3://…, az://… or
     /// gs://….
     #[arg(long, env = "FOREBAY_SNAPSHOTS", value_name = "URL")]
     snapshots: Option<String>,
-    /// Where streams are exported to, a folder of its own; without it they are not.
+    /// Folder for exported streams, separate from all other data; without it, exports are disabled.
     #[arg(long, env = "FOREBAY_EXPORTS", value_name = "URL")]
     exports: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What the features service is made of.
+//! Dependencies of the features service.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const EVENTS: &str = "events";
 const DERIVED: &str = "derived";
 const SQL: &str = "sql";
 
-/// What the service is made of; the simulator brings its own.
+/// Dependencies of the service; the simulator supplies its own.
 #[derive(Clone)]
 pub struct FeatureParts {
     /// The change log.
@@ -31,18 +31,18 @@ pub struct FeatureParts {
     pub catalog: Arc<CatalogFollower>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Randomness: the jitter of back-offs.
+    /// Source of randomness: the jitter of back-offs.
     pub entropy: Arc<dyn Entropy>,
-    /// Which partitions are this process's, of streams and of views.
+    /// Assignment of the partitions of streams and views to this process.
     pub membership: Arc<dyn Membership>,
-    /// Where it keeps what it knows.
+    /// Storage of the service.
     pub shards: FeatureShards,
-    /// Where the snapshots lie that readers of looked-up stores begin with.
+    /// Snapshots from which readers of looked-up stores bootstrap.
     pub snapshots: Option<SnapshotStore>,
 }
 
-/// Where the service keeps what it knows: of views their tiles, and how far their events were
-/// derived, of streams their events. Whatever is lost of it is made of the logs again.
+/// Storage of the service: the tiles and the derivation checkpoints of views, and the events of
+/// streams. Lost data is rebuilt from the logs.
 #[derive(Clone)]
 pub struct FeatureShards {
     dir: PathBuf,
@@ -52,47 +52,47 @@ pub struct FeatureShards {
 }
 
 impl FeatureShards {
-    /// In a folder of its own, which need not exist yet.
+    /// Creates the storage in a folder of its own, which need not exist yet.
     pub fn new(dir: impl AsRef<Path>, resources: Resources) -> Self {
         let dir = dir.as_ref().to_owned();
         let sql = SqlOptions::new(dir.join(SQL));
         Self { dir, resources, sql, exports: None }
     }
 
-    /// With so much memory for statements of SQL.
+    /// Sets the memory of SQL statements.
     pub fn with_sql_memory_mib(mut self, mib: u32) -> Self {
         self.sql.memory_bytes = (mib as usize) << 20;
         self
     }
 
-    /// With this folder for exports.
+    /// Sets the folder for exports.
     pub fn with_exports(mut self, exports: Option<SnapshotStore>) -> Self {
         self.exports = exports.map(Exports::new);
         self
     }
 
-    /// Where exports are, if anywhere.
+    /// Returns the exports, if a folder is configured.
     pub(crate) fn exports(&self) -> Option<&Exports> {
         self.exports.as_ref()
     }
 
-    /// What statements of SQL may take.
+    /// Returns the limits of SQL statements.
     pub(crate) fn sql(&self) -> &SqlOptions {
         &self.sql
     }
 
-    /// The tiles of all views.
+    /// Returns the directory of the tiles of all views.
     pub(crate) fn tiles(&self) -> ShardDirectory {
-        // Groups that come for the first time have none.
+        // New groups have no tiles, so filters save reads.
         ShardDirectory::new(self.dir.join(TILES), self.resources.clone().with_filtered_writes())
     }
 
-    /// The events of all streams.
+    /// Returns the directory of the events of all streams.
     pub(crate) fn events(&self) -> ShardDirectory {
         ShardDirectory::with_events(self.dir.join(EVENTS), self.resources.clone())
     }
 
-    /// How far the events of a view were derived of its source.
+    /// Returns the directory of a view's derivation checkpoints.
     pub(crate) fn derived(&self, view: StoreId) -> ShardDirectory {
         ShardDirectory::new(self.derived_dir(view), self.resources.clone())
     }
@@ -101,23 +101,23 @@ impl FeatureShards {
         self.dir.join(DERIVED).join(view.to_string())
     }
 
-    /// The views and streams of which something is kept.
+    /// Returns the views and streams that have stored data.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses.
+    /// `Unavailable` if the disk refuses.
     pub(crate) fn stores(&self) -> Result<BTreeSet<StoreId>> {
         Ok(self.tiles().stores()?.into_iter().chain(self.events().stores()?).collect())
     }
 
-    /// Removes what is kept of a view or a stream, of which nothing may be open.
+    /// Removes the data of a view or a stream, none of which may be open.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses.
+    /// `Unavailable` if the disk refuses.
     pub(crate) fn remove(&self, view: StoreId) -> Result<()> {
         for source in self.derived(view).stores()? {
             self.derived(view).remove_store(source)?;
         }
-        // Empty by now, but for what is not ours.
+        // The folder is empty now, except for foreign files.
         drop(std::fs::remove_dir(self.derived_dir(view)));
         self.tiles().remove_store(view)?;
         self.events().remove_store(view)
@@ -125,14 +125,14 @@ impl FeatureShards {
 }
 
 impl FeatureParts {
-    /// All definitions of a store, as far as the catalog has them.
+    /// Returns all definitions of a store that the catalog has.
     pub(crate) fn versions(&self, store: StoreId) -> Vec<Arc<SchemaAt>> {
         let catalog = self.catalog.catalog();
         let history = catalog.store(store).into_iter();
         history.flat_map(|history| history.versions().cloned()).collect()
     }
 
-    /// The parts of what follows a store.
+    /// Returns the dependencies of a reader or follower of a store.
     pub(crate) fn reader_parts(&self) -> ReaderParts {
         ReaderParts {
             log: Arc::clone(&self.log),

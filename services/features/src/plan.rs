@@ -1,4 +1,4 @@
-//! What a view folds, by one version of its definition.
+//! Plan of a view's fold, for one version of its definition.
 
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{FieldId, SchemaVersion};
@@ -9,23 +9,23 @@ use forebay_core::view::View;
 use forebay_core::{Error, Result};
 use forebay_sketch::{Aggregates, FoldPlan, GroupTiles, Windows};
 
-/// What a view folds.
+/// Plan of a view's fold.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The version that it is of.
+    /// Version of the definition.
     pub(crate) version: SchemaVersion,
     pub(crate) view: View,
     pub(crate) fold: FoldPlan,
     event_time: FieldId,
-    /// Types of the columns that it groups by.
+    /// Types of the columns of `group_by`.
     group_types: Vec<FieldType>,
 }
 
 impl Plan {
-    /// The plan of a view's definition.
+    /// Creates the plan of a view's definition.
     ///
     /// # Errors
-    /// `InvalidArgument` for one that is no view.
+    /// `InvalidArgument` for a definition that is not a view.
     pub(crate) fn of(definition: &Definition) -> Result<Self> {
         let not_one =
             || Error::invalid_argument("a stream that is no view").with_store(&definition.name);
@@ -41,10 +41,10 @@ impl Plan {
         Ok(Self { version: definition.version, view, fold, event_time, group_types })
     }
 
-    /// The values that a group's bytes name, of the columns that it groups by.
+    /// Decodes a group's name into the values of the columns of `group_by`.
     ///
     /// # Errors
-    /// `Corrupt` for bytes that name none.
+    /// `Corrupt` for an invalid name.
     pub(crate) fn group_values(&self, name: &[u8]) -> Result<Vec<Value>> {
         match self.group_at_front(name)? {
             (values, []) => Ok(values),
@@ -52,10 +52,10 @@ impl Plan {
         }
     }
 
-    /// The values of the group that bytes begin with, and what is behind it.
+    /// Decodes the group at the start of some bytes; returns its values and the remaining bytes.
     ///
     /// # Errors
-    /// `Corrupt` for bytes that begin with none.
+    /// `Corrupt` if the bytes do not start with a group.
     pub(crate) fn group_at_front<'n>(&self, mut name: &'n [u8]) -> Result<(Vec<Value>, &'n [u8])> {
         let damaged = || Error::corrupt("bytes that name no group of the view");
         let mut values = Vec::with_capacity(self.group_types.len());
@@ -76,7 +76,7 @@ impl Plan {
         Ok((values, name))
     }
 
-    /// The value of one of the columns that it groups by.
+    /// Returns the value of one of the columns of `group_by`.
     pub(crate) fn group_value<'v>(
         &self,
         values: &'v [Value],
@@ -86,8 +86,7 @@ impl Plan {
         values.get(place)
     }
 
-    /// Whether the tiles of another version are as this one would have folded them, and what is to
-    /// be emitted of them was noted beside.
+    /// Returns whether another version's tiles and emission rows equal those of this version.
     pub(crate) fn folds_as(&self, other: &Definition) -> bool {
         let folded = |view: &View| {
             let features: Vec<_> =
@@ -99,7 +98,7 @@ impl Plan {
         other.view().is_some_and(|other| folded(other) == folded(&self.view))
     }
 
-    /// When an event happened; `appended` where it does not say.
+    /// Returns the time of an event; `appended` if the event has none.
     pub(crate) fn time<'v>(
         &self,
         value: &impl Fn(FieldId) -> Option<&'v Value>,
@@ -111,10 +110,10 @@ impl Plan {
         }
     }
 
-    /// All values of a group at a moment, in the order of the view's outputs.
+    /// Returns all values of a group at a time, in the order of the view's outputs.
     ///
     /// # Errors
-    /// Those of the aggregates.
+    /// As the aggregates.
     pub(crate) fn values(&self, tiles: &GroupTiles, at: Timestamp) -> Result<Vec<Option<Value>>> {
         let mut values = Vec::new();
         for named in &self.view.windows {
@@ -123,7 +122,7 @@ impl Plan {
         Ok(values)
     }
 
-    /// What each feature takes in of an event.
+    /// Returns the input of each feature for an event.
     pub(crate) fn inputs<'v>(
         &self,
         value: &impl Fn(FieldId) -> Option<&'v Value>,

@@ -9,7 +9,7 @@ use forebay_core::schema::StoreSpec;
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 
-/// How rows are written: as a key-value store would.
+/// Codec of the rows, in the format of a key-value store.
 #[derive(Debug)]
 pub(crate) struct ValueRows {
     layout: Layout,
@@ -24,7 +24,7 @@ impl ValueRows {
         Ok(Self { layout, field: field.ok_or_else(without_field)? })
     }
 
-    /// The row of these bytes, which goes by itself at this partition time.
+    /// Encodes bytes as a row that expires at this partition time.
     ///
     /// # Errors
     /// `LimitExceeded` for too many bytes.
@@ -34,7 +34,7 @@ impl ValueRows {
         document.encode(&self.layout)
     }
 
-    /// The bytes of a row.
+    /// Decodes the bytes of a row.
     ///
     /// # Errors
     /// `Corrupt`, `UpgradeNeeded`.

@@ -1,4 +1,5 @@
-//! The gRPC face of the features service: translates, asks the views, translates back.
+//! gRPC interface of the features service: translates requests, queries the views, translates the
+//! answers.
 
 use std::sync::Arc;
 
@@ -18,12 +19,12 @@ use crate::values::{Features, GroupValues};
 pub struct FeaturesService(Arc<Features>);
 
 impl FeaturesService {
-    /// Over these views.
+    /// Creates the service over these features.
     pub fn new(features: Arc<Features>) -> Self {
         Self(features)
     }
 
-    /// The service to serve.
+    /// Returns the service for a server.
     pub fn into_server(self) -> FeaturesServer<Self> {
         FeaturesServer::new(self)
     }

@@ -1,5 +1,5 @@
-//! The streams of this process: their events stored, selected and let go of for as long as each
-//! lives.
+//! The open streams of this process: their events are stored, selected, and deleted by the
+//! retention.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::events::{DerivedUpTo, EventShards, Selected, Selection, retain};
 use crate::parts::FeatureParts;
 use crate::shards::keep_on_disk;
 
-/// How long what stores events may take to end.
+/// Longest wait until the follower of a stream has shut down.
 const END_WAIT: Duration = Duration::from_secs(60);
 
-/// One stream, as selects see it. Cheap to clone.
+/// A stream for selects. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Stream {
     pub(crate) schema: Arc<SchemaAt>,
@@ -32,13 +32,13 @@ pub(crate) struct Stream {
     shards: EventShards,
 }
 
-/// One stream, as this process has it.
+/// A stream that is open in this process.
 pub(crate) struct OpenStream {
     version: SchemaVersion,
     /// The partitions that are stored here.
     assigned: BTreeSet<PartitionId>,
     pub(crate) stream: Stream,
-    /// They end with it.
+    /// Tasks that end with the stream.
     tasks: JoinSet<()>,
 }
 
@@ -46,17 +46,17 @@ pub(crate) struct OpenStream {
 pub(crate) type OpenStreams = Arc<Mutex<BTreeMap<StoreId, OpenStream>>>;
 
 impl Stream {
-    /// Whether it is open with this definition, or with a later one.
+    /// Returns whether the stream is open with this definition, or with a later one.
     pub(crate) fn knows(&self, version: SchemaVersion) -> bool {
         version <= self.schema.definition.version
     }
 
-    /// The events of these partitions, in the order that is asked for, and the positions that were
+    /// Returns the events of these partitions in the requested order, and the positions that were
     /// read.
     ///
     /// # Errors
-    /// `Unavailable` for a partition that is not here, and where what was waited for is of a later
-    /// definition; those of the read's wait and of the selection.
+    /// `Unavailable` if a partition is not here, or the awaited entry has a later definition; else
+    /// as the read's wait and the selection.
     pub(crate) async fn select(
         &self,
         selection: &Selection,
@@ -88,20 +88,20 @@ impl Stream {
         Ok((events, token))
     }
 
-    /// The shard of a partition, once it has what is waited for.
+    /// Returns the shard of a partition, once it has reached the read's bound.
     ///
     /// # Errors
-    /// `Unavailable` for a partition that is not here; those of the read's wait.
+    /// `Unavailable` if the partition is not here; else as the read's wait.
     pub(crate) async fn read(&self, read: &Read, partition: PartitionId) -> Result<Arc<Shard>> {
         self.admit(read, &[partition]).await?;
         self.shards.shard(partition)
     }
 
-    /// Hands on the events of a shard as they are now, some at once, until it is enough; where it
-    /// looks at all, those from an offset on. It waits for the disk.
+    /// Passes the current events of a shard to `take` in batches, until `take` returns false; a
+    /// scan of all events starts at offset `first`. Blocks on the disk.
     ///
     /// # Errors
-    /// Those of the shard, and of whoever takes them.
+    /// As the shard and `take`.
     pub(crate) fn scan(
         &self,
         shard: &Arc<Shard>,
@@ -126,10 +126,10 @@ impl Stream {
 }
 
 impl OpenStream {
-    /// Opens a stream: its events are stored, and go when they were retained long enough.
+    /// Opens a stream: stores its events and enforces their retention.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// As the disk.
     pub(crate) fn open(
         parts: &FeatureParts,
         schema: &Arc<SchemaAt>,
@@ -151,14 +151,14 @@ impl OpenStream {
         Ok(Self { version, assigned, stream: Stream { schema, follower, shards }, tasks })
     }
 
-    /// Whether it is as it would be opened now.
+    /// Returns whether the stream is open with this definition and assignment.
     pub(crate) fn stays(&self, schema: &SchemaAt, assigned: &BTreeSet<PartitionId>) -> bool {
         self.version == schema.definition.version
             && self.assigned == *assigned
             && !self.stream.shards.have_failed()
     }
 
-    /// Ends it, and waits until its shards are closed, so that others may open them.
+    /// Shuts the stream down, and waits until its shards are closed, so that others may open them.
     pub(crate) async fn ended(mut self) {
         self.tasks.shutdown().await;
         let Stream { schema, follower, shards } = self.stream;

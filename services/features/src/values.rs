@@ -1,4 +1,5 @@
-//! The service without its sockets: the views and streams of this process, and what they answer.
+//! The features service without its sockets: the views and streams of this process, and their
+//! answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,36 +30,36 @@ use crate::plan::Plan;
 use crate::streams::{OpenStream, OpenStreams, Stream};
 use crate::views::{OpenView, OpenViews};
 
-/// How long the control log may take to be folded here up to its end.
+/// Longest wait until the catalog has folded the control log to its end.
 const CATALOG_WAIT: Duration = Duration::from_secs(10);
 
-/// The views and streams of this process. Dropping it ends them, and waits until they have let go
-/// of their files, up to a minute.
+/// The views and streams of this process. Dropping it ends them, and waits for at most a minute
+/// until they have closed their files.
 pub struct Features {
     views: OpenViews,
     streams: OpenStreams,
     parts: FeatureParts,
     peers: Peers,
     keeper: Mutex<Option<JoinHandle<()>>>,
-    /// Where all of them are kept.
+    /// Runtime of all tasks of the service.
     _background: Background,
 }
 
-/// What a group has at one position of its partition.
+/// Values of a group at one position of its partition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupValues {
-    /// Name and value of each output, in the order of the view's; `None` where the aggregate has
-    /// none.
+    /// Name and value of each output, in the order of the view; `None` if the aggregate has no
+    /// value.
     pub values: Vec<(String, Option<Value>)>,
-    /// The partition's time that the windows end at; [`Timestamp::MIN`] before its first entry.
+    /// The partition's time at which the windows end; [`Timestamp::MIN`] before its first entry.
     pub partition_time: Timestamp,
 }
 
 impl Features {
-    /// Keeps all views and streams from now on, on threads of its own.
+    /// Starts to maintain all views and streams, on separate threads.
     ///
     /// # Errors
-    /// `Internal` when there are none.
+    /// `Internal` if the threads cannot be started.
     pub fn start(parts: FeatureParts) -> Result<Self> {
         let background = Background::start("features")?;
         let (views, streams) = (OpenViews::default(), OpenStreams::default());
@@ -74,31 +75,31 @@ impl Features {
         Ok(Self { views, streams, parts, peers, keeper, _background: background })
     }
 
-    /// What statements of SQL may take.
+    /// Returns the limits of SQL statements.
     pub(crate) fn sql(&self) -> &SqlOptions {
         self.parts.shards.sql()
     }
 
-    /// Where exports are.
+    /// Returns the exports.
     ///
     /// # Errors
-    /// `InvalidArgument` where there is no place for them.
+    /// `InvalidArgument` if no folder for exports is configured.
     pub(crate) fn exports(&self) -> Result<&Exports> {
         let advice = "there is no place for exports; start the service with --exports URL";
         self.parts.shards.exports().ok_or_else(|| Error::invalid_argument(advice))
     }
 
-    /// What it is made of.
+    /// Returns the dependencies of the service.
     pub(crate) fn parts(&self) -> &FeatureParts {
         &self.parts
     }
 
-    /// The other processes that share the partitions.
+    /// Returns the other processes that share the partitions.
     pub(crate) fn peers(&self) -> &Peers {
         &self.peers
     }
 
-    /// The streams that are open here, in the order of their names.
+    /// Returns the names of the streams that are open here, sorted.
     pub(crate) fn stream_names(&self) -> Vec<String> {
         let streams = self.streams.lock();
         let name = |open: &OpenStream| open.stream.schema.definition.name.clone();
@@ -107,10 +108,11 @@ impl Features {
         names
     }
 
-    /// A stream that is open here, as it has last been altered by all that is known here.
+    /// Returns a stream that is open here, with the newest definition that this process knows.
     ///
     /// # Errors
-    /// `Unavailable` for one that is not yet, `NotFound` and `InvalidArgument` for what is none.
+    /// `Unavailable` if the stream is not open yet, `NotFound` if there is no such store,
+    /// `InvalidArgument` if the store is not a stream or is a view.
     pub(crate) fn stream(&self, name: &str) -> Result<Stream> {
         let catalog = self.parts.catalog.catalog();
         let newest = catalog.by_name(name).map_err(|error| error.with_store(name))?;
@@ -128,24 +130,25 @@ impl Features {
         }
     }
 
-    /// Waits until all is known here that stands in the control log.
+    /// Waits until the catalog has folded all records that the control log holds at the call.
     ///
     /// # Errors
-    /// `Unavailable` where the log does not answer, or the catalog does not follow.
+    /// `Unavailable` if the log does not answer, or the catalog does not follow.
     pub(crate) async fn catch_up(&self) -> Result<()> {
         let end = self.parts.log.bounds(PartitionRef::CONTROL).await?.end;
         self.parts.catalog.wait_applied(end, CATALOG_WAIT).await
     }
 
-    /// The values of one group of a view, named by a value for each column that it groups by; those
-    /// of no events where it has none.
+    /// Returns the values of one group of a view, named by a value for each column of `group_by`; a
+    /// group without events has the values of an empty aggregate.
     ///
-    /// Reads all tiles of the group, and merges those of each window.
+    /// The method reads all tiles of the group, and merges those of each window.
     ///
     /// # Errors
-    /// `NotFound` for a view that is not open here; `InvalidArgument` for values that are none of
-    /// its columns'; `Unavailable` where another process folds the group, which is named, while its
-    /// events are folded again, and for a disk that refuses.
+    /// - `NotFound` if the view is not open here.
+    /// - `InvalidArgument` for values that do not fit the columns.
+    /// - `Unavailable` if another process, which the error names, folds the group; while the
+    ///   group's events are folded again; and if the disk refuses.
     pub async fn values(&self, view: &str, group: &[Value]) -> Result<GroupValues> {
         let (definition, follower, shards) = self.find(view, |open| {
             let definition = open.schema.definition.clone();
@@ -169,28 +172,28 @@ impl Features {
         Error::unavailable(message).with_partition(at.partition)
     }
 
-    /// What became of a view's events here.
+    /// Returns this process's counters of a view's events.
     ///
     /// # Errors
-    /// `NotFound` for a view that is not open here.
+    /// `NotFound` if the view is not open here.
     pub fn counts(&self, view: &str) -> Result<ViewCounts> {
         self.find(view, |open| open.counters.now())
     }
 
-    /// A view's definition, as the catalog has it.
+    /// Returns the catalog's definition of a view, or of another store.
     ///
     /// # Errors
-    /// `NotFound` for none of this name, `InvalidArgument` for what is no view.
+    /// `NotFound` if there is none of this name.
     pub(crate) fn view_definition(&self, view: &str) -> Result<Arc<SchemaAt>> {
         let catalog = self.parts.catalog.catalog();
         let schema = catalog.by_name(view).map_err(|error| error.with_store(view))?;
         Ok(Arc::clone(schema))
     }
 
-    /// What an open view has.
+    /// Returns a part of an open view.
     ///
     /// # Errors
-    /// `NotFound` for a view that is not open here.
+    /// `NotFound` if the view is not open here.
     pub(crate) fn find<T>(&self, name: &str, take: impl FnOnce(&OpenView) -> T) -> Result<T> {
         let views = self.views.lock();
         let found = views.values().find(|open| open.schema.definition.name == name);
@@ -221,10 +224,10 @@ impl Drop for Features {
     }
 }
 
-/// Where a group is, and its name there.
+/// Returns a group's partition, and its name there.
 ///
 /// # Errors
-/// `InvalidArgument` for values that are none of its columns'.
+/// `InvalidArgument` for values that do not fit the columns.
 pub(crate) fn named_group(
     definition: &Definition,
     plan: &Plan,

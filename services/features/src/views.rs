@@ -1,4 +1,4 @@
-//! The views of this process: each followed, folded, derived and emitted for as long as it lives.
+//! The open views of this process: each is followed, folded, derived and emitted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::fold::ViewShards;
 use crate::parts::FeatureParts;
 use crate::shards::keep_on_disk;
 
-/// How long what folds a view may take to end.
+/// Longest wait until the fold of a view has shut down.
 const END_WAIT: Duration = Duration::from_secs(60);
 
-/// The partitions of a view's own logs that are folded here, and those of its source that are
-/// derived of.
+/// The partitions of a view's own logs that are folded here, and the partitions of its source from
+/// which events are derived here.
 pub(crate) type Assignment = (BTreeSet<PartitionId>, BTreeSet<PartitionId>);
 
-/// One view, as this process has it.
+/// A view that is open in this process.
 pub(crate) struct OpenView {
     version: SchemaVersion,
     assigned: Assignment,
@@ -37,15 +37,15 @@ pub(crate) struct OpenView {
     pub(crate) follower: StoreFollower,
     pub(crate) shards: ViewShards,
     pub(crate) counters: Arc<Counters>,
-    /// They end with it.
+    /// Tasks that end with the view.
     tasks: JoinSet<()>,
 }
 
 impl OpenView {
-    /// Opens a view: its events are derived, folded and emitted.
+    /// Opens a view: derives, folds and emits its events.
     ///
     /// # Errors
-    /// `InvalidArgument` for a definition of no view; those of the disk.
+    /// `InvalidArgument` for a definition that is not a view; else as the disk.
     pub(crate) fn open(
         parts: &FeatureParts,
         schema: &Arc<SchemaAt>,
@@ -59,7 +59,7 @@ impl OpenView {
         let mut options = ReaderOptions::new(&definition.name);
         options.partitions = PartitionFilter::Only(assigned.0.clone());
         let (reader, storage) = (parts.reader_parts(), Arc::new(shards.clone()));
-        // It opens all shards, each with some files put on the disk.
+        // The start opens all shards and flushes some files for each.
         let follower = in_place(|| StoreFollower::start(options, reader, schema, storage))?;
         let told = (Arc::clone(&counters), derived);
         let derives = derive(parts.clone(), definition.clone(), told);
@@ -78,16 +78,16 @@ impl OpenView {
         Ok(Self { version, assigned, schema, follower, shards, counters, tasks })
     }
 
-    /// Whether it is as it would be opened now.
+    /// Returns whether the view is open with this definition and assignment.
     pub(crate) fn stays(&self, schema: &SchemaAt, assigned: &Assignment) -> bool {
         self.version == schema.definition.version
             && self.assigned == *assigned
             && !self.shards.have_failed()
     }
 
-    /// Ends it, and waits until its shards are closed, so that others may open them.
+    /// Shuts the view down, and waits until its shards are closed, so that others may open them.
     pub(crate) async fn ended(mut self) {
-        // Its checkpoints are closed with the last of them.
+        // The checkpoints are closed with the last of the tasks.
         self.tasks.shutdown().await;
         self.follower.close();
         if let Err(error) = self.follower.shut_down(END_WAIT).await {

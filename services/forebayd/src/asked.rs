@@ -1,4 +1,4 @@
-//! What all verbs share that ask a running node for something about a store.
+//! Arguments and helpers that the subcommands of a running node share.
 
 use std::io::Write;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use tonic::transport::{Channel, Endpoint};
 
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
-/// Who is asked.
+/// The address of a node.
 #[derive(clap::Args)]
 pub(crate) struct NodeAt {
-    /// A running node, or the service that answers this and runs by itself, such as
-    /// `forebay-snapshot`.
+    /// Address of a running node, or of the service that offers this command as a separate process,
+    /// such as `forebay-snapshot`.
     #[arg(
         long = "node",
         default_value = "127.0.0.1:7070",
@@ -24,37 +24,38 @@ pub(crate) struct NodeAt {
     pub address: String,
 }
 
-/// A store, and who is asked about it.
+/// A store, and the address of a node that has it.
 #[derive(clap::Args)]
 pub(crate) struct StoreAt {
     #[command(flatten)]
     pub node: NodeAt,
-    /// The store.
+    /// Name of the store.
     #[arg(long)]
     pub store: String,
 }
 
-/// Takes an address as `HOST:PORT`, or with `http://` before it, as a node that is ready tells it.
+/// Parses an address `HOST:PORT`, or `http://HOST:PORT` as a node prints it when it is ready.
 pub(crate) fn address_parser() -> impl TypedValueParser<Value = String> {
     StringValueParser::new().map(|text| address(&text))
 }
 
-/// The `HOST:PORT` of such an address.
+/// Returns the `HOST:PORT` of such an address.
 pub(crate) fn address(text: &str) -> String {
     text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/').to_owned()
 }
 
-/// The way to a node; it is gone once a request is made.
+/// Returns a channel to a node; connects at the first request.
 ///
 /// # Errors
-/// `InvalidArgument` for what is no address.
+/// `InvalidArgument` if the address is invalid.
 pub(crate) fn channel(node: &str) -> Result<Channel> {
     let wrong = |_| Error::invalid_argument(format!("`{node}` is no address; give HOST:PORT"));
     let endpoint = Endpoint::from_shared(format!("http://{node}")).map_err(wrong)?;
     Ok(endpoint.connect_timeout(CONNECT_WAIT).connect_lazy())
 }
 
-/// What a node answers instead; `advice` where it does not serve such requests.
+/// Converts a node's error status; returns `Unsupported` with `advice` if the node does not serve
+/// such requests.
 pub(crate) fn told(status: tonic::Status, advice: &str) -> Error {
     match status.code() {
         tonic::Code::Unimplemented => Error::unsupported(advice),
@@ -62,7 +63,7 @@ pub(crate) fn told(status: tonic::Status, advice: &str) -> Error {
     }
 }
 
-/// The bytes that hex digits stand for.
+/// Parses hex digits into bytes.
 ///
 /// # Errors
 /// `InvalidArgument` for another text.
@@ -75,12 +76,12 @@ pub(crate) fn bytes_of(digits: &str) -> Result<Vec<u8>> {
     (0..digits.len()).step_by(2).map(byte).collect()
 }
 
-/// The hex digits of bytes.
+/// Formats bytes as hex digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A closed stdout is no reason to fail.
+/// Prints a line; ignores a closed stdout.
 pub(crate) fn print(line: String) {
     drop(writeln!(std::io::stdout(), "{line}"));
 }

@@ -1,5 +1,5 @@
-//! `forebayd backup` and `forebayd restore`: ask a running node, or `forebay-snapshot`, for
-//! backups.
+//! `forebayd backup` and `forebayd restore`: take, list and restore backups at a running node or at
+//! `forebay-snapshot`.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -11,26 +11,26 @@ use tonic::transport::Channel;
 
 use crate::asked::{self, StoreAt, channel, print};
 
-/// Which backups.
+/// Subcommands of `backup`.
 #[derive(clap::Subcommand)]
 pub(crate) enum BackupCommand {
-    /// Take a backup of all that a store holds now.
+    /// Take a backup of the current contents of a store.
     Take(TakeSettings),
-    /// List a store's backups, the oldest first.
+    /// List a store's backups, oldest first.
     List(StoreAt),
 }
 
-/// What is backed up, and what of it stays.
+/// Arguments of `backup take`.
 #[derive(clap::Args)]
 pub(crate) struct TakeSettings {
     #[command(flatten)]
     at: StoreAt,
-    /// How many backups of the store stay, this one among them [default: all].
+    /// Number of the store's backups to retain, including this one [default: all].
     #[arg(long, value_name = "BACKUPS", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
 }
 
-/// What is restored, and as what.
+/// Arguments of `restore`.
 #[derive(clap::Args)]
 pub(crate) struct RestoreSettings {
     #[command(flatten)]
@@ -42,17 +42,17 @@ pub(crate) struct RestoreSettings {
     point: PointSettings,
 }
 
-/// At most one of these; none is the newest backup.
+/// Point in time to restore; the newest backup if none is given.
 #[derive(clap::Args)]
 #[group(multiple = false)]
 struct PointSettings {
-    /// Id of a backup, as `backup list` prints it.
+    /// Id of the backup to restore, as `backup list` prints it.
     #[arg(long, value_name = "ID")]
     backup: Option<String>,
-    /// Just before this time, such as 2026-05-01T12:00:00Z.
+    /// Restore the state just before this time, such as 2026-05-01T12:00:00Z.
     #[arg(long, value_name = "TIME")]
     before: Option<String>,
-    /// With all that a write's token names and nothing behind it: its bytes as hex digits.
+    /// Restore all writes up to and including those of this token, given as hex digits.
     #[arg(long, value_name = "HEX")]
     token: Option<String>,
 }
@@ -60,7 +60,7 @@ struct PointSettings {
 /// Takes or lists backups.
 ///
 /// # Errors
-/// Those of the node.
+/// As the node's answer.
 pub(crate) fn run(command: BackupCommand) -> Result<()> {
     forebay_serve::run(async {
         match command {
@@ -73,7 +73,7 @@ pub(crate) fn run(command: BackupCommand) -> Result<()> {
 /// Restores a store.
 ///
 /// # Errors
-/// `InvalidArgument` for a moment that is none; those of the node.
+/// `InvalidArgument` for an invalid point in time; else as the node's answer.
 pub(crate) fn run_restore(settings: RestoreSettings) -> Result<()> {
     forebay_serve::run(restore(settings))
 }

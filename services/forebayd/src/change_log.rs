@@ -1,4 +1,4 @@
-//! The change log that `forebayd dev` runs on: opened, watched and closed.
+//! The change log of `forebayd dev`: opened, watched and closed.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ pub(crate) enum OpenLog {
 }
 
 impl OpenLog {
-    /// Opens the log that the configuration names.
+    /// Opens the configured log.
     ///
     /// # Errors
-    /// When it cannot be opened; says what to do. Brokers that do not answer are given up within a
-    /// bound, as [`KafkaOptions`] says.
+    /// Returns an error that says what to do if the log cannot be opened. Attempts to reach Kafka
+    /// brokers end within the time that [`KafkaOptions`] bounds.
     pub(crate) async fn open(config: &DevConfig) -> Result<Self> {
         match config.log {
             LogKind::Embedded => {
@@ -41,7 +41,7 @@ impl OpenLog {
         }
     }
 
-    /// The log as a node takes it.
+    /// Returns the log as a node needs it.
     pub(crate) fn log(&self) -> Arc<dyn ChangeLog> {
         match self {
             Self::Embedded(log) => Arc::clone(log) as Arc<dyn ChangeLog>,
@@ -49,8 +49,8 @@ impl OpenLog {
         }
     }
 
-    /// Waits until the log has failed for good. Kafka never does: brokers come back, and until then
-    /// every call says that they are away.
+    /// Waits until the log has failed permanently. A Kafka log never does: while the brokers are
+    /// unreachable, every call returns an error.
     pub(crate) async fn failed(&self) -> Error {
         match self {
             Self::Embedded(log) => log.failed().await,
@@ -58,7 +58,7 @@ impl OpenLog {
         }
     }
 
-    /// Lets go of the log, after the last call.
+    /// Closes the log, after the last call.
     pub(crate) async fn close(self) {
         match self {
             Self::Embedded(log) => log.close().await,
@@ -67,7 +67,7 @@ impl OpenLog {
     }
 }
 
-/// Where the log lies and what an acknowledgement survives, for people.
+/// Describes the location of the log and the durability of an acknowledgement.
 pub(crate) fn describe(config: &DevConfig) -> String {
     match (config.log, config.durability) {
         (LogKind::Kafka, _) => format!(

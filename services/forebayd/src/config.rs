@@ -16,25 +16,25 @@ use forebay_snapshot::SnapshotStore;
 use forebay_snapshot_service::{SnapshotOptions, backup_store};
 use serde::{Deserialize, Serialize};
 
-/// What an acknowledgement of the embedded log survives.
+/// Durability of acknowledged writes in the embedded log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// A power cut: every group is synced before it is acknowledged.
+    /// Survive a power cut: sync every group of writes before acknowledging it.
     #[default]
     Fsync,
-    /// The death of the process: the operating system writes when it likes.
+    /// Survive a crash of the process only: the operating system writes to disk later.
     Buffered,
 }
 
-/// Which change log a node runs on.
+/// The change log of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LogKind {
     /// Files of this process.
     #[default]
     Embedded,
-    /// Topics of Kafka; one broker is enough.
+    /// Kafka topics; one broker is enough.
     Kafka,
 }
 
@@ -44,34 +44,34 @@ pub enum LogKind {
 pub struct DevConfig {
     /// Address to listen on; loopback only.
     pub listen: SocketAddr,
-    /// Which change log to run on.
+    /// Change log of the node.
     pub log: LogKind,
-    /// Where the embedded log and the shards lie.
+    /// Folder of the embedded log and the shards.
     pub data_dir: PathBuf,
-    /// MiB of memory for blocks of the shards' files and for writes that are not on disk yet.
+    /// Memory for cached blocks and write buffers of the shards, in MiB.
     pub shard_memory_mib: u32,
-    /// MiB of memory that statements of SQL may have together.
+    /// Memory of all SQL statements together, in MiB.
     pub sql_memory_mib: u32,
-    /// Whether shards are read and written past the cache of the operating system.
+    /// Whether shards bypass the page cache of the operating system.
     pub direct_io: bool,
-    /// What an acknowledgement of the embedded log survives.
+    /// Durability of acknowledged writes in the embedded log.
     pub durability: Durability,
-    /// `HOST:PORT` of some of Kafka's brokers; the others are found through them.
+    /// `HOST:PORT` of some Kafka brokers; these brokers name the others.
     pub brokers: Vec<String>,
-    /// Every topic of this node starts with it: `PREFIX.control`, `PREFIX.store-7`.
+    /// Prefix of the node's topics: `PREFIX.control`, `PREFIX.store-7`.
     pub topic_prefix: String,
-    /// Where snapshots are kept: `file:///…`, `s3://…`, `az://…` or `gs://…`; without it there are
-    /// none.
+    /// URL of the folder of snapshots: `file:///…`, `s3://…`, `az://…` or `gs://…`; `None` disables
+    /// snapshots.
     pub snapshots: Option<String>,
-    /// Where backups go, a folder of their own; without it none are taken or restored.
+    /// URL of the folder of backups, a folder of its own; `None` disables backups and restores.
     pub backups: Option<String>,
-    /// Where streams are exported to, a folder of its own; without it they are not.
+    /// URL of the folder of exported streams, a folder of its own; `None` disables exports.
     pub exports: Option<String>,
-    /// Seconds between two snapshots of a partition.
+    /// Interval between two snapshots of a partition, in seconds.
     pub snapshot_every_s: u64,
-    /// Snapshots of a partition that are kept.
+    /// Number of retained snapshots of a partition.
     pub snapshots_kept: usize,
-    /// Seconds that a version of a store's documents stays that was live before a pushed one.
+    /// Time for which the previous live version of a store is retained for a rollback, in seconds.
     pub rollback_window_s: u64,
 }
 
@@ -98,7 +98,7 @@ impl Default for DevConfig {
 }
 
 impl DevConfig {
-    /// Reads a TOML file over the defaults.
+    /// Reads a TOML file; the defaults apply to missing keys.
     ///
     /// # Errors
     /// `InvalidArgument`, with the file, the line and the key.
@@ -110,7 +110,7 @@ impl DevConfig {
             .map_err(|error| Error::invalid_argument(format!("{}: {error}", path.display())))
     }
 
-    /// What its shards share, those of feature views and streams among them.
+    /// Returns the resources that all shards share, including those of feature views and streams.
     ///
     /// # Errors
     /// `LimitExceeded` for too little memory.
@@ -119,22 +119,22 @@ impl DevConfig {
         Ok(resources.with_direct_io(self.direct_io))
     }
 
-    /// Where its shards lie.
+    /// Returns the directory of the node's shards.
     pub fn shards(&self, resources: &Resources) -> ShardDirectory {
         ShardDirectory::new(self.data_dir.join("shards"), resources.clone())
     }
 
-    /// Where it keeps what it knows of feature views and streams.
+    /// Returns the storage of feature views and streams.
     ///
     /// # Errors
-    /// `InvalidArgument` for exports at a URL that names no folder.
+    /// `InvalidArgument` if the URL of exports names no folder.
     pub fn features(&self, resources: &Resources) -> Result<FeatureShards> {
         let shards = FeatureShards::new(self.data_dir.join("features"), resources.clone());
         let exports = self.exports.as_deref().map(SnapshotStore::open).transpose()?;
         Ok(shards.with_sql_memory_mib(self.sql_memory_mib).with_exports(exports))
     }
 
-    /// Where snapshots are kept, if anywhere.
+    /// Returns the storage of snapshots, if configured.
     ///
     /// # Errors
     /// `InvalidArgument` for a URL that names no folder.
@@ -142,18 +142,18 @@ impl DevConfig {
         self.snapshots.as_deref().map(SnapshotStore::open).transpose()
     }
 
-    /// Where backups go, if anywhere.
+    /// Returns the storage of backups, if configured.
     ///
     /// # Errors
-    /// Those of [`backup_store`].
+    /// As [`backup_store`].
     pub fn backup_store(&self) -> Result<Option<SnapshotStore>> {
         backup_store(self.backups.as_deref(), self.snapshots.as_deref())
     }
 
-    /// How snapshots are kept.
+    /// Returns the options of the snapshots.
     ///
     /// # Errors
-    /// `InvalidArgument` for no time between them, or none to keep.
+    /// `InvalidArgument` if the interval or the number of retained snapshots is 0.
     pub fn snapshot_options(&self) -> Result<SnapshotOptions> {
         let every = Duration::from_secs(self.snapshot_every_s);
         let rollback_window = Duration::from_secs(self.rollback_window_s);
@@ -161,10 +161,10 @@ impl DevConfig {
         Ok(SnapshotOptions { rollback_window, ..options })
     }
 
-    /// Refuses settings that are not safe to run with.
+    /// Checks that the settings are safe to run with.
     ///
     /// # Errors
-    /// `InvalidArgument`, saying what to set.
+    /// `InvalidArgument`, naming the setting to change.
     pub fn check(&self) -> Result<()> {
         forebay_serve::check_loopback("forebayd dev", self.listen)?;
         self.snapshot_store()?;
@@ -194,7 +194,7 @@ impl DevConfig {
         self.kafka().options().map(|_| ())
     }
 
-    /// Its settings of Kafka, for development.
+    /// Returns the Kafka settings, for development.
     pub fn kafka(&self) -> KafkaSettings {
         let (brokers, topic_prefix) = (self.brokers.clone(), self.topic_prefix.clone());
         KafkaSettings { brokers, topic_prefix, dev: true }

@@ -1,4 +1,4 @@
-//! `forebayd copy`: makes a shard here that is a copy of a replicator's.
+//! `forebayd copy`: copies a shard of a replicator into a local data folder.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,36 +13,38 @@ use tokio::sync::watch;
 
 use crate::asked::address_parser;
 
-/// What is copied, and where it goes.
+/// Arguments of `copy`.
 #[derive(clap::Args)]
 pub(crate) struct CopySettings {
-    /// A replicator that has the shard.
+    /// Address of a replicator that has the shard.
     #[arg(long, value_name = "HOST:PORT", value_parser = address_parser())]
     from: String,
-    /// The store.
+    /// Name of the store.
     #[arg(long)]
     store: String,
     /// Number of the partition.
     #[arg(long)]
     partition: u32,
-    /// The data folder of the node that is to follow the shard from then on; it does not run now.
+    /// Data folder for the copy. The node that uses this folder must not be running; it follows the
+    /// shard's log after its next start.
     #[arg(long, env = "FOREBAY_DATA_DIR", default_value = "forebay-data")]
     data_dir: PathBuf,
-    /// Move the files of the source's shard as they are, instead of its rows: what was overwritten
-    /// and deleted comes too, and only their bytes are compared. A copy that goes on keeps to what
-    /// it was begun with.
+    /// Copy the files of the source's shard instead of its rows. Overwritten and deleted data is
+    /// copied, too, and only the bytes of the files are compared. A resumed copy keeps the mode
+    /// with which it began.
     #[arg(long)]
     files: bool,
-    /// Ranges of keys, or files, that are read side by side, 6 at most. Each takes 16 MiB of
-    /// memory, beside 32 MiB for all, and six rows more where those are larger than 1 MiB.
+    /// Number of key ranges, or files, to read in parallel, at most 6. Each takes 16 MiB of memory
+    /// in addition to 32 MiB for all, and the memory of six rows if rows are larger than 1 MiB.
     #[arg(long, default_value_t = 2)]
     streams: usize,
-    /// Most bytes of keys and values, or of files, in a second; 0: as fast as it goes.
+    /// Maximum number of bytes of keys and values, or of files, to copy per second; 0: no limit.
     #[arg(long, default_value_t = 0)]
     bytes_per_second: u64,
 }
 
-/// Copies until the shard is there; a call behind a broken one goes on with it.
+/// Copies the shard until it is complete; after an interrupted call, the next call resumes the
+/// copy.
 ///
 /// # Errors
 /// As [`CopyTarget::copy`].

@@ -1,4 +1,4 @@
-//! `forebayd dev`: a node on the embedded log or on Kafka, behind one loopback port.
+//! `forebayd dev`: a node on the embedded log or on Kafka, on one loopback port.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::change_log::{OpenLog, describe};
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// When the log cannot be opened or the port is taken; says what to do.
+/// Returns an error that says what to do if the log cannot be opened or the port is taken.
 pub(crate) fn run(config: DevConfig) -> Result<()> {
     forebay_serve::run(serve(config))
 }
@@ -63,10 +63,10 @@ async fn serve(config: DevConfig) -> Result<()> {
     Ok(())
 }
 
-/// The first line on stdout is for programs, the rest for people.
+/// Prints the greeting: its first line on stdout is for programs, the rest for users.
 fn greet(config: &DevConfig, address: &str) {
     let mut out = std::io::stdout().lock();
-    // A closed stdout is no reason to stop.
+    // A closed stdout does not stop the node.
     let _ = writeln!(
         out,
         "forebayd ready http://{address}\n\n  log         {}\n  \

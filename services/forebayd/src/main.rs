@@ -1,4 +1,5 @@
-//! The `forebayd` command: one process that serves all of Forebay on loopback.
+//! The `forebayd` command: one process that serves all of Forebay on loopback, and a client of
+//! running nodes.
 
 mod asked;
 mod backup;
@@ -20,7 +21,7 @@ use clap::{Parser, Subcommand};
 use forebay_core::Result;
 use forebayd::config::{DevConfig, Durability, LogKind};
 
-/// Forebay in one process.
+/// Run Forebay in one process, or send a command to a running node.
 #[derive(Parser)]
 #[command(name = "forebayd", version, arg_required_else_help = true)]
 struct Cli {
@@ -30,40 +31,40 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run writer, change log and change stream on loopback, for development.
+    /// Run all services of Forebay on loopback, for development.
     Dev(Settings),
-    /// Make a shard here that is a copy of a running replicator's.
+    /// Copy a shard of a running replicator into a local data folder.
     Copy(copy::CopySettings),
     /// Take and list backups of stores, at a running node.
     Backup {
         #[command(subcommand)]
         command: backup::BackupCommand,
     },
-    /// Make a store that is what another one was, by its backups, at a running node.
+    /// Restore a store from its backups as a new store, at a running node.
     Restore(backup::RestoreSettings),
-    /// Make files of documents a version of a store's, or a store, at a running node.
+    /// Bulk-load files as a new version of a store, or as a new store, at a running node.
     Push(push::PushSettings),
-    /// List the versions of a store's documents, say which is live, drop one.
+    /// List the versions of a store, make one live, or drop one.
     Versions {
         #[command(subcommand)]
         command: push::VersionsCommand,
     },
-    /// Compare two copies of a store's documents, and name those in which they differ.
+    /// Compare two copies of a store and print the documents that differ.
     Verify(verify::VerifySettings),
-    /// Apply, describe, list and drop feature views, at a running node.
+    /// Apply, describe, list, compare and drop feature views, at a running node.
     View {
         #[command(subcommand)]
         command: view::ViewCommand,
     },
-    /// Print the retained events of a stream, at a running node.
+    /// Print retained events of a stream, at a running node.
     Select(select::SelectSettings),
-    /// Ask a node a statement of SQL over streams and their exports.
+    /// Run an SQL statement over streams and their exports, at a running node.
     Sql(sql::SqlSettings),
-    /// Have a node export a stream as files of Parquet.
+    /// Export a stream to Parquet files, at a running node.
     Export(sql::ExportSettings),
-    /// Have a node join labels with the values of a feature view, each as of its moment.
+    /// Join labels with the values that a feature view had at the labels' times, at a running node.
     TrainingSet(training::TrainingSettings),
-    /// Check and print the configuration that `dev` would run with.
+    /// Check and print the configuration of `dev`.
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
@@ -76,57 +77,57 @@ enum ConfigCommand {
     Check(Settings),
 }
 
-/// Settings; each overrides the file, which overrides the defaults.
+/// Settings of `dev`; flags and environment override the file, which overrides the defaults.
 #[derive(clap::Args)]
 struct Settings {
-    /// A TOML file with any of the settings below.
+    /// TOML file with any of the settings below.
     #[arg(long, env = "FOREBAY_CONFIG")]
     config: Option<PathBuf>,
-    /// Address to listen on; loopback only. Port 0 takes a free one [default: 127.0.0.1:7070].
+    /// Address to listen on; loopback only. Port 0 picks a free port [default: 127.0.0.1:7070].
     #[arg(long, env = "FOREBAY_LISTEN")]
     listen: Option<SocketAddr>,
-    /// Which change log to run on [default: embedded].
+    /// Change log of the node [default: embedded].
     #[arg(long, env = "FOREBAY_CHANGE_LOG")]
     log: Option<LogKind>,
-    /// Where the embedded log and the shards lie [default: forebay-data].
+    /// Folder of the embedded log and the shards [default: forebay-data].
     #[arg(long, env = "FOREBAY_DATA_DIR")]
     data_dir: Option<PathBuf>,
-    /// MiB of memory for blocks of the shards' files and for writes that are not on disk yet
-    /// [default: 256].
+    /// Memory for cached blocks and write buffers of the shards, in MiB [default: 256].
     #[arg(long, env = "FOREBAY_SHARD_MEMORY_MIB")]
     shard_memory_mib: Option<u32>,
-    /// MiB of memory that statements of SQL may have together [default: 256].
+    /// Memory of all SQL statements together, in MiB [default: 256].
     #[arg(long, env = "FOREBAY_SQL_MEMORY_MIB")]
     sql_memory_mib: Option<u32>,
-    /// Reads and writes the shards' files past the cache of the operating system.
+    /// Bypass the page cache of the operating system when reading and writing shards.
     #[arg(long, env = "FOREBAY_DIRECT_IO")]
     direct_io: bool,
-    /// What an acknowledgement of the embedded log survives [default: fsync].
+    /// Durability of acknowledged writes in the embedded log [default: fsync].
     #[arg(long, env = "FOREBAY_DURABILITY")]
     durability: Option<Durability>,
-    /// Some of Kafka's brokers, joined by commas.
+    /// Addresses of some Kafka brokers, separated by commas.
     #[arg(long, env = "FOREBAY_BROKERS", value_delimiter = ',', value_name = "HOST:PORT")]
     brokers: Option<Vec<String>>,
-    /// What the names of this node's Kafka topics begin with [default: forebay].
+    /// Prefix of the names of this node's Kafka topics [default: forebay].
     #[arg(long, env = "FOREBAY_TOPIC_PREFIX")]
     topic_prefix: Option<String>,
-    /// Where snapshots are kept: file:///…, s3://…, az://… or gs://…; without it there are none.
+    /// Folder for snapshots: file:///…, s3://…, az://… or gs://…; without it, snapshots are
+    /// disabled.
     #[arg(long, env = "FOREBAY_SNAPSHOTS", value_name = "URL")]
     snapshots: Option<String>,
-    /// Where backups go, a folder of their own; without it none are taken or restored.
+    /// Folder for backups, separate from the snapshots; without it, backups and restores are
+    /// disabled.
     #[arg(long, env = "FOREBAY_BACKUPS", value_name = "URL")]
     backups: Option<String>,
-    /// Where streams are exported to, a folder of its own; without it they are not.
+    /// Folder for exported streams, separate from all other data; without it, exports are disabled.
     #[arg(long, env = "FOREBAY_EXPORTS", value_name = "URL")]
     exports: Option<String>,
-    /// Seconds between two snapshots of a partition [default: 900].
+    /// Interval between two snapshots of a partition, in seconds [default: 900].
     #[arg(long, env = "FOREBAY_SNAPSHOT_EVERY_S")]
     snapshot_every_s: Option<u64>,
-    /// Snapshots of a partition that are kept [default: 8].
+    /// Number of retained snapshots of a partition [default: 8].
     #[arg(long, env = "FOREBAY_SNAPSHOTS_KEPT")]
     snapshots_kept: Option<usize>,
-    /// Seconds that a version of a store's documents stays that was live before a pushed one
-    /// [default: 86400].
+    /// Time to retain the previous version of a store for a rollback, in seconds [default: 86400].
     #[arg(long, env = "FOREBAY_ROLLBACK_WINDOW_S")]
     rollback_window_s: Option<u64>,
 }

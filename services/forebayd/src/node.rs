@@ -1,4 +1,4 @@
-//! A node: everything that one process serves, without sockets and signals.
+//! A node: all services of one process, without sockets and signals.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
@@ -31,20 +31,20 @@ use forebay_writer_service::service::WriterService;
 use forebay_writer_service::{Outcomes, Writer, WriterParts};
 use tonic::service::Routes;
 
-/// What a node is built from; the simulator brings its own.
+/// Dependencies of a node; the simulator supplies its own.
 #[derive(Clone)]
 pub struct NodeParts {
     /// The change log.
     pub log: Arc<dyn ChangeLog>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Randomness: ids, and the jitter of back-offs.
+    /// Source of randomness: ids, and the jitter of back-offs.
     pub entropy: Arc<dyn Entropy>,
-    /// Where its shards lie; without it documents are held in memory.
+    /// Directory of the shards; `None` holds documents in memory.
     pub shards: Option<ShardDirectory>,
-    /// Where the snapshots lie that shards begin with.
+    /// Snapshots from which shards bootstrap.
     pub snapshots: Option<SnapshotStore>,
-    /// Where it keeps what it knows of feature views; without it nobody folds them here.
+    /// Storage of feature views; `None` disables feature views at this node.
     pub features: Option<FeatureShards>,
 }
 
@@ -54,17 +54,17 @@ pub struct Node {
     change_stream: ChangeStreamService,
     replicator: ReplicatorService,
     ordered: ShardService,
-    /// What the replicas are made of.
+    /// Dependencies of the replicas.
     parts: ReplicatorParts,
-    /// Where there are shards.
+    /// Source of shard copies; `None` without shards.
     copies: Option<CopySource>,
     features: Option<ServedFeatures>,
     replicas: Arc<Replicas>,
 }
 
 impl Node {
-    /// Starts a node: opens the control log when nobody has, finishes what a writer that died may
-    /// have left, and begins to follow every store.
+    /// Starts a node: opens the control log if it is new, finishes the definition changes that a
+    /// crashed writer may have left, and begins to follow every store.
     ///
     /// # Errors
     /// As the log's reads and appends.
@@ -107,7 +107,7 @@ impl Node {
         Ok(Self { writer, change_stream, replicator, ordered, parts, copies, features, replicas })
     }
 
-    /// The gRPC services of this node.
+    /// Returns the gRPC services of this node.
     pub fn routes(&self) -> Routes {
         let writer = WriterServer::new(self.writer.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -132,15 +132,15 @@ impl Node {
         }
     }
 
-    /// Begins to keep snapshots of its shards, of which copies are served at this address; `None`
-    /// where it has no place for them. They are kept until what is answered is dropped.
+    /// Starts to build snapshots of the node's shards, which are served at this address. Returns
+    /// `None` if no folder for snapshots is configured. Dropping the result ends the builds.
     pub fn keep_snapshots(&self, address: &str, options: SnapshotOptions) -> Option<Snapshots> {
         self.snapshot_parts(address, options).map(Snapshots::keep)
     }
 
-    /// What takes and restores backups of its stores in this folder, of shards of which copies are
-    /// served at this address; `None` where it has no place for snapshots. Images lie in `scratch`
-    /// while they are restored.
+    /// Returns the dependencies of the backup service. Backups go to `backups`; the shards are
+    /// served at this address; a restore stores images in `scratch`. Returns `None` if no folder
+    /// for snapshots is configured.
     pub fn backup_parts(
         &self,
         address: &str,
@@ -152,8 +152,9 @@ impl Node {
         Some(BackupParts { kept, backups, clock, scratch: scratch.to_owned() })
     }
 
-    /// What pushes files into stores of its own, whose shards are served at this address; `None`
-    /// where it has no place for snapshots. Rows lie in `scratch` on their way.
+    /// Returns the dependencies of the push service. The shards of the stores are served at this
+    /// address; a push stores rows in `scratch`. Returns `None` if no folder for snapshots is
+    /// configured.
     pub fn push_parts(
         &self,
         address: &str,
@@ -171,12 +172,12 @@ impl Node {
         Some(SnapshotParts { log, catalog, entropy, membership, replicators, snapshots, options })
     }
 
-    /// What the node did for a store as its replicator; `None` before its replica is open.
+    /// Returns the metrics of a store's replica; `None` before the replica is open.
     pub fn metrics(&self, store: StoreId) -> Option<StoreMetrics> {
         self.replicas.metrics(store)
     }
 
-    /// Ends all streams, which never end by themselves; calls in flight go on.
+    /// Ends all streams, which never end by themselves; calls in flight continue.
     pub fn drain(&self) {
         self.writer.end_streams();
         self.change_stream.end_streams();
@@ -194,14 +195,14 @@ impl Node {
     }
 }
 
-/// The views and streams of a node, and SQL over them.
+/// The feature views and streams of a node, and the SQL service over them.
 struct ServedFeatures {
     features: Arc<Features>,
     sql: FlightSql,
 }
 
 impl ServedFeatures {
-    /// Those of a node that has these replicas.
+    /// Starts the feature views and streams of a node with these dependencies.
     fn start(parts: &ReplicatorParts, shards: FeatureShards) -> Result<Self> {
         let ReplicatorParts { log, catalog, clock, entropy, membership, snapshots, .. } =
             parts.clone();
@@ -212,7 +213,7 @@ impl ServedFeatures {
     }
 }
 
-/// Heartbeats by the node's writer, which therefore sees each log move.
+/// Heartbeats that the node's own writer appends, so that the writer sees each log grow.
 struct WriterHeartbeats(Arc<Writer>);
 
 #[async_trait]
@@ -229,7 +230,8 @@ impl Heartbeats for WriterHeartbeats {
     }
 }
 
-/// Outcomes as the node's own replicas know them. They append by the writer that asks here.
+/// Outcomes from the node's own replicas. The replicas start after the writer that queries them,
+/// because they append through that writer.
 struct ReplicaOutcomes(Arc<OnceLock<Weak<Replicas>>>);
 
 #[async_trait]

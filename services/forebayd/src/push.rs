@@ -1,5 +1,5 @@
-//! `forebayd push` and `forebayd versions`: ask a running node, or `forebay-snapshot`, to make
-//! files a version of a store's documents, or a store, and which version is live.
+//! `forebayd push` and `forebayd versions`: bulk-load files as a version of a store or as a new
+//! store, and administer versions, at a running node or at `forebay-snapshot`.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -13,35 +13,35 @@ use url::Url;
 
 use crate::asked::{StoreAt, channel, print, told};
 
-/// What is pushed, and as what.
+/// Arguments of `push`.
 #[derive(clap::Args)]
 pub(crate) struct PushSettings {
     #[command(flatten)]
     at: StoreAt,
-    /// Name of a store of its own that the files become, instead of a version of this one's
-    /// documents; it has the same fields.
+    /// Push the files as a new store of this name with the same fields, instead of as a version of
+    /// the store.
     #[arg(long = "as", value_name = "NAME")]
     push_as: Option<String>,
-    /// Partitions that the documents get [default: as many as the store has]. With another number
-    /// what is written meanwhile goes there too, and nobody goes back to the version before.
+    /// Number of partitions of the pushed documents [default: as the store]. Changing the number
+    /// redirects concurrent writes to the new partitions and disables rollback.
     #[arg(long)]
     partitions: Option<u32>,
     /// Column that holds the primary key.
     #[arg(long, value_name = "COLUMN")]
     key: String,
-    /// Columns that are passed over, joined by commas.
+    /// Columns to ignore, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "COLUMN")]
     ignore: Vec<String>,
-    /// What all files hold [default: what each one's name says].
+    /// Format of all files [default: by the name of each file].
     #[arg(long)]
     format: Option<FileFormat>,
-    /// Fewest rows that are pushed.
+    /// Minimum number of rows; a push with fewer rows fails.
     #[arg(long, default_value_t = 0, value_name = "ROWS")]
     rows_min: u64,
-    /// Most rows that are pushed.
+    /// Maximum number of rows; a push with more rows fails.
     #[arg(long, value_name = "ROWS")]
     rows_max: Option<u64>,
-    /// Most rows of all, from 0 to 1, that may have no value of a field: FIELD=RATE.
+    /// Maximum fraction of rows without a value of a field, from 0 to 1: FIELD=RATE.
     #[arg(long, value_parser = null_rate, value_name = "FIELD=RATE")]
     null_rate_max: Vec<(String, f64)>,
     /// Files, folders of files, or URLs of either: s3://…, az://… or gs://….
@@ -49,7 +49,7 @@ pub(crate) struct PushSettings {
     files: Vec<String>,
 }
 
-/// What files hold.
+/// Format of pushed files.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum FileFormat {
     Parquet,
@@ -64,30 +64,31 @@ fn null_rate(text: &str) -> std::result::Result<(String, f64), String> {
     Ok((field.to_owned(), rate))
 }
 
-/// The versions of a store's documents.
+/// Subcommands of `versions`.
 #[derive(clap::Subcommand)]
 pub(crate) enum VersionsCommand {
-    /// List them.
+    /// List the versions of a store.
     List(StoreAt),
-    /// Make one of them live: reads answer from it then. One that was live before is gone back to.
+    /// Make a version live, so that reads answer from it. Naming the previous version is a
+    /// rollback.
     Live(VersionSettings),
-    /// Drop one that is not live.
+    /// Drop a version that is not live.
     Drop(VersionSettings),
 }
 
-/// One version.
+/// A version of a store.
 #[derive(clap::Args)]
 pub(crate) struct VersionSettings {
     #[command(flatten)]
     at: StoreAt,
-    /// Its number, as `versions list` prints it.
+    /// Number of the version, as `versions list` prints it.
     number: u32,
 }
 
-/// Lists or alters the versions of a store's documents, and prints those that there are then.
+/// Lists or alters the versions of a store, and prints the resulting versions.
 ///
 /// # Errors
-/// Those of the node.
+/// As the node's answer.
 pub(crate) fn run_versions(command: VersionsCommand) -> Result<()> {
     let (at, alteration) = match command {
         VersionsCommand::List(at) => (at, None),
@@ -109,10 +110,10 @@ pub(crate) fn run_versions(command: VersionsCommand) -> Result<()> {
     })
 }
 
-/// Pushes.
+/// Pushes files.
 ///
 /// # Errors
-/// `NotFound` for a file that is not here; those of the node.
+/// `NotFound` for a local file that does not exist; else as the node's answer.
 pub(crate) fn run(settings: PushSettings) -> Result<()> {
     forebay_serve::run(push(settings))
 }
@@ -151,7 +152,7 @@ async fn push(settings: PushSettings) -> Result<()> {
     Ok(())
 }
 
-/// A line for a conditional change that ends in another way than its client was told.
+/// Formats a conditional change whose final outcome differs from the one that its client received.
 fn told_flipped(change: &v1::FlippedChange) -> String {
     let client: String = change.client_id.iter().rev().map(|byte| format!("{byte:02x}")).collect();
     let ended = if change.happened { "happened" } else { "did not happen" };
@@ -196,7 +197,7 @@ impl PushSettings {
     }
 }
 
-/// The URL of a file, which may be one already.
+/// Returns the URL of a file, which may already be a URL.
 fn url_of(file: &str) -> Result<String> {
     if file.contains("://") {
         return Ok(file.to_owned());

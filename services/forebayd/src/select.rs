@@ -1,4 +1,4 @@
-//! `forebayd select`: ask a running node for events of a stream that are retained.
+//! `forebayd select`: prints retained events of a stream, from a running node.
 
 mod text;
 
@@ -11,71 +11,72 @@ use forebay_wire::v1::writer_client::WriterClient;
 
 use crate::asked::{self, NodeAt, channel, print};
 
-/// Most bytes of an answer: of the events that a select answers, and of what is told around them.
+/// Maximum size of an answer in bytes: the selected events and their description.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Which events.
+/// Arguments of `select`.
 #[derive(clap::Args)]
 pub(crate) struct SelectSettings {
     #[command(flatten)]
     node: NodeAt,
     #[command(flatten)]
     by: BySettings,
-    /// They happened at this time or later: RFC 3339, or microseconds since the Unix epoch.
+    /// Print events that happened at this time or later: RFC 3339, or microseconds since the Unix
+    /// epoch.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = text::time_of)]
     from: Option<i64>,
-    /// They happened before this time.
+    /// Print events that happened before this time.
     #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = text::time_of)]
     to: Option<i64>,
-    /// Columns that are printed, joined by commas [default: all].
+    /// Columns to print, separated by commas [default: all].
     #[arg(long, value_delimiter = ',', value_name = "COLUMN")]
     columns: Vec<String>,
-    /// Scalar column that they are ordered by [default: when they happened].
+    /// Scalar column to sort by [default: event time].
     #[arg(long, value_name = "COLUMN")]
     order_by: Option<String>,
-    /// The last ones first.
+    /// Sort in descending order.
     #[arg(long)]
     descending: bool,
-    /// The first of them, at most so many, up to 10,000.
+    /// Maximum number of events to print, up to 10,000.
     #[arg(long, default_value_t = 1_000, value_name = "EVENTS")]
     limit: u32,
-    /// An object for each event, a line each, or a table.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Json)]
     format: Format,
-    /// The stream.
+    /// Name of the stream.
     stream: String,
 }
 
-/// How they are found; without any of these by when they happened alone. Bytes are hex digits.
+/// Lookup of the events; by event time alone if none is given. Bytes are hex digits.
 #[derive(clap::Args)]
 #[group(multiple = false)]
 struct BySettings {
-    /// Events of this key.
+    /// Print events with this key.
     #[arg(long, allow_negative_numbers = true)]
     key: Option<String>,
-    /// Events with this value in a column that has an index.
+    /// Print events with this value in an indexed column.
     #[arg(long, value_name = "COLUMN=VALUE")]
     equal: Option<String>,
-    /// Events from one value on, up to another one, in a column with an index of ranges; either
-    /// may be left out.
+    /// Print events whose value in a range-indexed column is from FROM up to TO; either bound may
+    /// be omitted.
     #[arg(long, value_name = "COLUMN=FROM..TO")]
     between: Option<String>,
 }
 
-/// How events are printed.
+/// Output format of events.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Format {
-    /// One JSON object for each, by lines.
+    /// A JSON object per event, on a line of its own.
     Json,
-    /// A line of names, and one for each event.
+    /// CSV with a header line.
     Csv,
 }
 
-/// Selects, and prints.
+/// Selects events and prints them.
 ///
 /// # Errors
-/// `NotFound` for a stream or a column that is not there; `InvalidArgument` for a value that is
-/// none of its column; those of the node.
+/// `NotFound` for an unknown stream or column; `InvalidArgument` for a value that is not of the
+/// column's type; else as the node's answer.
 pub(crate) fn run(settings: SelectSettings) -> Result<()> {
     forebay_serve::run(select(settings))
 }
@@ -146,7 +147,7 @@ impl BySettings {
     }
 }
 
-/// The column that stands before `=`, and what stands behind it.
+/// Returns the column named before `=`, and the text after it.
 fn named<'t, 'd>(text: &'t str, definition: &'d Definition) -> Result<(&'d Field, &'t str)> {
     let (name, value) = text.split_once('=').ok_or_else(|| {
         Error::invalid_argument(format!("`{text}` names no column; begin it with COLUMN="))

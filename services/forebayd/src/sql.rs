@@ -1,5 +1,5 @@
-//! `forebayd sql`: ask a running node a statement over streams and their exports; `forebayd
-//! export`: have it export a stream.
+//! `forebayd sql`: runs a statement over streams and their exports at a running node. `forebayd
+//! export`: exports a stream at a running node.
 
 use std::io::stdout;
 
@@ -15,40 +15,40 @@ use futures::TryStreamExt;
 
 use crate::asked::{self, NodeAt, channel, print};
 
-/// What is asked.
+/// Arguments of `sql`.
 #[derive(clap::Args)]
 pub(crate) struct SqlSettings {
     #[command(flatten)]
     node: NodeAt,
-    /// An object for each row, a line each, or a table.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
     /// The statement, such as "SELECT count(*) FROM clicks".
     statement: String,
 }
 
-/// How rows are printed.
+/// Output format of rows.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Format {
-    /// One JSON object for each, by lines.
+    /// A JSON object per row, on a line of its own.
     Json,
-    /// A line of names, and one for each row.
+    /// CSV with a header line.
     Csv,
 }
 
-/// What is exported.
+/// Arguments of `export`.
 #[derive(clap::Args)]
 pub(crate) struct ExportSettings {
     #[command(flatten)]
     node: NodeAt,
-    /// The stream.
+    /// Name of the stream.
     stream: String,
 }
 
-/// Asks, and prints rows as they come.
+/// Runs a statement and prints rows as they arrive.
 ///
 /// # Errors
-/// Those of the statement and of the node; `Unavailable` where nothing more can be printed.
+/// As the statement or the node; `Unavailable` if stdout is closed.
 pub(crate) fn run(settings: SqlSettings) -> Result<()> {
     forebay_serve::run(async {
         let rows = query(channel(&settings.node.address)?, &settings.statement).await?;
@@ -69,7 +69,7 @@ async fn json(mut rows: Rows) -> Result<()> {
 
 async fn csv(mut rows: Rows) -> Result<()> {
     let mut out = WriterBuilder::new().with_header(true).build(stdout().lock());
-    // The names come where there are no rows, too.
+    // The header is printed even if there are no rows.
     out.write(&RecordBatch::new_empty(rows.schema)).map_err(closed)?;
     while let Some(batch) = rows.batches.try_next().await? {
         out.write(&batch).map_err(closed)?;
@@ -81,10 +81,10 @@ fn closed(error: ArrowError) -> Error {
     Error::unavailable(format!("printing rows: {error}"))
 }
 
-/// Has a stream exported, and tells how far it is.
+/// Exports a stream and prints the progress.
 ///
 /// # Errors
-/// `InvalidArgument` where the node has no place for exports; those of the node.
+/// `InvalidArgument` if the node has no folder for exports; else as the node's answer.
 pub(crate) fn run_export(settings: ExportSettings) -> Result<()> {
     forebay_serve::run(async {
         let mut exports = ExportsClient::new(channel(&settings.node.address)?);

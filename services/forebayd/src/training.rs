@@ -1,5 +1,5 @@
-//! `forebayd training-set`: have a running node join labels with the values of a feature view, each
-//! as of its moment.
+//! `forebayd training-set`: joins labels with the values of a feature view, each as of the label's
+//! time, at a running node.
 
 use forebay_core::{Error, Result};
 use forebay_wire::v1;
@@ -7,31 +7,31 @@ use forebay_wire::v1::training_client::TrainingClient;
 
 use crate::asked::{self, NodeAt, channel, print};
 
-/// What is joined.
+/// Arguments of `training-set`.
 #[derive(clap::Args)]
 pub(crate) struct TrainingSettings {
     #[command(flatten)]
     node: NodeAt,
-    /// The view.
+    /// Name of the feature view.
     #[arg(long)]
     view: String,
-    /// A file of Parquet, or a folder of them, which the node reads: file:///…, s3://…, az://… or
-    /// gs://…. Its columns name the view's groups, as the view groups by them.
+    /// Parquet file, or folder of Parquet files, that the node reads: file:///…, s3://…, az://… or
+    /// gs://…. The columns that identify a group have the names by which the view groups.
     #[arg(long, value_name = "URL")]
     labels: String,
-    /// The column that says as of when.
+    /// Column with the time of each label.
     #[arg(long, value_name = "COLUMN")]
     time: String,
-    /// The folder that the training set goes into, which has none yet.
+    /// Folder for the training set; it must not hold a training set yet.
     #[arg(long, value_name = "URL")]
     to: String,
 }
 
-/// Has them joined, and tells how far it is.
+/// Runs the join and prints the progress.
 ///
 /// # Errors
-/// `NotFound` for a view, files or columns that are not there; `Conflict` for a folder that has a
-/// training set; those of the node.
+/// `NotFound` for a view, files or columns that do not exist; `Conflict` for a folder that has a
+/// training set; else as the node's answer.
 pub(crate) fn run(settings: TrainingSettings) -> Result<()> {
     forebay_serve::run(async {
         let TrainingSettings { node, view, labels, time, to } = settings;

@@ -1,5 +1,5 @@
-//! `forebayd verify`: compares two copies of a store's documents at one position, and names the
-//! documents in which they differ.
+//! `forebayd verify`: compares two copies of a store at one position, and prints the documents that
+//! differ.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,32 +19,33 @@ use forebay_snapshot::{PastPartition, SnapshotStore};
 
 use crate::asked::{StoreAt, address, channel, hex, print};
 
-/// Longest wait for what the control log says of the store.
+/// Longest wait for the store's definition in the control log.
 const CATALOG_WAIT: Duration = Duration::from_secs(10);
 
-/// What is compared with what.
+/// Arguments of `verify`.
 #[derive(clap::Args)]
 pub(crate) struct VerifySettings {
     #[command(flatten)]
     at: StoreAt,
-    /// Partitions that are compared, joined by commas [default: all].
+    /// Partitions to compare, separated by commas [default: all].
     #[arg(long, value_delimiter = ',', value_name = "PARTITION")]
     partitions: Vec<u32>,
     /// Version of the documents, as `versions list` prints it [default: the live one].
     #[arg(long)]
     version: Option<u32>,
-    /// Where images of snapshots lie while they are read [default: the system's folder for what
-    /// is temporary].
+    /// Folder for images of snapshots during the comparison [default: the system's temporary
+    /// folder].
     #[arg(long, value_name = "DIR")]
     scratch_dir: Option<PathBuf>,
-    /// A copy: HOST:PORT of a replicator, for its shards; file:///…, s3://…, az://… or gs://…,
-    /// for the newest snapshots there; a folder, for the newest checkpoints of the readers in it.
+    /// First copy: HOST:PORT of a replicator for its shards; file:///…, s3://…, az://… or gs://…
+    /// for the newest snapshots in that folder; or a directory for the newest checkpoints of its
+    /// readers.
     first: String,
-    /// What it is compared with [default: the shards of the node].
+    /// Second copy [default: the shards of the node].
     second: Option<String>,
 }
 
-/// Where a copy of each partition is.
+/// Location of a copy of each partition.
 enum Place {
     Replicator(String),
     Snapshots(SnapshotStore),
@@ -73,10 +74,10 @@ impl Place {
     }
 }
 
-/// Compares, and prints what differs.
+/// Compares the copies and prints the differences.
 ///
 /// # Errors
-/// `Corrupt` where something does; what stood in the way.
+/// `Corrupt` if documents differ; else the error that prevented the comparison.
 pub(crate) fn run(settings: VerifySettings) -> Result<()> {
     forebay_serve::run(compare(settings))
 }
@@ -110,10 +111,10 @@ async fn compare(settings: VerifySettings) -> Result<()> {
     }
 }
 
-/// What is known of the store.
+/// The store to compare: its log and definitions.
 struct Known {
     log: VerifyLog,
-    /// Of the version of the documents that is compared.
+    /// Definitions of the compared version of the documents.
     definitions: Vec<Definition>,
     scratch: PathBuf,
 }
@@ -178,7 +179,7 @@ impl Known {
     }
 }
 
-/// The lines about a partition.
+/// Returns the lines about a partition.
 fn tell(verified: &Verified, names: (&str, &str), definition: &Definition) -> Vec<String> {
     let Verified { at, position, documents, differences, more, ranges_left } = verified;
     let (partition, offset) = (at.partition, position.offset);
@@ -208,7 +209,7 @@ fn tell(verified: &Verified, names: (&str, &str), definition: &Definition) -> Ve
     lines
 }
 
-/// A document's key as a person reads it.
+/// Formats a document's key.
 fn named(key: &Key, definition: &Definition) -> String {
     let partition_key_type = definition.partition_key_type();
     let Ok((partition_key, primary)) = Key::split(key.as_bytes(), partition_key_type.is_some())

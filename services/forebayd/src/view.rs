@@ -1,5 +1,5 @@
-//! `forebayd view`: ask a running node, or `forebay-writer`, to make a feature view what a file
-//! declares, and what there is.
+//! `forebayd view`: applies declarations of feature views and describes, lists, compares and drops
+//! views, at a running node or at `forebay-writer`.
 
 mod text;
 
@@ -16,58 +16,58 @@ use tonic::transport::Channel;
 
 use crate::asked::{self, NodeAt, channel, print};
 
-/// What is done about feature views.
+/// Subcommands of `view`.
 #[derive(clap::Subcommand)]
 pub(crate) enum ViewCommand {
-    /// Create the view that a file declares, or make it what the file says now.
+    /// Create the view that a file declares, or alter it to match the file.
     Apply(ApplySettings),
-    /// Say what a view is made of, and the values that it answers.
+    /// Describe a view and the values that it answers.
     Describe(NamedSettings),
     /// List all views.
     List(NodeAt),
-    /// Fold the logs of some groups again, and compare what comes of it with what was folded at
-    /// insert, to the bit; fails where they differ.
+    /// Replay the logs of some groups and compare the results bit by bit with the stored values;
+    /// fails if they differ.
     Compare(CompareSettings),
-    /// Drop a view, with its events and all that was made of them.
+    /// Drop a view, its events and all data derived from them.
     Drop(NamedSettings),
 }
 
-/// A declaration.
+/// Arguments of `view apply`.
 #[derive(clap::Args)]
 pub(crate) struct ApplySettings {
     #[command(flatten)]
     node: NodeAt,
-    /// Only say what would become of the view.
+    /// Only print the effect on the view.
     #[arg(long)]
     dry_run: bool,
-    /// A file with one declaration in YAML, or - for what comes in.
+    /// File with one declaration in YAML, or - for stdin.
     file: String,
 }
 
-/// One view.
+/// A feature view.
 #[derive(clap::Args)]
 pub(crate) struct NamedSettings {
     #[command(flatten)]
     node: NodeAt,
-    /// Its name.
+    /// Name of the view.
     name: String,
 }
 
-/// What is compared.
+/// Arguments of `view compare`.
 #[derive(clap::Args)]
 pub(crate) struct CompareSettings {
     #[command(flatten)]
     view: NamedSettings,
-    /// Groups of each partition, behind a place that is drawn.
+    /// Number of groups to compare per partition, starting at a random group.
     #[arg(long, default_value_t = 1_000)]
     groups: u32,
 }
 
-/// Applies, describes, lists, compares or drops.
+/// Applies, describes, lists, compares or drops views.
 ///
 /// # Errors
-/// `NotFound` for a file or a view that is not there; those of the node, those of a declaration
-/// with their line and column.
+/// `NotFound` for a file or a view that does not exist; else as the node's answer, with the line
+/// and column of an invalid declaration.
 pub(crate) fn run(command: ViewCommand) -> Result<()> {
     forebay_serve::run(async {
         match command {
@@ -151,7 +151,7 @@ async fn drop_view(NamedSettings { node, name }: NamedSettings) -> Result<()> {
     Ok(())
 }
 
-/// All streams and stores: a view names others by their ids.
+/// Returns all streams and stores, because a view names others by their ids.
 async fn definitions(client: &mut WriterClient<Channel>) -> Result<Vec<Definition>> {
     let answer = client.list_stores(v1::ListStoresRequest {}).await.map_err(told)?.into_inner();
     answer.definitions.into_iter().map(Definition::try_from).collect()
@@ -168,7 +168,7 @@ fn find<'d>(all: &'d [Definition], name: &str) -> Result<&'d Definition> {
     Ok(found)
 }
 
-/// The text of a file, or of what comes in; of too long a one as much as is refused for that.
+/// Reads a file or stdin; stops one byte after the maximum length, which is then refused.
 fn read(file: &str) -> Result<String> {
     let missing = |error| Error::not_found(format!("`{file}`: {error}; name a file, or -"));
     let from: Box<dyn Read> = match file {

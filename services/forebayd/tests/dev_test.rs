@@ -1,4 +1,5 @@
-//! `forebayd dev` as a real process: killed, stopped, started twice, started wrongly.
+//! `forebayd dev` as a real process: killed, stopped, started twice, and started with wrong
+//! settings.
 
 mod daemon;
 

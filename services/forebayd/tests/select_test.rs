@@ -1,4 +1,4 @@
-//! `forebayd select` as a process: events of a stream, printed as JSON by lines and as a table.
+//! `forebayd select` as a process: events of a stream, printed as JSON lines and as CSV.
 
 mod daemon;
 
@@ -29,7 +29,7 @@ ada,2026-11-27T12:00:01.500000Z,Rome,1,,0.1
 bob,2026-11-27T12:00:02.500000Z,\"a, \"\"b\"\"\",2,\"[\"\"x\"\",\"\"y\"\"]\",NaN
 ";
 
-/// Noon of a day.
+/// Noon of some day.
 const NOON_US: i64 = 1_795_780_800_000_000;
 
 async fn shop(daemon: &Daemon) {
@@ -74,7 +74,7 @@ fn select(daemon: &Daemon, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Waits until the three events are found: a stream is read of its log.
+/// Waits until the three events are found, which the stream first reads from its log.
 async fn wait(daemon: &Daemon) {
     let wait = async {
         while String::from_utf8(output(daemon, &[]).stdout).unwrap().lines().count() < 3 {
@@ -84,7 +84,7 @@ async fn wait(daemon: &Daemon) {
     tokio::time::timeout(LONG, wait).await.expect("the events are not found");
 }
 
-/// Lines without what tells one run from another: when and where the log took an event.
+/// Removes the parts of the lines that differ between runs: the append time and the position.
 fn without_places(json: &str) -> String {
     let line = |line: &str| {
         let (head, rest) = line.split_once(r#","append_time""#).unwrap();

@@ -65,7 +65,7 @@ async fn shop(daemon: &Daemon) {
     client.create_store(&users).await.unwrap();
 }
 
-/// What `forebayd view` prints with these arguments and this as its input.
+/// Returns the output of `forebayd view` with these arguments and this input.
 fn view(daemon: &Daemon, arguments: &[&str], input: &str) -> String {
     let mut child = Command::new(FOREBAYD)
         .args(["view", arguments[0], "--node", &daemon.address])

@@ -1,11 +1,11 @@
-//! Work that waits for the disk, off the threads that serve.
+//! Runs work that blocks on the disk off the threads that serve requests.
 
 use forebay_core::{Error, Result};
 
-/// Does it where it may wait.
+/// Runs `work` on a thread that may block.
 ///
 /// # Errors
-/// Its own; `Internal` when it panics.
+/// As `work`; `Internal` if it panics.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

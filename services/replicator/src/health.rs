@@ -1,4 +1,4 @@
-//! Health and readiness, as gRPC's own health service tells them (`grpc.health.v1`).
+//! Health and readiness over gRPC's own health service (`grpc.health.v1`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use tracing::{debug, info};
 
 use crate::replicas::{Replicas, ReplicatorParts};
 
-/// What readiness is asked for; the empty name is the process's health.
+/// Service name of readiness; the empty name is the health of the process.
 const READY: &str = "forebay.v1.Shards";
-/// Longest wait for the catalog, before it is tried again.
+/// Longest wait for the catalog, before the next attempt.
 const FOLD_WAIT: Duration = Duration::from_secs(5);
 
-/// The health service of a process with these replicas. It is healthy while it answers, and ready
-/// while every partition that it has answers inside the readiness bound.
+/// Returns the health service of a process with these replicas. The process is healthy while it
+/// answers, and ready while all of its partitions answer within the readiness bound.
 pub fn health(parts: ReplicatorParts, replicas: &Arc<Replicas>) -> HealthServer<impl Health> {
     let (reporter, server) = health_reporter();
     let replicas = Arc::downgrade(replicas);
@@ -42,7 +42,7 @@ pub fn health(parts: ReplicatorParts, replicas: &Arc<Replicas>) -> HealthServer<
     server
 }
 
-/// Waits until all stores are known that there were at the call.
+/// Waits until the catalog has all stores that exist at the call.
 async fn has_catalog(parts: &ReplicatorParts) -> Result<()> {
     let ended = async {
         let end = parts.log.bounds(PartitionRef::CONTROL).await?.end;

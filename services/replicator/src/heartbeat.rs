@@ -1,5 +1,5 @@
-//! Heartbeats: when nothing was appended to a partition for the store's interval, its replicator
-//! appends an entry that says nothing, so that readers know how fresh they are.
+//! Heartbeats: if nothing was appended to a partition for the store's interval, its replicator
+//! appends an empty entry, so that readers know how fresh they are.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,29 +17,29 @@ use forebay_wire::entry::encode_entry;
 use parking_lot::Mutex;
 use tracing::debug;
 
-/// Looks per interval: a beat comes at most a quarter of an interval late.
+/// Number of checks per interval: a heartbeat is at most a quarter of an interval late.
 const LOOKS_PER_INTERVAL: u32 = 4;
 
-/// How heartbeats get into the log. In a process that writes too they go the way of all its writes,
-/// so that what it knows of each log stays true.
+/// Appender of heartbeats. In a process that writes, heartbeats take the same path as all writes,
+/// so that the writer's cached state of each log stays valid.
 #[async_trait]
 pub trait Heartbeats: Send + Sync + 'static {
-    /// Appends one heartbeat to a partition, also to one whose log was made anew.
+    /// Appends one heartbeat to a partition, even if its log was recreated.
     ///
     /// # Errors
     /// As the log's append.
     async fn append(&self, at: PartitionRef, version: SchemaVersion) -> Result<()>;
 }
 
-/// What was learned of a log; forgotten after any doubt.
+/// Cached state of a log; discarded after any failed append.
 #[derive(Clone, Copy)]
 struct Known {
     log_id: LogId,
-    /// Offset of the last beat in it.
+    /// Offset of the last heartbeat in the log.
     last: Option<Offset>,
 }
 
-/// Heartbeats straight into the log, for a process that writes nothing else to it.
+/// Heartbeats that are appended directly to the log, for a process that writes nothing else to it.
 pub struct LogHeartbeats {
     log: Arc<dyn ChangeLog>,
     entropy: Arc<dyn Entropy>,
@@ -47,7 +47,7 @@ pub struct LogHeartbeats {
 }
 
 impl LogHeartbeats {
-    /// Heartbeats into this log; randomness gives the id of one that must be opened.
+    /// Creates an appender to this log; `entropy` supplies the id of a log that must be opened.
     pub fn new(log: Arc<dyn ChangeLog>, entropy: Arc<dyn Entropy>) -> Self {
         Self { log, entropy, known: Mutex::default() }
     }
@@ -72,7 +72,7 @@ impl Heartbeats for LogHeartbeats {
             body: EntryBody::Heartbeat,
         };
         let appended = self.log.append(at, encode_entry(&entry)?).await?;
-        // Offsets only grow: else the log was replaced, and its id must be looked up again.
+        // Offsets only grow; otherwise the log was replaced, and its id must be read again.
         if known.last.is_none_or(|last| appended.offset > last) {
             let known = Known { last: Some(appended.offset), ..known };
             self.known.lock().insert(at, known);
@@ -81,7 +81,7 @@ impl Heartbeats for LogHeartbeats {
     }
 }
 
-/// Beats for one store until it is stopped.
+/// Appends heartbeats for one store until it is aborted.
 pub(crate) async fn beat(
     follower: StoreFollower,
     beats: Arc<dyn Heartbeats>,
@@ -93,18 +93,19 @@ pub(crate) async fn beat(
     let interval = Duration::from_millis(interval);
     loop {
         tokio::time::sleep(interval / LOOKS_PER_INTERVAL).await;
-        // What is carried to the logs of a version that is not live yet has its own time.
+        // Entries that a repartition forwards to the logs of a version that is not live yet have
+        // their own time.
         let now = catalog.catalog();
         let live = |newest: &Arc<SchemaAt>| newest.definition.versions.live().logs;
         if now.of_logs(logs.store).map(live) != Some(logs) {
             continue;
         }
         for status in follower.status().partitions {
-            // Behind the log's end the age says how slow this replica is, not how silent the log.
+            // Before the log's end, the age shows how slow this replica is, not how silent the log.
             let is_silent = status.lag_records == 0 && status.age.is_none_or(|age| age >= interval);
             let at = logs.at(status.partition);
             if is_silent && let Err(error) = beats.append(at, definition.version).await {
-                // The next look tries again; readers see their age rise meanwhile.
+                // The next check tries again; until then, readers see their age rise.
                 debug!(partition = %at, %error, "a heartbeat was not appended");
             }
         }

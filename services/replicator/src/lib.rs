@@ -1,10 +1,11 @@
-//! The replicator: what one process per partition owes it (semantics.md 3 and 5), and the change
-//! stream for readers without access to the log.
+//! The replicator: the duties that one process has for each partition
+//! (`tools/docs/src/semantics.md`, sections 3 and 5), and the change stream for readers without
+//! access to the log.
 //!
 //! [`Replicas`] follows the logs of every store into shards, and has the duties: heartbeats,
-//! outcomes of conditional changes, dead letters. [`ReplicatorService`] answers from them, and
-//! [`ShardService`] reads documents in the order of their keys; [`CopySource`] lets others copy the
-//! shards, and [`CopyTarget`] copies those of others.
+//! outcomes of conditional changes, dead letters. [`ReplicatorService`] answers from the replicas,
+//! and [`ShardService`] reads documents in the order of their keys. [`CopySource`] lets others copy
+//! the shards, and [`CopyTarget`] copies the shards of others.
 
 mod blocking;
 mod copies;
@@ -30,7 +31,7 @@ pub use ordered::ShardService;
 pub use replicas::{Replicas, ReplicatorParts, StoreMetrics};
 pub use service::ReplicatorService;
 
-/// The change stream as a gRPC service.
+/// Returns the change stream as a gRPC service.
 pub fn change_stream(service: ChangeStreamService) -> ChangeStreamServer<ChangeStreamService> {
     ChangeStreamServer::new(service)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)

@@ -1,6 +1,6 @@
-//! `forebay-replicator`: the replicator as a process of its own, over Kafka. Several share the
-//! partitions of all stores: each has the duties of those that the brokers assign to it. Loopback
-//! only.
+//! `forebay-replicator`: the replicator as a separate process, over Kafka. Several replicators
+//! share the partitions of all stores: each has the duties of the partitions that the brokers
+//! assign to it. Loopback only.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,26 +25,25 @@ use tracing_subscriber::EnvFilter;
 
 const PROGRAM: &str = "forebay-replicator";
 
-/// Serves ordered reads and the change stream; tells outcomes, beats, and keeps dead letters.
+/// Serves ordered reads, outcomes and the change stream; appends heartbeats and dead letters.
 #[derive(Parser)]
 #[command(name = PROGRAM, version)]
 struct Settings {
     #[command(flatten)]
     kafka: KafkaSettings,
-    /// Address to listen on; loopback only. Port 0 takes a free one.
+    /// Address to listen on; loopback only. Port 0 picks a free port.
     #[arg(long, env = "FOREBAY_LISTEN", default_value = "127.0.0.1:7072")]
     listen: SocketAddr,
-    /// Where its shards lie.
+    /// Folder of the shards.
     #[arg(long, env = "FOREBAY_DATA_DIR", default_value = "forebay-data")]
     data_dir: PathBuf,
-    /// MiB of memory for blocks of the shards' files and for writes that are not on disk yet.
+    /// Memory for cached blocks and write buffers of the shards, in MiB.
     #[arg(long, env = "FOREBAY_SHARD_MEMORY_MIB", default_value_t = SHARD_MEMORY_MIB)]
     shard_memory_mib: u32,
-    /// Most bytes in a second that go to those who copy shards, all together; 0: as fast as it
-    /// goes.
+    /// Maximum number of bytes per second for all copies of shards together; 0: no limit.
     #[arg(long, env = "FOREBAY_COPY_BYTES_PER_SECOND", default_value_t = 0)]
     copy_bytes_per_second: u64,
-    /// Where the snapshots lie that shards begin with: file:///…, s3://…, az://… or gs://….
+    /// Folder of snapshots from which shards bootstrap: file:///…, s3://…, az://… or gs://….
     #[arg(long, env = "FOREBAY_SNAPSHOTS", value_name = "URL")]
     snapshots: Option<String>,
 }

@@ -1,5 +1,6 @@
-//! The replicator's own replica of every store: shards that it follows the logs into, which tell
-//! outcomes, how long a partition has been silent, and which records were skipped.
+//! The replicator's own replica of every store. A replica follows the logs into shards; it reports
+//! outcomes of conditional changes, how long a partition has been silent, and which records were
+//! skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,14 +32,15 @@ use crate::heartbeat::{self, Heartbeats};
 use crate::shards::StoreShards;
 use forebay_serve::Peers;
 
-/// How long a replica may take to end that must give way to another.
+/// Longest wait until a replaced replica has shut down.
 const END_WAIT: Duration = Duration::from_secs(60);
-/// How often shards are put on disk: what a kill loses of them is folded from the log again.
+/// Interval between two flushes of the shards. After a crash, unflushed entries are replayed from
+/// the log.
 const FLUSH_EVERY: Duration = Duration::from_secs(10);
-/// Wait before a store whose replica could not be opened is tried again.
+/// Wait before a replica that could not be opened is tried again.
 const REOPEN_WAIT: Duration = Duration::from_millis(200);
 
-/// What replicas are made of; the simulator brings its own.
+/// Dependencies of the replicas; the simulator supplies its own.
 #[derive(Clone)]
 pub struct ReplicatorParts {
     /// The change log.
@@ -47,31 +49,31 @@ pub struct ReplicatorParts {
     pub catalog: Arc<CatalogFollower>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Randomness: log ids, and the jitter of back-offs.
+    /// Source of randomness: log ids, and the jitter of back-offs.
     pub entropy: Arc<dyn Entropy>,
-    /// How heartbeats get into the log.
+    /// Appender of heartbeats.
     pub heartbeats: Arc<dyn Heartbeats>,
-    /// Which partitions are this process's.
+    /// Assignment of partitions to this process.
     pub membership: Arc<dyn Membership>,
-    /// Where the shards lie; without it documents are held in memory, and folded anew by the next
-    /// process.
+    /// Directory of the shards; `None` holds documents in memory, and the next process folds the
+    /// logs again.
     pub shards: Option<ShardDirectory>,
-    /// Where the snapshots lie that shards begin with; without them they begin with their logs.
+    /// Snapshots from which shards bootstrap; without them, shards bootstrap from their logs.
     pub snapshots: Option<SnapshotStore>,
 }
 
-/// What a replicator has done for one store.
+/// State of a replicator's replica and duties for one store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreMetrics {
-    /// Its replica.
+    /// Status of the replica.
     pub replica: ReaderStatus,
-    /// Its dead letters; `None` for a store whose dead letters are not kept.
+    /// Counters of the dead letters; `None` for a store without a dead-letter log.
     pub dead_letters: Option<DeadLetterCounts>,
 }
 
 struct Replica {
     partitions: BTreeSet<PartitionId>,
-    /// Whether what is owed to the partitions of its store is this replica's.
+    /// Whether this replica has the duties for the partitions of its store.
     has_duties: bool,
     follower: StoreFollower,
     shards: Option<StoreShards>,
@@ -85,7 +87,7 @@ impl Replica {
         self.follower.close();
     }
 
-    /// Ends the replica and waits until its shards are closed, so that others may open them.
+    /// Shuts the replica down, and waits until its shards are closed, so that others may open them.
     async fn ended(mut self, store: StoreId) {
         self.end();
         for task in std::mem::take(&mut self.tasks) {
@@ -95,30 +97,30 @@ impl Replica {
         if let Err(error) = self.follower.shut_down(END_WAIT).await {
             warn!(%store, %error, "a replica that gives way has not ended yet");
         }
-        // Shards that nobody else has open are closed with it, which may wait for the disk.
+        // The drop closes shards that nobody else has open, which may block on the disk.
         in_place(|| drop(self));
     }
 }
 
 /// The replicas of all living stores, and a replicator's duties for them: heartbeats, outcomes of
-/// conditional changes and dead letters. One process has these duties for a partition.
+/// conditional changes and dead letters. Each partition has one process with these duties.
 ///
-/// Dropping it ends them.
+/// Dropping the replicas ends the duties.
 pub struct Replicas {
-    /// By what each one is kept as: a store has one for each version of its documents.
+    /// The replicas by storage id: a store has one for each version of its documents.
     replicas: Arc<Mutex<BTreeMap<StoreId, Replica>>>,
     catalog: Arc<CatalogFollower>,
-    /// Of each store the version that answers here.
+    /// For each store, the version that answers here.
     served: Mutex<BTreeMap<StoreId, StoreId>>,
-    /// Told of each replica that is opened.
+    /// Notified of each replica that is opened.
     opened: Arc<watch::Sender<()>>,
-    /// Who has the partitions that are not here.
+    /// Owners of the partitions that are not here.
     peers: Peers,
     follower: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Replicas {
-    /// Keeps one replica per living store from now on, on the current runtime.
+    /// Maintains one replica per version of each living store, on the current runtime.
     pub fn follow(parts: ReplicatorParts) -> Self {
         let replicas = Arc::new(Mutex::new(BTreeMap::new()));
         let opened = Arc::new(watch::Sender::new(()));
@@ -134,13 +136,13 @@ impl Replicas {
         Self { replicas, catalog, served, opened, peers, follower }
     }
 
-    /// Who has the partitions that are not here.
+    /// Returns the owners of the partitions that are not here.
     pub(crate) fn peers(&self) -> &Peers {
         &self.peers
     }
 
-    /// What the version of a store's documents is kept as that answers here: the live one, once it
-    /// is ready. Another one is changed to with one store, and at once for all partitions.
+    /// Returns the storage id of the version of a store's documents that answers here: the live
+    /// version, once its replica is ready. All partitions of a store switch versions at once.
     pub(crate) fn serving(&self, store: StoreId) -> StoreId {
         let catalog = self.catalog.catalog();
         let Some(history) = catalog.store(store) else { return store };
@@ -152,7 +154,8 @@ impl Replicas {
             return live;
         }
         let replicas = lock(&self.replicas);
-        // Whether it has all that was written before it was live is told by its own log alone.
+        // Only the version's own log shows whether the replica has all entries from before the
+        // version became live.
         let since = history.live_since().filter(|_| schema.definition.versions.have_moved());
         let is_ready = |id| {
             replicas.get(id).is_some_and(|replica: &Replica| {
@@ -169,7 +172,7 @@ impl Replicas {
         live
     }
 
-    /// The version of a store's documents that answers here, of those that follow these logs.
+    /// Returns the version that answers here among the versions that follow these logs.
     fn serving_of(&self, logs: StoreId) -> StoreId {
         let catalog = self.catalog.catalog();
         let Some(schema) = catalog.of_logs(logs) else { return logs };
@@ -180,8 +183,9 @@ impl Replicas {
         [serving].into_iter().chain(of_logs).find(|id| follows(*id)).unwrap_or(serving)
     }
 
-    /// The verdict on this client's change, which a log holds at `position`; waits for the
-    /// replica to apply it. `None`: no replica in time, or the outcome is no longer kept.
+    /// Returns the verdict on this client's change, which a log holds at `position`; waits until
+    /// the replica has applied it. `None` if no replica is open in time, or the outcome is no
+    /// longer retained.
     pub async fn verdict(
         &self,
         at: PartitionRef,
@@ -200,15 +204,16 @@ impl Replicas {
                     let outcome = follower.outcome(at.partition, client, sequence).ok()?;
                     return outcome.map(|outcome| outcome.verdict);
                 }
-                // It has given way to another.
+                // Another replica has replaced this one.
                 Err(error) if error.code() == ErrorCode::Closed => {}
                 Err(_) => return None,
             }
         }
     }
 
-    /// What ordered reads of a version of a store's documents are answered from, by what it is kept
-    /// as, as soon as it is open here; `None` when it is not in time, or has no shards.
+    /// Returns the sources of ordered reads of a version of a store's documents, named by its
+    /// storage id, as soon as the replica is open here; `None` if the wait takes too long, or the
+    /// replica has no shards.
     pub(crate) async fn version(
         &self,
         kept_as: StoreId,
@@ -220,8 +225,8 @@ impl Replicas {
         Some((follower, shards?))
     }
 
-    /// Something of the replica of a store, as soon as that is open; `None` when replicas are
-    /// opened no more.
+    /// Returns a part of a store's replica as soon as the replica is open; `None` once no more
+    /// replicas are opened.
     async fn await_replica<T>(&self, store: StoreId, take: impl Fn(&Replica) -> T) -> Option<T> {
         let mut opened = self.opened.subscribe();
         loop {
@@ -233,7 +238,7 @@ impl Replicas {
         }
     }
 
-    /// What was done for a store so far; `None` before its replica is open.
+    /// Returns the metrics of a store; `None` before its replica is open.
     pub fn metrics(&self, store: StoreId) -> Option<StoreMetrics> {
         let kept_as = self.serving(store);
         let (follower, waiting) = {
@@ -245,14 +250,14 @@ impl Replicas {
         Some(StoreMetrics { replica: follower.status(), dead_letters })
     }
 
-    /// Whether all partitions that are this process's answer inside the readiness bound.
+    /// Returns whether all partitions of this process answer within the readiness bound.
     pub(crate) fn are_ready(&self, parts: &ReplicatorParts) -> bool {
         let catalog = parts.catalog.catalog();
         let ours = parts.membership.assigned().borrow().clone();
         let replicas = lock(&self.replicas);
         let mut wanted = catalog.kept().filter_map(|schema| {
             let definition = &schema.definition;
-            // Nothing tells how fresh a version is whose logs are written to no more.
+            // A version whose logs receive no more writes has no known freshness.
             let partitions = ours_of(&ours, definition);
             let is_written = definition.logs() == definition.written();
             (is_written && !partitions.is_empty()).then_some((definition.store, partitions))
@@ -292,7 +297,7 @@ struct Keeper {
     replicas: Arc<Mutex<BTreeMap<StoreId, Replica>>>,
     opened: Arc<watch::Sender<()>>,
     parts: ReplicatorParts,
-    /// Told when a replica must be opened anew.
+    /// Notified when a replica must be reopened.
     reopen: Arc<Notify>,
 }
 
@@ -315,7 +320,7 @@ impl Keeper {
         }
     }
 
-    /// Opens what is new and closes what is gone; whether all of it worked.
+    /// Opens new replicas and closes those that are gone; returns whether everything succeeded.
     async fn refresh(&self, ours: &Assigned) -> bool {
         let now = self.parts.catalog.catalog();
         let living: BTreeMap<_, _> =
@@ -367,7 +372,7 @@ impl Keeper {
         }
         let Some(directory) = self.parts.shards.clone() else { return };
         let shards = directory.stores().unwrap_or_default().into_iter();
-        // What the catalog has not told of yet may be living.
+        // A store that the catalog does not know yet may be living.
         let gone = shards.filter(|store| !is_living(*store) && catalog.store(*store).is_some());
         let gone: Vec<_> = gone.collect();
         let removal = tokio::task::spawn_blocking(move || {
@@ -381,8 +386,9 @@ impl Keeper {
         drop(removal.await);
     }
 
-    /// `None` where a store has a replica of these partitions that stays; else what the one before
-    /// it had waiting, if there was one, which has ended then.
+    /// Closes the replica of a store if it must be replaced: if it has failed, must be reopened, or
+    /// has other partitions or duties. Returns `None` if the replica stays; otherwise the store
+    /// needs a new replica, and the inner value is the queue of the closed one, if there was one.
     async fn make_way(
         &self,
         store: StoreId,
@@ -442,7 +448,7 @@ impl Keeper {
         let (disk, replicator) = (None, None);
         let parts =
             ReaderParts { log, catalog, clock, entropy, barriers, on_skipped, disk, replicator };
-        // It opens all shards, each with some files put on the disk.
+        // The start opens all shards and flushes some files for each.
         let follower = in_place(|| StoreFollower::start(options, parts, schema, storage))?;
         let has_duties = has_duties(definition);
         let of_beats = Arc::clone(&self.parts.catalog);
@@ -454,13 +460,13 @@ impl Keeper {
         Ok(Replica { partitions, has_duties, follower, shards, tasks, waiting })
     }
 
-    /// All definitions of a store that the catalog knows.
+    /// Returns all definitions of a store that the catalog knows.
     fn versions(&self, store: StoreId) -> Vec<Arc<SchemaAt>> {
         let catalog = self.parts.catalog.catalog();
         catalog.store(store).into_iter().flat_map(|history| history.versions().cloned()).collect()
     }
 
-    /// The copier of a store's dead letters, which has read back how far an earlier one came.
+    /// Creates the copier of a store's dead letters, and reads how far an earlier copier got.
     async fn copier(
         &self,
         schema: &SchemaAt,
@@ -478,21 +484,21 @@ impl Keeper {
     }
 }
 
-/// Whether what is owed to a store's partitions is done for it beside this version of its
-/// documents: the oldest one that follows their logs, so that it is done once.
+/// Returns whether the replica of this version has the duties for the store's partitions. The
+/// oldest version that follows the logs has them, so that each duty is done once.
 fn has_duties(definition: &Definition) -> bool {
     let logs = definition.logs();
     let oldest = definition.versions.all().iter().find(|version| version.logs == logs);
     oldest.is_none_or(|oldest| oldest.kept_as == definition.store)
 }
 
-/// The partitions of the logs of a version of the documents that are this process's.
+/// Returns the partitions of a version's logs that are assigned to this process.
 fn ours_of(ours: &Assigned, definition: &Definition) -> BTreeSet<PartitionId> {
     let logs = definition.logs();
     ours.of(logs.store, logs.partitions)
 }
 
-/// Puts shards on disk from time to time, and lets go of views that nobody reads any more.
+/// Flushes shards periodically, and drops views that nobody reads any more.
 async fn keep_on_disk(shards: StoreShards) {
     loop {
         tokio::time::sleep(FLUSH_EVERY).await;

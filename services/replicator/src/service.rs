@@ -1,4 +1,5 @@
-//! The gRPC face of the replicator: translates, asks the replicas or the log, translates back.
+//! gRPC interface of the replicator: translates requests, queries the replicas or the log,
+//! translates the answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +22,9 @@ use forebay_serve::{Owner, forwarded};
 
 /// Longest wait for an outcome that a request may ask for.
 const OUTCOME_WAIT_MAX: Duration = Duration::from_secs(60);
-/// Letters of a page when the request names no number.
+/// Letters of a page if the request does not set a number.
 const PAGE_DEFAULT: usize = 100;
-/// Longest wait for the catalog to fold what is in the control log.
+/// Longest wait for the catalog to fold the records of the control log.
 const FOLD_WAIT: Duration = Duration::from_secs(5);
 
 /// The replicator as a gRPC service.
@@ -34,12 +35,12 @@ pub struct ReplicatorService {
 }
 
 impl ReplicatorService {
-    /// The service over these replicas and what they are made of.
+    /// Creates the service over these replicas and their dependencies.
     pub fn new(parts: ReplicatorParts, replicas: Arc<Replicas>) -> Self {
         Self { parts, replicas }
     }
 
-    /// The service for a server, with our message limits.
+    /// Returns the service for a server, with Forebay's message limits.
     pub fn into_server(self) -> ReplicatorServer<Self> {
         ReplicatorServer::new(self)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -152,7 +153,7 @@ impl Replicator for ReplicatorService {
         let store = request.into_inner().store;
         let schema = self.parts.catalog.catalog().by_name(&store).map(Arc::clone);
         let schema = schema.map_err(|error| status_of_error(&error.with_store(&store)))?;
-        // Before it is open, nothing is here.
+        // Before the replica is open, the status is empty.
         let metrics = self.replicas.metrics(schema.definition.store);
         Ok(Response::new(metrics.map(status).unwrap_or_default()))
     }

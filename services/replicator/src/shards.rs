@@ -1,5 +1,4 @@
-//! The shards of one store in this process, as those who follow its logs and those who read see
-//! them.
+//! The shards of one store in this process, for the tails that follow its logs and for readers.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -35,18 +34,19 @@ struct Inner {
     order: KeyOrder,
     partitions: PartitionCount,
     directory: ShardDirectory,
-    /// Those that are open, as readers see them.
+    /// The open shards, as readers see them.
     open: RwLock<BTreeMap<PartitionId, Arc<Shard>>>,
-    /// Those that scans go on with.
+    /// The views that scans resume.
     views: HeldViews,
-    /// Set once a disk has refused a write: no shard takes another before it is opened again.
+    /// Set once a disk has refused a write: no shard accepts another write before it is reopened.
     failed: AtomicBool,
-    /// Told of that.
+    /// Notified of the failure.
     reopen: Arc<Notify>,
 }
 
 impl StoreShards {
-    /// The shards of the store of these definitions in a folder; none is open yet.
+    /// Creates the set of a store's shards in a folder, with these definitions; no shard is open
+    /// yet.
     ///
     /// # Errors
     /// `InvalidArgument` without a definition.
@@ -64,17 +64,17 @@ impl StoreShards {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// The shard of a partition, if it is open here.
+    /// Returns the shard of a partition, if it is open here.
     pub fn shard(&self, partition: PartitionId) -> Option<Arc<Shard>> {
         self.0.open.read().get(&partition).cloned()
     }
 
-    /// The views that scans go on with.
+    /// Returns the views that scans resume.
     pub fn views(&self) -> &HeldViews {
         &self.0.views
     }
 
-    /// Puts all that was written on disk; each shard waits for its own disk writes alone.
+    /// Flushes all shards; each shard waits only for its own disk writes.
     pub fn flush(&self) {
         let open: Vec<_> = self.0.open.read().values().cloned().collect();
         for shard in open {
@@ -85,8 +85,8 @@ impl StoreShards {
         }
     }
 
-    /// Whether a disk has refused a write. The shards are to be opened again then: what is on disk
-    /// is whole, and the rest is in the log.
+    /// Returns whether a disk has refused a write. The shards must then be reopened: the data on
+    /// disk is consistent, and the rest is in the log.
     pub fn have_failed(&self) -> bool {
         self.0.failed.load(Ordering::Acquire)
     }
@@ -98,11 +98,12 @@ impl StoreShards {
         }
     }
 
-    /// Forgets what a partition skipped up to this offset: its dead letters are durable.
+    /// Forgets the records that a partition skipped up to this offset, whose dead letters are
+    /// durable.
     pub fn settle_skipped(&self, partition: PartitionId, until: Offset) {
         let Some(shard) = self.shard(partition) else { return };
         if let Err(error) = shard.settle_skipped(until) {
-            // It is told of again, and found copied.
+            // The replica reports the records again, and the copier finds them copied.
             debug!(at = %shard.partition(), %error, "skipped records were not settled");
         }
     }
@@ -158,25 +159,25 @@ impl Storage for StoreShards {
     }
 }
 
-/// The copy of one partition.
+/// The replica of one partition.
 struct Copy {
     shards: StoreShards,
     at: PartitionRef,
     followed: Followed,
     served: ShardWriter,
-    /// What the copy that is built beside it begins with, until that is all there.
+    /// A bulk load that the rebuilt shard begins with, while it is incomplete.
     loading: Option<ShardLoad>,
-    /// The copy that is built beside it.
+    /// The shard that is rebuilt while the served one answers.
     rebuilt: Option<ShardWriter>,
-    /// Copies whose readers have not ended yet.
+    /// Shards whose readers have not finished yet.
     retired: Vec<ShardWriter>,
-    /// What was found damaged, or is missing, of the copy that is written, since it was begun.
+    /// Damage or a gap found in the written shard, since it was created.
     damage: Mutex<Option<Error>>,
 }
 
 impl Copy {
-    /// Writes to the copy that follows the log. Where the engine makes writers wait, no thread that
-    /// others need does.
+    /// Writes to the shard that follows the log. A write stall of the engine blocks no thread that
+    /// others need.
     fn write(
         &mut self,
         applied: &Applied,
@@ -190,12 +191,12 @@ impl Copy {
         }
     }
 
-    /// Whether an older copy is served beside the one that is written.
+    /// Returns whether a new shard is being built while an older one is served.
     fn is_beside(&self) -> bool {
         self.loading.is_some() || self.rebuilt.is_some()
     }
 
-    /// Gives up what is built beside the copy that is served.
+    /// Discards the shard that is being built.
     fn clear(&mut self) {
         *self.damage.lock() = None;
         if let Some(loading) = self.loading.take() {
@@ -205,7 +206,7 @@ impl Copy {
         self.sweep();
     }
 
-    /// Makes a shard of what was loaded, if that was not done yet.
+    /// Converts a complete bulk load into a shard, if that was not done yet.
     fn end_load(&mut self) -> Result<()> {
         if let Some(loading) = self.loading.take() {
             let ended = in_place(|| loading.end());
@@ -214,13 +215,13 @@ impl Copy {
         Ok(())
     }
 
-    /// Notes that what a copy begins with is not all there: it takes no entry then.
+    /// Records that the initial content of a shard is incomplete, so that it accepts no entry.
     fn note_unfinished(&self, error: &Error) {
         self.shards.note_failure(error);
         *self.damage.lock() = Some(error.clone());
     }
 
-    /// Removes copies that nobody reads any more.
+    /// Removes shards that nobody reads any more.
     fn sweep(&mut self) {
         let retired = std::mem::take(&mut self.retired).into_iter();
         let (read, free): (Vec<_>, Vec<_>) = retired.partition(ShardWriter::is_read);
@@ -228,7 +229,7 @@ impl Copy {
         for writer in free {
             match in_place(|| self.shards.0.directory.remove(writer)) {
                 Ok(still_read) => self.retired.extend(still_read),
-                // It goes when the shards are opened again.
+                // The shard is removed when the shards are reopened.
                 Err(error) => debug!(at = %self.at, %error, "an older copy was not removed"),
             }
         }
@@ -248,7 +249,7 @@ fn load_all(loading: &mut ShardLoad, rows: &PartitionWriter) -> Result<()> {
     loading.load(&writes)
 }
 
-/// Removes what a copy was to begin with.
+/// Discards a bulk load.
 fn give_up(at: PartitionRef, loading: ShardLoad) {
     if let Err(error) = loading.give_up() {
         debug!(%at, %error, "what a copy was to begin with was not removed");
@@ -308,7 +309,7 @@ impl CopyWriter for Copy {
         let Some(loading) = &mut self.loading else {
             return Err(Error::internal("documents are laid over a copy that has begun by now"));
         };
-        // Without a head: what a kill leaves of it is no copy.
+        // The load has no head yet, so a crash leaves no shard behind.
         let loaded = loading.load(&writes);
         loaded.inspect_err(|error| self.note_unfinished(error))
     }
@@ -321,7 +322,7 @@ impl CopyWriter for Copy {
     fn publish_rebuild(&mut self) -> Result<()> {
         self.end_load()?;
         let Some(rebuilt) = &mut self.rebuilt else { return Ok(()) };
-        // On disk before the old one goes.
+        // The new shard is durable before the old one is removed.
         rebuilt.mark_served()?;
         rebuilt.shard().flush()?;
         self.shards.show(rebuilt.shard());
@@ -332,7 +333,7 @@ impl CopyWriter for Copy {
         Ok(())
     }
 
-    // Whether a partition answers is asked of those who follow it.
+    // The tail, not the shard, decides whether a partition answers.
     fn set_phase(&mut self, _phase: PartitionPhase) {}
 
     fn apply(&mut self, applied: &mut Applied, state: &PartitionState) -> Result<()> {
@@ -358,7 +359,7 @@ impl CopyWriter for Copy {
 impl Drop for Copy {
     fn drop(&mut self) {
         self.shards.0.open.write().remove(&self.at.partition);
-        // A shard opens again only when nobody reads it.
+        // A shard can be reopened only when nobody reads it.
         self.shards.views().release(self.served.shard());
         self.retired.iter().for_each(|copy| self.shards.views().release(copy.shard()));
         if let Err(error) = self.served.shard().flush() {

@@ -1,4 +1,4 @@
-//! The change stream on a real socket: a remote log reads what the log behind it holds.
+//! Proves, over a real socket, that a remote log reads what the served log holds.
 
 use std::sync::Arc;
 use std::time::Duration;

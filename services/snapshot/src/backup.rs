@@ -1,5 +1,5 @@
-//! Takes backups: a snapshot of each partition in the folder of the backups, and the log since the
-//! one before.
+//! Backups: a snapshot of each partition in the folder of the backups, and the log since the
+//! previous backup.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -22,31 +22,34 @@ use tracing::{info, warn};
 use crate::build::{Build, Built, definitions_of};
 use crate::keeper::SnapshotParts;
 
-/// Longest wait for a replicator to apply what is in the log when a backup begins.
+/// Longest wait for a replicator to apply the entries that the log holds when a backup begins.
 const BEHIND_WAIT: Duration = Duration::from_secs(60);
-/// How long a build that could not be is tried again.
+/// Time for which a failed build is retried.
 const RETRY_WAIT: Duration = Duration::from_secs(10);
-/// Time between two looks at a replicator that is behind.
+/// Time between two checks of a replicator that lags.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What backups are taken and restored with.
+/// Dependencies of backups and restores.
 #[derive(Clone)]
 pub struct BackupParts {
-    /// What snapshots are kept with: where replicators are, and where a restored store's lie.
+    /// Dependencies of the snapshots: the replicators, and the folder of the snapshots of restored
+    /// stores.
     pub kept: SnapshotParts,
-    /// Where backups go: a folder of their own.
+    /// Folder of the backups, separate from the snapshots.
     pub backups: SnapshotStore,
-    /// When a backup is taken.
+    /// Clock that gives a backup its time.
     pub clock: Arc<dyn Clock>,
-    /// A folder for images while they are restored.
+    /// Folder for images during a restore.
     pub scratch: PathBuf,
 }
 
-/// The folder of the backups, if there is one.
+/// Opens the folder of the backups, if one is configured.
 ///
 /// # Errors
-/// `InvalidArgument` for a URL that names no folder, without a folder of snapshots, which restored
-/// stores begin with, and where it is that folder: backups would expire there.
+/// `InvalidArgument` if
+/// - the URL names no folder,
+/// - no folder of snapshots is configured, from which restored stores bootstrap,
+/// - both folders are the same: backups would expire there.
 pub fn backup_store(
     backups: Option<&str>,
     snapshots: Option<&str>,
@@ -64,17 +67,16 @@ pub fn backup_store(
 }
 
 impl BackupParts {
-    /// Takes a backup of all that the store's log held when this was called; tells how many
-    /// partitions of how many are done.
+    /// Takes a backup of all entries that the store's log holds at the call. Calls `tell` with the
+    /// number of finished partitions and the number of all partitions.
     ///
     /// # Errors
-    /// `NotFound` for a store that is not there; those of replicators, of the log and of the object
-    /// store. No backup counts then that did not before, and another one goes on with what is
-    /// stored.
+    /// `NotFound` if the store does not exist; else as the replicators, the log and the object
+    /// store. In this case no backup is published, and the next backup reuses the stored chunks.
     pub async fn take(&self, store: &str, tell: impl Fn(u32, u32)) -> Result<Backup> {
         self.kept.catch_up().await?;
         let definition = self.kept.catalog.catalog().of_documents(store)?.definition.clone();
-        // What is pushed between two backups is not in the log between them.
+        // The log between two backups does not hold the documents that were pushed in between.
         let live = definition.versions.live().kept_as;
         let partitions = definition.versions.live().logs.partitions;
         let own = Definition { store: live, partitions, ..definition.clone() };
@@ -101,16 +103,16 @@ impl BackupParts {
         Ok(backup)
     }
 
-    /// The name of a backup that is behind another one, also where the clock was set back since:
-    /// the last one is the newest, and the one that stays.
+    /// Returns a name that sorts after the last backup's, even if the clock was set back: the last
+    /// backup is the newest, and the one that is retained.
     fn name_behind(&self, last: Option<BackupName>) -> Result<BackupName> {
         let earliest = last.map_or(Timestamp::MIN, |last| last.taken_at.plus_micros(1));
         let taken_at = self.clock.now().max(earliest);
         Ok(BackupName { taken_at, id: self.kept.entropy.next_u64()? })
     }
 
-    /// Removes the backups of the same store but for so many of the newest, and, a grace later,
-    /// what they alone needed; answers how many.
+    /// Expires all but the `keep` newest backups of the same store and, after a grace period,
+    /// removes the data that only they needed; returns the number of expired backups.
     ///
     /// # Errors
     /// As [`SnapshotStore::expire_backups`].
@@ -137,8 +139,8 @@ impl BackupParts {
         Ok(PartitionBackup { snapshot, progress, log })
     }
 
-    /// A snapshot of a partition that has at least what is before an offset: the newest one, where
-    /// nothing has come since.
+    /// Returns a snapshot of a partition that includes all entries before an offset; the newest
+    /// existing snapshot, if the partition has not changed since.
     async fn snapshot(&self, to: &PartitionSnapshots, end: Offset) -> Result<Manifest> {
         let began = Instant::now();
         loop {
@@ -147,7 +149,7 @@ impl BackupParts {
             let (error, wait_max) = match build.run().await {
                 Ok(Built::New(manifest) | Built::Same(manifest)) => return Ok(manifest),
                 Ok(Built::Behind) => (behind(to.partition()), BEHIND_WAIT),
-                // Another replicator gets the partition, say.
+                // The partition may be moving to another replicator, for example.
                 Err(error) if error.code() == ErrorCode::Unavailable => (error, RETRY_WAIT),
                 Err(error) => return Err(error),
             };
@@ -158,7 +160,8 @@ impl BackupParts {
         }
     }
 
-    /// Keeps what a log holds between two offsets; nothing, where that is no longer all there.
+    /// Stores the entries of a log between two offsets; stores nothing if the log no longer holds
+    /// all of them.
     async fn log(
         &self,
         log: &dyn ChangeLog,
@@ -176,7 +179,8 @@ impl BackupParts {
     }
 }
 
-/// Stores what a log holds between two offsets; nothing, where that is no longer all there.
+/// Uploads the entries of a log between two offsets; returns no segments if the log no longer holds
+/// all of them.
 async fn segments(mut range: RecordRange<'_>, upload: &mut ChunkUpload) -> Result<Vec<LogSegment>> {
     let (at, mut begun, end) = (range.at, range.offsets.start, range.offsets.end);
     let (mut blocks, mut segments) = (LogBlocks::default(), Vec::<LogSegment>::new());

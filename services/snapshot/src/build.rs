@@ -1,5 +1,5 @@
-//! One snapshot of one partition: from a frozen shard into the object store, whole or as a delta
-//! over the one before.
+//! Build of one snapshot of one partition: from a frozen shard into the object store, as a full
+//! image or as a delta to the previous snapshot.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -24,35 +24,36 @@ use tracing::{info, warn};
 
 use crate::keeper::SnapshotParts;
 
-/// A new image takes the place of the old one and its deltas once these name more than one of so
-/// many of its documents.
+/// A new image replaces the old one and its deltas once the deltas name more than one in this many
+/// of the image's documents.
 const FOLD_SHARE: u64 = 3;
-/// Of so many snapshots over an image one reads back all that it shares with those before: what is
-/// damaged where it lies is found so, and gone with the image that is built then.
+/// A snapshot reads back the chunks that it shares with earlier ones if the number of its deltas is
+/// a multiple of this number. A chunk that was damaged in the object store is detected this way,
+/// and the build then writes a full image.
 const READ_BACK_EVERY: usize = 16;
 
-/// What is built, and where.
+/// A build of a snapshot, and its destination.
 pub(crate) struct Build<'b> {
     pub parts: &'b SnapshotParts,
     pub to: PartitionSnapshots,
-    /// The definitions of the store, by ascending version.
+    /// Definitions of the store, by ascending version.
     pub definitions: Vec<Definition>,
-    /// What is before this offset of the log has to be in it.
+    /// The snapshot must include the entries before this offset of the log.
     pub at_least: Offset,
 }
 
-/// What a build has come to.
+/// Result of a build.
 #[derive(Debug)]
 pub(crate) enum Built {
-    /// A snapshot, which counts.
+    /// A new, published snapshot.
     New(Manifest),
-    /// Nothing: this one is of the same position.
+    /// No new snapshot: this one is of the same position.
     Same(Manifest),
-    /// Nothing: the replicator has not applied as much as there was to be.
+    /// No new snapshot: the replicator has not applied the required entries.
     Behind,
 }
 
-/// All definitions of a store that are known here, by ascending version.
+/// Returns all known definitions of a store, by ascending version.
 pub(crate) fn definitions_of(parts: &SnapshotParts, store: StoreId) -> Vec<Definition> {
     let catalog = parts.catalog.catalog();
     let history = catalog.store(store).map(|history| {
@@ -66,12 +67,12 @@ impl Build<'_> {
         self.definitions.last().ok_or_else(|| Error::not_found("the store has no definition"))
     }
 
-    /// Builds a snapshot of what the shard is now, publishes and verifies it. Where the store has
-    /// lost or damaged a chunk of the one before, the next one is whole.
+    /// Builds a snapshot of the shard's current state, publishes and verifies it. If the object
+    /// store has lost or damaged a chunk of the previous snapshot, builds a full image instead.
     ///
     /// # Errors
-    /// Those of the replicator, of the log and of the object store; `LimitExceeded` without memory.
-    /// No snapshot counts then that did not before.
+    /// As the replicator, the log and the object store; `LimitExceeded` without memory. In this
+    /// case no snapshot is published.
     pub async fn run(self) -> Result<Built> {
         let began = Instant::now();
         let known = Arc::new(self.to.known_chunks().await?);
@@ -87,7 +88,7 @@ impl Build<'_> {
         Ok(whole)
     }
 
-    /// Builds a snapshot over those whose chunks are known, or a whole one.
+    /// Builds a snapshot that reuses the known chunks; without `known`, builds a full image.
     async fn build(&self, known: Option<KnownChunks>) -> Result<Built> {
         let (at, parts) = (self.to.partition(), self.parts);
         let store = self.newest()?.name.clone();
@@ -103,9 +104,9 @@ impl Build<'_> {
         built
     }
 
-    /// Publishes and verifies a snapshot whose build began then; answers what is wrong, where that
-    /// is a chunk which it shares with others. Those are there as a rule: from time to time they
-    /// are read.
+    /// Publishes and verifies a snapshot whose build started at `began`. Returns `Ok(Some(error))`
+    /// if a chunk that the snapshot shares with others is lost or damaged. Shared chunks are
+    /// usually intact, so only some snapshots read them.
     async fn publish(&self, manifest: &Manifest, began: Instant) -> Result<Option<Error>> {
         let of_others = manifest.chunks().filter(|chunk| chunk.written_by != manifest.id);
         let shared: Vec<_> = of_others.copied().collect();
@@ -116,7 +117,8 @@ impl Build<'_> {
                 read => read?,
             }
         }
-        // What it names may have gone otherwise (proto/spec/snapshot.md).
+        // A chunk that the manifest names may have been removed in the meantime
+        // (proto/spec/snapshot.md).
         let longest = self.parts.options.grace / 2;
         if began.elapsed() > longest {
             let message = format!(
@@ -148,7 +150,7 @@ impl Build<'_> {
             return Ok(Built::Behind);
         }
         let before = match self.to.newest(Some(log_id)).await {
-            // There are some, and none can be read.
+            // There are snapshots, but none can be read.
             Err(error) if is_lost(&error) => None,
             found => found?,
         };
@@ -173,7 +175,7 @@ impl Build<'_> {
         Ok(Built::New(manifest))
     }
 
-    /// The whole of the shard as an image, of which each chunk is written.
+    /// Builds a full image of the shard, of which every chunk is written.
     async fn base(&self, shard: &mut FrozenShard, upload: &mut ChunkUpload) -> Result<Layers> {
         upload.write_all();
         let definition = self.newest()?;
@@ -185,8 +187,8 @@ impl Build<'_> {
         write_base(shard, builder, upload, order, (at, partitions)).await
     }
 
-    /// What has changed since a snapshot, over its layers; the whole, where that is too much or
-    /// cannot be told.
+    /// Builds a delta with the changes since a snapshot, over its layers; builds a full image if
+    /// there are too many changes, or they cannot be determined.
     async fn delta(
         &self,
         shard: &mut FrozenShard,
@@ -211,13 +213,13 @@ impl Build<'_> {
         Ok(Layers { state, base: before.base, deltas })
     }
 
-    /// How often all documents had been dropped at a snapshot.
+    /// Returns how often all documents had been dropped at a snapshot.
     fn dropped(&self, before: &Manifest) -> u32 {
         before.definitions.last().map_or(0, |definition| definition.drop_all_count)
     }
 
-    /// The keys of what has changed since a snapshot, as the shard has them; `None` where the
-    /// whole is to be taken.
+    /// Returns the keys of the documents changed since a snapshot, in the shard's key form; `None`
+    /// if a full image is needed.
     async fn changed(
         &self,
         shard: &FrozenShard,
@@ -231,27 +233,27 @@ impl Build<'_> {
         let log = follow_version(Arc::clone(&self.parts.log), self.newest()?);
         let range = RecordRange { log: &*log, at: shard.partition(), offsets };
         match changed_keys(range, shard.log_id(), most).await {
-            // A key that is none of this store's is one that every replica skips.
+            // Every replica skips a key that does not belong to the store.
             Ok(keys) => {
                 Ok(keys
                     .map(|keys| keys.iter().flat_map(|key| order.stored(key.as_bytes())).collect()))
             }
-            // It was trimmed: the whole it is.
+            // The log was trimmed, so a full image is needed.
             Err(error) if error.code() == ErrorCode::TokenLost => Ok(None),
             Err(error) => Err(error),
         }
     }
 }
 
-/// Chunks that are stored, by their hashes.
+/// Stored chunks by their hashes.
 type KnownChunks = Arc<HashMap<ChunkHash, ChunkId>>;
 
-/// Whether the object store no longer has what it was given.
+/// Returns whether the object store has lost or damaged an object.
 pub(crate) fn is_lost(error: &Error) -> bool {
     matches!(error.code(), ErrorCode::NotFound | ErrorCode::Corrupt)
 }
 
-/// What a manifest consists of.
+/// The layers of a manifest.
 struct Layers {
     state: ImageState,
     base: BaseLayer,
@@ -274,7 +276,7 @@ async fn write_base(
     Ok(Layers { state, base, deltas: Vec::new() })
 }
 
-/// Writes an image, of this state.
+/// Writes an image with this state.
 fn store_image(
     builder: ImageBuilder,
     state: &ImageState,
@@ -289,7 +291,7 @@ fn store_image(
     Ok(BaseLayer { progress: Progress::from(&state.state), documents, chunks })
 }
 
-/// Makes an image the first snapshot of its partition, of a store of this name and these
+/// Publishes an image as the first snapshot of its partition, for a store with this name and these
 /// definitions, the newest one last.
 pub(crate) async fn publish_first(
     parts: &SnapshotParts,
@@ -311,7 +313,7 @@ pub(crate) async fn publish_first(
     Ok(manifest)
 }
 
-/// The rows of these keys, which ascend, and the state with them.
+/// Writes a delta with the rows of these ascending keys, and the state at their position.
 async fn write_delta(
     shard: &mut FrozenShard,
     keys: &[Vec<u8>],
@@ -340,7 +342,7 @@ async fn write_delta(
     Ok(DeltaLayer { progress, written, deleted, rows, state: state_chunks })
 }
 
-/// The rows of a delta that is written.
+/// The rows of a delta under construction.
 struct Delta {
     order: KeyOrder,
     blocks: DeltaBlocks,
@@ -349,8 +351,8 @@ struct Delta {
 }
 
 impl Delta {
-    /// Takes over what a shard answers about these keys: rows in the order of the keys, and none
-    /// for those that are not there. Answers chunks that are full.
+    /// Adds a shard's answer about these keys: rows in the order of the keys, and none for absent
+    /// documents. Returns the chunks that are full.
     fn take(&mut self, keys: &[Vec<u8>], block: &[u8]) -> Result<Vec<Bytes>> {
         let (mut keys, mut full) = (keys.iter(), Vec::new());
         for row in block_rows(block) {

@@ -1,29 +1,29 @@
-//! What a keeper of snapshots has done.
+//! Counters of the snapshot service.
 
 use forebay_core::Result;
 use forebay_snapshot::Collected;
 
-/// What was done since the process has started.
+/// Counters since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotCounts {
     /// Snapshots that were built and verified.
     pub built: u64,
-    /// Builds that found nothing new.
+    /// Builds that found no changes.
     pub unchanged: u64,
-    /// Builds that came to nothing.
+    /// Builds that failed.
     pub failed: u64,
-    /// Snapshots that expired, by their number or since nobody has verified them.
+    /// Snapshots that expired, because there are too many or nobody has verified them.
     pub expired: u64,
-    /// Snapshots of which nothing is left.
+    /// Snapshots that were removed completely.
     pub removed: u64,
     /// Chunks that were removed.
     pub chunks_removed: u64,
-    /// Times that a log was trimmed.
+    /// Trims of a log.
     pub trimmed: u64,
 }
 
 impl SnapshotCounts {
-    /// Counts what a build came to: whether there was anything new.
+    /// Counts the result of a build: whether there were changes.
     pub(crate) fn note_build(&mut self, built: &Result<bool>) {
         match built {
             Ok(true) => self.built += 1,

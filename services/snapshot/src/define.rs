@@ -1,4 +1,4 @@
-//! Definitions that this service puts into the control log, and their versions into partitions.
+//! Appends of definitions to the control log, and of their versions to the partitions.
 
 use forebay_core::catalog::{ControlRecord, StoreHistory};
 use forebay_core::change::{Entry, EntryBody};
@@ -10,7 +10,7 @@ use forebay_wire::entry::encode_entry;
 
 use crate::keeper::SnapshotParts;
 
-/// Times that a definition is tried which others alter at the same time.
+/// Number of attempts to append a definition while others alter it at the same time.
 const DEFINE_ATTEMPTS: usize = 8;
 
 /// Appends an entry to a partition's log.
@@ -25,14 +25,14 @@ pub(crate) async fn append(
     Ok(parts.log.append(at, encode_entry(&entry)?).await?.offset)
 }
 
-/// Puts a definition into the control log; answers whether it took effect, or another one was
+/// Appends a definition to the control log; returns whether it took effect, or another one came
 /// first.
 pub(crate) async fn define(parts: &SnapshotParts, definition: &Definition) -> Result<bool> {
     let (log, entropy) = (&*parts.log, &*parts.entropy);
     let control = open_log(log, entropy, PartitionRef::CONTROL).await?;
     let body = EntryBody::Control(ControlRecord::Define(Box::new(definition.clone())));
     match append(parts, PartitionRef::CONTROL, control, SchemaVersion(0), body).await {
-        // The catalog tells.
+        // The catalog shows the outcome.
         Err(error) if error.code() == ErrorCode::UnknownOutcome => {}
         appended => drop(appended?),
     }
@@ -42,7 +42,7 @@ pub(crate) async fn define(parts: &SnapshotParts, definition: &Definition) -> Re
     Ok(found.is_some_and(|schema| schema.definition == *definition))
 }
 
-/// Puts the version of a definition into all partitions that its store is written to.
+/// Appends the version of a definition to all partitions to which its store is written.
 async fn announce(parts: &SnapshotParts, definition: &Definition) -> Result<()> {
     for at in definition.written().all() {
         let log_id = open_log(&*parts.log, &*parts.entropy, at).await?;
@@ -51,11 +51,11 @@ async fn announce(parts: &SnapshotParts, definition: &Definition) -> Result<()> 
     Ok(())
 }
 
-/// Alters the newest definition of a store, and puts it into its partitions; `None` leaves it as it
-/// is.
+/// Alters the newest definition of a store, and announces it in the store's partitions; `None`
+/// leaves the definition unchanged.
 ///
 /// # Errors
-/// Those of `alter`; `Unavailable` where others alter it all the time.
+/// As `alter`; `Unavailable` if others alter the store at each attempt.
 pub(crate) async fn alter_versions(
     parts: &SnapshotParts,
     store: &str,
@@ -73,11 +73,11 @@ pub(crate) async fn alter_versions(
     Err(Error::unavailable("the store is altered all the time; try again").with_store(store))
 }
 
-/// Removes the logs that no version of a store's documents follows any more, and nothing is carried
-/// from, with their dead letters.
+/// Deletes the logs that no version of a store's documents follows any more and from which nothing
+/// is forwarded, and their dead-letter logs.
 ///
 /// # Errors
-/// Those of the log.
+/// As the log.
 pub(crate) async fn delete_unused_logs(parts: &SnapshotParts, store: StoreId) -> Result<()> {
     let unused = parts.catalog.catalog().store(store).map(StoreHistory::unused_logs);
     for logs in unused.unwrap_or_default() {

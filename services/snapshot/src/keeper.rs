@@ -1,5 +1,5 @@
-//! Keeps the snapshots of all partitions that this process has: builds them in time, lets the older
-//! ones expire, collects what nobody needs, and trims the logs behind them.
+//! Maintains the snapshots of all partitions of this process: builds them on schedule, expires old
+//! ones, collects garbage, and trims the logs up to the snapshots.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -29,46 +29,47 @@ use crate::moves::Moves;
 use crate::rollback::RollbackWindows;
 use crate::source::FindReplicator;
 
-/// First and longest wait behind a build that failed.
+/// First and longest wait after a build that failed.
 const RETRY_WAIT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
-/// Builds of a partition that fail one behind the other before that is worth a warning; the next
-/// one comes when there were twice as many.
+/// Number of consecutive failed builds of a partition before a warning; the next warning follows
+/// after twice as many.
 const FAILURES_TOLD: u32 = 4;
-/// Longest wait for the catalog to fold what is in the control log.
+/// Longest wait for the catalog to fold the records of the control log.
 const CATALOG_WAIT: Duration = Duration::from_secs(10);
-/// How often it is looked what this process has.
+/// Interval between two checks of this process's partitions.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// How snapshots are kept.
+/// Options of the snapshots.
 #[derive(Clone, Debug)]
 pub struct SnapshotOptions {
     /// Time between two snapshots of a partition.
     pub every: Duration,
-    /// How many of a partition count; the older ones expire.
+    /// Number of retained snapshots of a partition; older ones expire.
     pub keep: usize,
-    /// How long what expired stays for those who have begun with it; twice as long as a build may
-    /// take.
+    /// Time for which an expired snapshot stays readable for replicas that are bootstrapping from
+    /// it; twice the longest duration of a build.
     pub grace: Duration,
-    /// Time between two collections of a partition.
+    /// Time between two garbage collections of a partition.
     pub collect_every: Duration,
-    /// Partitions that are built at the same time.
+    /// Maximum number of concurrent builds.
     pub builds_max: usize,
-    /// Bytes of memory that one build may take for its image.
+    /// Maximum memory of one build for its image, in bytes.
     pub memory_bytes: u64,
-    /// Most bytes in a second that a build asks its replicator for; 0: as fast as it goes.
+    /// Maximum number of bytes per second that a build requests from its replicator; 0: no limit.
     pub bytes_per_second: u64,
-    /// How long a version of a store's documents stays, at least, that was live before a pushed
-    /// one.
+    /// Minimum time for which the previous live version of a store is retained.
     pub rollback_window: Duration,
 }
 
 impl SnapshotOptions {
-    /// So often, and so many of a partition; one build at a time, of 4 GiB at most, as fast as its
-    /// replicator sends. What expired goes after a day, looked for once an hour, and so does a
-    /// version that was live before.
+    /// Creates options with this interval and this number of retained snapshots. The other defaults
+    /// are:
+    /// - a single concurrent build, with 4 GiB of memory at most and without a rate limit,
+    /// - a day of grace for expired snapshots, and a collection once an hour,
+    /// - a day of retention for the previous live version.
     ///
     /// # Errors
-    /// `InvalidArgument` for no time between two, or none to keep.
+    /// `InvalidArgument` if the interval or the number is 0.
     pub fn new(every: Duration, keep: usize) -> Result<Self> {
         if every.is_zero() || keep == 0 {
             let message = "snapshots need some time between them, and one to be kept";
@@ -87,41 +88,41 @@ impl SnapshotOptions {
     }
 }
 
-/// What the keeper of snapshots works with.
+/// Dependencies of the snapshot service.
 #[derive(Clone)]
 pub struct SnapshotParts {
-    /// The change log, to read what has changed and to be trimmed.
+    /// The change log, to read changes and to be trimmed.
     pub log: Arc<dyn ChangeLog>,
     /// Follower of the control log.
     pub catalog: Arc<CatalogFollower>,
-    /// Ids, and the jitter of back-offs.
+    /// Source of ids and of the jitter of back-offs.
     pub entropy: Arc<dyn Entropy>,
-    /// Which partitions are this process's.
+    /// Assignment of partitions to this process.
     pub membership: Arc<dyn Membership>,
-    /// Where shards are.
+    /// Lookup of the replicators that have the shards.
     pub replicators: Arc<dyn FindReplicator>,
-    /// Where snapshots go.
+    /// Storage of the snapshots.
     pub snapshots: SnapshotStore,
-    /// How.
+    /// Options of the snapshots.
     pub options: SnapshotOptions,
 }
 
 impl SnapshotParts {
-    /// Waits until the catalog has folded all that the control log holds now.
+    /// Waits until the catalog has folded all records that the control log holds at the call.
     pub(crate) async fn catch_up(&self) -> Result<()> {
         let end = self.log.bounds(PartitionRef::CONTROL).await?.end;
         self.catalog.wait_applied(end, CATALOG_WAIT).await
     }
 }
 
-/// Keeps the snapshots of the partitions that are this process's. Dropping it ends that.
+/// Maintenance of the snapshots of this process's partitions. Dropping it ends the maintenance.
 pub struct Snapshots {
     counts: Arc<Mutex<SnapshotCounts>>,
     keeper: tokio::task::JoinHandle<()>,
 }
 
 impl Snapshots {
-    /// Begins to keep them, on the current runtime, which must have several threads.
+    /// Starts the maintenance on the current runtime, which must have several threads.
     pub fn keep(parts: SnapshotParts) -> Self {
         let counts = Arc::new(Mutex::default());
         let room = Arc::new(Semaphore::new(parts.options.builds_max.max(1)));
@@ -129,7 +130,7 @@ impl Snapshots {
         Self { counts, keeper: tokio::spawn(keeper.run()) }
     }
 
-    /// What was done so far.
+    /// Returns the counters.
     pub fn counts(&self) -> SnapshotCounts {
         *self.counts.lock()
     }
@@ -145,14 +146,14 @@ impl Drop for Snapshots {
 struct Keeper {
     parts: SnapshotParts,
     counts: Arc<Mutex<SnapshotCounts>>,
-    /// Builds that may be under way.
+    /// Permits of concurrent builds.
     room: Arc<Semaphore>,
 }
 
-/// What is remembered of a partition from one look at its older snapshots to the next.
+/// State of a partition between two cleanups of its older snapshots.
 struct Tidying {
     next_collection: Instant,
-    /// Snapshots that count, by all lists so far: the next one may miss some.
+    /// Snapshots that any listing has shown as counting: the next listing may miss some.
     seen: HashSet<SnapshotName>,
 }
 
@@ -187,7 +188,7 @@ impl Keeper {
         }
     }
 
-    /// All partitions of living stores, of each version of their documents.
+    /// Returns all partitions of living stores, for each version of their documents.
     fn partitions(&self) -> BTreeSet<PartitionRef> {
         let catalog = self.parts.catalog.catalog();
         let of = |definition: &Definition| {
@@ -200,18 +201,20 @@ impl Keeper {
         catalog.kept().flat_map(|schema| of(&schema.definition)).collect()
     }
 
-    /// The living stores whose first partition is this process's: it does for them what is done
-    /// once for a store.
+    /// Returns the living stores whose first partition is assigned to this process, which does the
+    /// once-per-store work for them.
     fn first_of_ours(&self) -> Vec<Definition> {
         let catalog = self.parts.catalog.catalog();
         let assigned = self.parts.membership.assigned().borrow().clone();
         let stores = catalog.stores().map(|schema| schema.definition.clone());
-        // A move keeps its process from beginning to end.
+        // A repartition stays with the process of the new version's first partition from beginning
+        // to end.
         let first = |definition: &Definition| definition.versions.newest().logs.at(PartitionId(0));
         stores.filter(|definition| assigned.has(first(definition))).collect()
     }
 
-    /// Whether a version of a store's documents was dropped, with its snapshots.
+    /// Returns whether a version of a store's documents was dropped, so that its snapshots are
+    /// removed.
     fn is_dropped_version(&self, at: PartitionRef) -> bool {
         let catalog = self.parts.catalog.catalog();
         let home = catalog.store(catalog.home_of(at.store)).filter(|home| !home.is_deleted());
@@ -224,7 +227,7 @@ impl Keeper {
         is_living && self.parts.membership.assigned().borrow().has(log_of(&catalog, at))
     }
 
-    /// Keeps one partition for as long as it is this process's.
+    /// Maintains one partition for as long as it is assigned to this process.
     async fn keep_partition(self, at: PartitionRef) -> PartitionRef {
         let to = self.parts.snapshots.partition(at);
         let mut backoff = Backoff::new(RETRY_WAIT.0, RETRY_WAIT.1);
@@ -246,7 +249,7 @@ impl Keeper {
                     }
                     Err(error) => {
                         failures += 1;
-                        // A store or a version that was made just now has no shards yet.
+                        // A store or a version that was just created has no shards yet.
                         match failures >= FAILURES_TOLD && failures.is_power_of_two() {
                             true => {
                                 warn!(%at, %error, "no snapshot was built; the one before counts");
@@ -263,13 +266,13 @@ impl Keeper {
         if self.is_dropped_version(at)
             && let Err(error) = to.remove_all().await
         {
-            // One may have been built while all of them went.
+            // A snapshot may have been built while the others were removed.
             warn!(%at, %error, "a snapshot of a version that was dropped stays");
         }
         at
     }
 
-    /// Builds one snapshot, if there is anything new.
+    /// Builds one snapshot, if there are changes.
     async fn build(&self, to: &PartitionSnapshots) -> Result<bool> {
         let room = self.room.acquire().await;
         let definitions = definitions_of(&self.parts, to.partition().store);
@@ -279,7 +282,7 @@ impl Keeper {
         Ok(matches!(built?, Built::New(_)))
     }
 
-    /// Lets go of what is older than it has to be.
+    /// Expires old snapshots, trims the log and collects garbage.
     async fn tidy(&self, to: &PartitionSnapshots, tidying: &mut Tidying) -> Result<()> {
         let options = &self.parts.options;
         let mut counting = to.list().await?;
@@ -288,7 +291,7 @@ impl Keeper {
         Listed::sort_oldest_first(&mut counting);
         let surplus = counting.len().saturating_sub(options.keep.max(1));
         if surplus > 0 {
-            // The last one that can be read stays, whatever a list names behind it.
+            // The newest readable snapshot is retained, even if the listing names newer ones.
             let newest = to.newest(None).await?.map(|newest| newest.name());
             let old = counting[..surplus].iter().filter(|listed| Some(listed.name) != newest);
             for listed in old {
@@ -306,15 +309,15 @@ impl Keeper {
         Ok(())
     }
 
-    /// Trims the log behind the newest snapshots of all versions of the documents, as far as the
-    /// store wants to.
+    /// Trims the log up to the newest snapshots of all versions of the documents, as far as the
+    /// store's retention permits.
     async fn trim(&self, to: &PartitionSnapshots) -> Result<()> {
         let catalog = self.parts.catalog.catalog();
         let at = log_of(&catalog, to.partition());
         let Some(newest) = catalog.of_logs(at.store) else { return Ok(()) };
         let definition = newest.definition.clone();
         let is_needed = |version: &StoreVersion| {
-            // Whoever carries begins at their beginning.
+            // A restarted forwarder reads the source and target logs from their start.
             let is_end = version.logs.store == at.store;
             let carried = version.carried.as_ref();
             carried.is_some_and(|carried| is_end || carried.from.store == at.store)
@@ -353,7 +356,7 @@ impl Keeper {
         }
     }
 
-    /// Up to where these snapshots let the log go, and which log that is.
+    /// Returns the offset up to which these snapshots permit a trim, and the id of their log.
     async fn trims_until(
         &self,
         of: &PartitionSnapshots,
@@ -364,7 +367,8 @@ impl Keeper {
         if newest.progress.offset_applied > bounds.end {
             return Ok(None);
         }
-        // The window ends at a snapshot: so the log and it make what was, from its position on.
+        // The retained window starts at a snapshot, so this snapshot and the log reproduce every
+        // later state.
         let from = newest.progress.partition_time.as_micros().saturating_sub(window_us);
         let mut before = None;
         for listed in of.list().await?.into_iter().filter(Listed::counts) {
@@ -372,7 +376,7 @@ impl Keeper {
                 continue;
             }
             let manifest = match of.read(listed.name).await {
-                // The log is kept for it, and another one may be read.
+                // An unreadable snapshot retains the log; another snapshot may be readable.
                 Err(error) if is_lost(&error) => continue,
                 read => read?,
             };
@@ -380,12 +384,12 @@ impl Keeper {
                 before = before.max(Some(manifest.progress.offset_applied));
             }
         }
-        // What stays tells which log it is: the entry before the snapshot's end does.
+        // The entry before the snapshot's end stays, because it identifies the log.
         Ok(before.map(|before| (Offset(before.0.saturating_sub(1)), newest.log_id)))
     }
 }
 
-/// The partition's log, that a version of a store's documents follows.
+/// Returns the partition's log that a version of a store's documents follows.
 fn log_of(catalog: &Catalog, at: PartitionRef) -> PartitionRef {
     let newest = catalog.store(at.store).and_then(|history| history.newest());
     newest.map_or(at, |schema| schema.definition.logs().at(at.partition))

@@ -1,8 +1,9 @@
-//! The snapshot service: what it takes to have, for each partition, a verified snapshot in an
-//! object store, and no more of its log than the store wants to keep.
+//! The snapshot service: maintains, for each partition, a verified snapshot in an object store, and
+//! trims the partition's log to the retention of the store.
 //!
-//! It reads the shards of replicators by the copy protocol, so no writer and no reader waits for
-//! it, and what has changed since the last snapshot from the log. Rules: `proto/spec/snapshot.md`.
+//! The service reads the shards of replicators by the copy protocol, so no writer and no reader
+//! waits for it, and reads the changes since the last snapshot from the log. Rules:
+//! `proto/spec/snapshot.md`.
 
 mod backup;
 mod build;

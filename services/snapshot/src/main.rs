@@ -1,5 +1,5 @@
-//! `forebay-snapshot`: keeps snapshots of the partitions that the brokers assign to it, of the
-//! shards of the replicators of the same brokers. Loopback only.
+//! `forebay-snapshot`: builds snapshots of the partitions that the brokers assign to it, from the
+//! shards of the replicators on the same brokers. Loopback only.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,43 +26,44 @@ use tracing_subscriber::EnvFilter;
 
 const PROGRAM: &str = "forebay-snapshot";
 
-/// Builds, verifies and keeps snapshots, and trims the logs behind them.
+/// Builds, verifies and retains snapshots, and trims the logs up to them; takes backups and pushes.
 #[derive(Parser)]
 #[command(name = PROGRAM, version)]
 struct Settings {
     #[command(flatten)]
     kafka: KafkaSettings,
-    /// Address to listen on, for health, backups and pushes; loopback only. Port 0 takes a free
-    /// one.
+    /// Address to listen on, for health, backups and pushes; loopback only. Port 0 picks a free
+    /// port.
     #[arg(long, env = "FOREBAY_LISTEN", default_value = "127.0.0.1:7073")]
     listen: SocketAddr,
-    /// Where snapshots are kept: file:///…, s3://…, az://… or gs://….
+    /// Folder for snapshots: file:///…, s3://…, az://… or gs://….
     #[arg(long, env = "FOREBAY_SNAPSHOTS", value_name = "URL")]
     snapshots: String,
-    /// Where backups go: a folder of their own; without it none are taken or restored.
+    /// Folder for backups, separate from the snapshots; without it, backups and restores are
+    /// disabled.
     #[arg(long, env = "FOREBAY_BACKUPS", value_name = "URL")]
     backups: Option<String>,
-    /// Folder for images while they are restored, and for rows of a push, which goes on with them
-    /// where it broke off [default: that of the system's].
+    /// Folder for images during a restore, and for the rows of a push, which resumes from them
+    /// after an interruption [default: the system's temporary folder].
     #[arg(long, env = "FOREBAY_SCRATCH_DIR")]
     scratch_dir: Option<PathBuf>,
-    /// Seconds between two snapshots of a partition.
+    /// Interval between two snapshots of a partition, in seconds.
     #[arg(long, env = "FOREBAY_SNAPSHOT_EVERY_S", default_value_t = SNAPSHOT_EVERY_S)]
     snapshot_every_s: u64,
-    /// Snapshots of a partition that are kept.
+    /// Number of retained snapshots of a partition.
     #[arg(long, env = "FOREBAY_SNAPSHOTS_KEPT", default_value_t = SNAPSHOTS_KEPT)]
     snapshots_kept: usize,
-    /// Seconds that what expired stays for those who have begun with it; twice as long as a build
-    /// may take.
+    /// Time for which expired snapshots stay readable, in seconds; twice the longest duration of a
+    /// build.
     #[arg(long, env = "FOREBAY_SNAPSHOT_GRACE_S", default_value_t = SNAPSHOT_GRACE_MS / 1_000)]
     snapshot_grace_s: u64,
-    /// Seconds that a version of a store's documents stays that was live before a pushed one.
+    /// Time to retain the previous version of a store for a rollback, in seconds.
     #[arg(long, env = "FOREBAY_ROLLBACK_WINDOW_S", default_value_t = ROLLBACK_WINDOW_S)]
     rollback_window_s: u64,
-    /// MiB of memory that the image of one partition may take while it is built.
+    /// Maximum memory for the image of one partition during a build, in MiB.
     #[arg(long, env = "FOREBAY_SNAPSHOT_MEMORY_MIB", default_value_t = SNAPSHOT_MEMORY_MIB)]
     snapshot_memory_mib: u64,
-    /// Most bytes in a second that it asks replicators for; 0: as fast as it goes.
+    /// Maximum number of bytes per second to request from replicators; 0: no limit.
     #[arg(long, env = "FOREBAY_COPY_BYTES_PER_SECOND", default_value_t = 0)]
     copy_bytes_per_second: u64,
 }
@@ -93,7 +94,7 @@ async fn run(settings: Settings) -> Result<()> {
     let kafka = settings.kafka.options()?;
     let log: Arc<dyn ChangeLog> = Arc::new(KafkaLog::open(kafka.clone()).await?);
     let entropy = Arc::new(SystemEntropy);
-    // Nothing here is worth keeping its partitions for over a restart.
+    // This process stores nothing that would justify keeping its partitions over a restart.
     let instance = format!("{:016x}", entropy.next_u64()?);
     let name = format!("{PROGRAM}@{address}");
     let membership = Arc::new(KafkaGroup::join(&kafka, "snapshots", &name, &instance)?);

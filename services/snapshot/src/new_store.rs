@@ -1,9 +1,9 @@
-//! A store that is made whole: of its partitions each has a snapshot, and a log that begins behind
-//! it.
+//! Creation of a complete store: each of its partitions has a snapshot, and a log that begins after
+//! the snapshot.
 //!
-//! Nobody knows of the store before all of its snapshots count and all of its logs begin behind
-//! them; only then it comes into the catalog. So nothing partial is ever read, and whoever makes
-//! the same store again goes on with what is there.
+//! The store enters the catalog only once all of its snapshots are published and all of its logs
+//! begin after them. Readers therefore never see a partial store, and a repeated creation of the
+//! same store resumes from the existing parts.
 
 use forebay_core::change::EntryBody;
 use forebay_core::id::{
@@ -22,23 +22,23 @@ use crate::build::publish_first;
 use crate::define::{append, define};
 use crate::keeper::SnapshotParts;
 
-/// Attempts to make a log that begins behind its beginning: the embedded one may forget to, when
-/// its process dies in between.
+/// Number of attempts to create a log that begins after offset 0: the embedded log may lose the
+/// trim if its process crashes in between.
 const NEW_LOG_ATTEMPTS: usize = 4;
-/// Of entries before there is a definition.
+/// Schema version of entries before there is a definition.
 const NO_SCHEMA: SchemaVersion = SchemaVersion(0);
 
-/// A store on its way.
+/// A store under construction.
 pub(crate) struct NewStore<'p> {
     pub parts: &'p SnapshotParts,
     pub id: StoreId,
     pub name: &'p str,
     pub partitions: PartitionCount,
-    /// Those of the store that it is made after, by ascending version.
+    /// Definitions of the store that serves as the model, by ascending version.
     pub like: &'p [Definition],
 }
 
-/// A partition of it that is there.
+/// A finished partition of the store.
 pub(crate) struct Made {
     pub progress: Progress,
     pub documents: u64,
@@ -50,15 +50,15 @@ impl Made {
     }
 }
 
-/// What there is of a partition.
+/// Existing parts of a partition.
 pub(crate) enum Begun {
-    /// All of it.
+    /// The finished partition.
     Made(Made),
-    /// Its log alone.
+    /// Only the log.
     Log(NewLog),
 }
 
-/// Refuses a name that cannot be given to a store.
+/// Refuses a name that is invalid or taken.
 pub(crate) fn check_free(parts: &SnapshotParts, name: &str) -> Result<()> {
     check_name(name)?;
     match parts.catalog.catalog().by_name(name) {
@@ -67,8 +67,9 @@ pub(crate) fn check_free(parts: &SnapshotParts, name: &str) -> Result<()> {
     }
 }
 
-/// The id of what is made that these words tell of, beside the store of this definition: always the
-/// same one, until it was made and, of a version of that store's documents, live.
+/// Returns the storage id for a creation that `words` identify, next to the store of this
+/// definition. The id stays the same until the creation is complete; a version of the store's
+/// documents is complete once it is live.
 pub(crate) fn id_of(parts: &SnapshotParts, words: &str, beside: &Definition) -> StoreId {
     let catalog = parts.catalog.catalog();
     let id = |attempt: u64| StoreId(xxh3_64(format!("{words}\n{attempt}").as_bytes()) | 1 << 63);
@@ -81,7 +82,7 @@ pub(crate) fn id_of(parts: &SnapshotParts, words: &str, beside: &Definition) -> 
 }
 
 impl NewStore<'_> {
-    /// Its definitions up to a version.
+    /// Returns the store's definitions up to a version.
     pub(crate) fn definitions(&self, newest: SchemaVersion) -> Vec<Definition> {
         let own = |definition: &Definition| Definition {
             store: self.id,
@@ -93,12 +94,12 @@ impl NewStore<'_> {
         self.like.iter().filter(|like| like.version <= newest).map(own).collect()
     }
 
-    /// Makes the logs of all partitions, or of those that have none yet.
+    /// Creates the logs of all partitions that have none yet.
     pub(crate) async fn create_logs(&self) -> Result<()> {
         self.parts.log.create(self.id, self.partitions).await
     }
 
-    /// What there is of a partition; its log, at least.
+    /// Returns the existing parts of a partition; creates its log if necessary.
     pub(crate) async fn begin(&self, partition: PartitionId) -> Result<Begun> {
         let log = self.new_log(PartitionRef { store: self.id, partition }).await?;
         let before = self.snapshots(log.at).newest(Some(log.log_id)).await?;
@@ -108,14 +109,14 @@ impl NewStore<'_> {
         Ok(Begun::Made(Made::of(&made)))
     }
 
-    /// An image of its own, in as much memory as one may take.
+    /// Creates an image builder for a partition, within the memory limit of one image.
     pub(crate) fn image(&self, log: NewLog) -> Result<ImageBuilder> {
         let (seed, memory) = (self.parts.entropy.next_u64()?, self.parts.options.memory_bytes);
         let all = self.definitions(SchemaVersion(u32::MAX));
         ImageBuilder::new(&all, log.at, self.partitions, seed, memory)
     }
 
-    /// Makes an image the snapshot that a partition begins with.
+    /// Publishes an image as the first snapshot of a partition.
     pub(crate) async fn publish(
         &self,
         log: NewLog,
@@ -128,8 +129,8 @@ impl NewStore<'_> {
         Ok(Made::of(&manifest))
     }
 
-    /// Lets go of all that there is of it, as long as nobody knows of the store: another process
-    /// may have made the same one meanwhile.
+    /// Removes all parts of the store, unless the catalog has the store: another process may have
+    /// completed it in the meantime.
     pub(crate) async fn give_up(&self) {
         let caught_up = self.parts.catch_up().await;
         if caught_up.is_err() || self.parts.catalog.catalog().store(self.id).is_some() {
@@ -151,9 +152,9 @@ impl NewStore<'_> {
         self.parts.snapshots.partition(at)
     }
 
-    /// The log of a new partition, of which nobody knows: its beginning is trimmed, so whoever
-    /// reads it begins with the snapshot. Its id follows from the partition's, since an attempt
-    /// that breaks off here leaves a log that does not tell it.
+    /// Returns the log of a new partition, which no other process knows yet. The log's start is
+    /// trimmed, so every reader bootstraps from the snapshot. The log's id is derived from the
+    /// partition, since an interrupted attempt leaves a log that does not contain its id.
     async fn new_log(&self, at: PartitionRef) -> Result<NewLog> {
         let (log, log_id) = (&*self.parts.log, log_id_of(at));
         for _ in 0..NEW_LOG_ATTEMPTS {
@@ -175,7 +176,7 @@ impl NewStore<'_> {
         Err(Error::unavailable(message).with_partition(at.partition))
     }
 
-    /// Lets everybody know of the store, all of whose partitions are there.
+    /// Publishes the store, all of whose partitions are finished, in the catalog.
     pub(crate) async fn define(&self, newest: SchemaVersion) -> Result<()> {
         for partition in self.partitions.partitions() {
             let at = PartitionRef { store: self.id, partition };

@@ -1,10 +1,10 @@
-//! A version of a store's documents that is pushed: of its partitions each has a snapshot of the
-//! documents, which stands where the live version stood at one moment, and the store's log goes on
-//! from there. With another number of partitions it has logs of its own, to which what the store's
-//! log goes on with is carried.
+//! Builds a pushed version of a store's documents. Each partition gets a snapshot at the log
+//! position that the live version had when the push read it; replicas load the snapshot and replay
+//! the store's log from there. A version with another number of partitions has its own logs, to
+//! which the later entries of the store's log are forwarded.
 //!
-//! Nobody knows of the version before all of its snapshots count; then its replicas begin with them
-//! and catch up, and only when they have it is made live.
+//! The version enters the store's definition only after all of its snapshots are published, and
+//! becomes live only after its replicas have caught up.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -31,28 +31,28 @@ use crate::new_store::{Begun, Made, NewStore};
 use crate::push::{Began, Place};
 use crate::standing::{Standing, standing};
 
-/// Longest wait for a version to be live to whose logs nothing comes.
+/// Longest wait for a version to become live while nothing is forwarded to its logs.
 const LIVE_WAIT: Duration = Duration::from_secs(150);
-/// Time between two looks at it.
+/// Time between two checks of the version.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// A version on its way.
+/// A version under construction.
 pub(crate) struct NewVersion<'p> {
     pub parts: &'p SnapshotParts,
-    /// The newest definition of its store.
+    /// The newest definition of the store.
     pub definition: Definition,
-    /// What it is kept as.
+    /// Storage id of the version.
     pub kept_as: StoreId,
-    /// How many partitions it has.
+    /// Number of partitions of the version.
     pub partitions: PartitionCount,
-    /// Where the store stood, once that is known, of a version that has other partitions.
+    /// The store's position for a repartition, once it is known.
     pub moving: OnceLock<Moving>,
 }
 
-/// A version on its way to other partitions.
+/// A version with another number of partitions.
 pub(crate) struct Moving {
-    /// All versions, with it.
+    /// All versions of the store, including this one.
     versions: StoreVersions,
-    /// What is behind is carried.
+    /// Entries after this position are forwarded.
     began: Began,
 }
 
@@ -62,28 +62,27 @@ pub(crate) struct LiveVersion {
     pub flipped: Vec<FlippedChange>,
 }
 
-/// A conditional change that ends differently in a pushed version than in the one before: clients
-/// were told how it ended there.
+/// A conditional change whose outcome in a pushed version differs from the outcome in the previous
+/// version, which clients have received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlippedChange {
-    /// Its partition.
+    /// Partition of the change.
     pub partition: PartitionId,
-    /// How it ended in the pushed version.
+    /// Outcome in the pushed version.
     pub outcome: Outcome,
 }
 
-/// What there is of a partition.
+/// Existing parts of a partition.
 pub(crate) enum VersionBegun {
-    /// All of it.
+    /// The finished partition.
     Made(Made),
-    /// Where the live version stands.
+    /// The position of the live version.
     Base(LoadBase),
 }
 
 impl NewVersion<'_> {
-    /// The definitions that it is made with, as the version has them: the one that its rows are
-    /// made by, the one that was the newest, and those that the store was altered to meanwhile, up
-    /// to where the live version stands.
+    /// Returns the version's definitions: the definition by which its rows are encoded, the newest
+    /// one at the start of the push, and later ones up to the position of the live version.
     pub(crate) fn definitions(&self, stands_at: &PartitionState) -> Vec<Definition> {
         let mut definitions = vec![self.definition_of_rows(), self.own(&self.definition)];
         definitions.dedup();
@@ -98,9 +97,10 @@ impl NewVersion<'_> {
         definitions
     }
 
-    /// The oldest definition that says the same of documents as the newest, as the version has it:
-    /// a row names its definition, and one that is made by it is that of an unchanged document byte
-    /// by byte, so readers need it once. Each push adds definitions that say nothing of documents.
+    /// Returns the oldest definition that describes documents as the newest one does, in the
+    /// version's form. A row names its definition, so rows that are encoded by this definition
+    /// equal those of unchanged documents byte by byte, and readers store them once. Each push
+    /// appends definitions that do not change the description of documents.
     fn definition_of_rows(&self) -> Definition {
         let alike = |it: &Definition| Definition {
             version: self.definition.version,
@@ -114,7 +114,7 @@ impl NewVersion<'_> {
         self.own(alike.unwrap_or(&self.definition))
     }
 
-    /// A definition of its store as the version has it.
+    /// Converts a definition of the store into the version's form.
     fn own(&self, definition: &Definition) -> Definition {
         let own =
             Definition { store: self.kept_as, partitions: self.partitions, ..definition.clone() };
@@ -132,13 +132,13 @@ impl NewVersion<'_> {
         self.parts.snapshots.partition(self.at(partition))
     }
 
-    /// Whether it has another number of partitions than the version that is live. Writes may be
-    /// held for its own already, where the same push goes on.
+    /// Returns whether the version has another number of partitions than the live version. If an
+    /// interrupted push is resumed, writes may already be held for this version.
     fn moves(&self) -> bool {
         self.partitions != self.definition.versions.live().logs.partitions
     }
 
-    /// Its logs, if it has some of its own.
+    /// Returns the version's own logs, if it has any.
     fn new_logs(&self) -> Option<NewStore<'_>> {
         self.moves().then(|| NewStore {
             parts: self.parts,
@@ -149,12 +149,12 @@ impl NewVersion<'_> {
         })
     }
 
-    /// Finds out where the store stands, of a version that has other partitions: what is written
-    /// from there on is carried to them. An attempt before this one may have found out.
+    /// Determines the store's position for a repartition: later entries are forwarded to the new
+    /// partitions. An earlier attempt may have stored the position.
     ///
     /// # Errors
-    /// `Conflict` where the documents move already; `Unavailable` without a replicator that has
-    /// come to the end of the log; those of the disk.
+    /// `Conflict` if another repartition is in progress; `Unavailable` if no replicator has reached
+    /// the end of the log; else as the disk.
     pub(crate) async fn prepare(&self, place: &Place) -> Result<()> {
         let Some(logs) = self.new_logs() else { return Ok(()) };
         let began = match place.began()? {
@@ -174,7 +174,7 @@ impl NewVersion<'_> {
         logs.create_logs().await
     }
 
-    /// Where all partitions of the live version stand.
+    /// Returns the position of all partitions of the live version.
     async fn stands_at(&self) -> Result<Began> {
         let mut began = Began::default();
         for partition in self.definition.versions.live().logs.partitions.partitions() {
@@ -186,10 +186,10 @@ impl NewVersion<'_> {
         Ok(began)
     }
 
-    /// What there is of a partition.
+    /// Returns the existing parts of a partition.
     ///
     /// # Errors
-    /// `Unavailable` without a replicator that has come to the end of the log.
+    /// `Unavailable` if no replicator has reached the end of the log.
     pub(crate) async fn begin(&self, partition: PartitionId) -> Result<VersionBegun> {
         if let Some(logs) = self.new_logs() {
             return Ok(match logs.begin(partition).await? {
@@ -215,8 +215,8 @@ impl NewVersion<'_> {
         Ok(VersionBegun::Base(LoadBase { state, version }))
     }
 
-    /// Where a partition of the live version stands, once that is behind all that its log holds
-    /// now: whoever pushes has been told that it is written, and means to replace it.
+    /// Returns the state of a partition of the live version, once it includes all entries that the
+    /// log holds at the call: these writes are acknowledged, and the push must replace them.
     async fn live_stands(&self, partition: PartitionId) -> Result<Resumed> {
         let live = self.definition.versions.live();
         let end = self.parts.log.bounds(live.logs.at(partition)).await?.end;
@@ -226,7 +226,7 @@ impl NewVersion<'_> {
         self.standing(live, partition, is_wanted).await
     }
 
-    /// Where a version of the documents stands at its replicator, once that is as wanted.
+    /// Returns the state of a version at its replicator, once the state is as wanted.
     async fn standing(
         &self,
         version: &StoreVersion,
@@ -237,7 +237,7 @@ impl NewVersion<'_> {
         standing(self.parts, Standing { name, logs, kept_as, partition }, is_wanted).await
     }
 
-    /// Makes an image the snapshot that a partition of the version begins with.
+    /// Publishes an image as the first snapshot of a partition of the version.
     pub(crate) async fn publish(&self, builder: ImageBuilder, state: &ImageState) -> Result<Made> {
         let (store, definitions) = (&self.definition.name, self.definitions(&state.state));
         let manifest = publish_first(self.parts, builder, state, store, definitions).await?;
@@ -248,13 +248,13 @@ impl NewVersion<'_> {
         Ok(Made::of(&manifest))
     }
 
-    /// Lets everybody follow the version, of which this was made, and makes it live once the
-    /// replicators have caught up, or waits for that where it moves; the versions before the one
-    /// that was live go.
+    /// Adds the version of these partitions to the store's definition. Makes the version live once
+    /// the replicators have caught up; for a repartition, waits until it is live. Then drops the
+    /// versions before the previous live one.
     ///
     /// # Errors
-    /// `Conflict` where the log was trimmed meanwhile, or its documents dropped; `Unavailable`
-    /// where nobody sees to a move; those of the log and of replicators.
+    /// `Conflict` if the log was trimmed or the store's documents were dropped in the meantime;
+    /// `Unavailable` if no process completes a repartition; else as the log and the replicators.
     pub(crate) async fn go_live(&self, made: &[Made]) -> Result<LiveVersion> {
         let moving = self.moving.get();
         let began: Vec<Offset> = match moving {
@@ -282,7 +282,7 @@ impl NewVersion<'_> {
         if own.number > before.number {
             holds_from(self.parts, from, &began).await?;
         } else if own.number == before.number {
-            // Others have made it live meanwhile.
+            // Another process has made the version live in the meantime.
             before = self.definition.versions.live();
         }
         let number = own.number;
@@ -307,13 +307,14 @@ impl NewVersion<'_> {
         Ok(LiveVersion { number, flipped })
     }
 
-    /// This version in a definition of its store.
+    /// Returns this version in a definition of its store.
     fn in_definition<'d>(&self, definition: &'d Definition) -> Result<&'d StoreVersion> {
         let gone = || Error::conflict("the version was dropped while it was pushed; push again");
         definition.versions.kept_as(self.kept_as).ok_or_else(gone)
     }
 
-    /// Waits until the version is live, which whoever keeps the store's snapshots sees to.
+    /// Waits until the version is live. The process that maintains the store's snapshots completes
+    /// the repartition.
     async fn wait_live(&self, own: &StoreVersion) -> Result<()> {
         let name = &self.definition.name;
         let (mut stood, mut since) = (None, Instant::now());
@@ -334,15 +335,15 @@ impl NewVersion<'_> {
         Err(Error::unavailable(message).with_store(name))
     }
 
-    /// How much its logs hold.
+    /// Returns the number of entries in the version's logs.
     async fn carried_to(&self, own: &StoreVersion) -> Result<u64> {
         let bounds = try_join_all(own.logs.all().map(|at| self.parts.log.bounds(at))).await?;
         Ok(bounds.into_iter().map(|bounds| bounds.end.0).sum())
     }
 
-    /// The conditional changes that ended differently in this version and in the one before, of
-    /// those behind the push that both still know. What cannot be told any more keeps nobody from
-    /// the version.
+    /// Returns the conditional changes after the push whose outcomes in this version and in the
+    /// previous one differ, as far as both versions still have the outcomes. Missing outcomes do
+    /// not prevent the push.
     async fn flipped(
         &self,
         before: &StoreVersion,
@@ -371,8 +372,8 @@ impl NewVersion<'_> {
         flipped
     }
 
-    /// As [`NewVersion::flipped`], of changes that were carried: they are told as clients sent them
-    /// to the partitions from before.
+    /// Returns the same as [`NewVersion::flipped`] for forwarded changes, which are reported as
+    /// clients sent them to the old partitions.
     async fn flipped_on_the_way(
         &self,
         before: &StoreVersion,
@@ -408,7 +409,8 @@ impl NewVersion<'_> {
         warn!(store, %partition, %error, "flipped changes are not told");
     }
 
-    /// The outcomes that a version knows of what a partition's log holds now.
+    /// Returns the outcomes that a version retains, after it has applied all entries that a
+    /// partition's log holds at the call.
     async fn outcomes(
         &self,
         version: &StoreVersion,
@@ -419,7 +421,7 @@ impl NewVersion<'_> {
         Ok(self.standing(version, partition, wanted).await?.outcomes)
     }
 
-    /// Drops all versions but these two.
+    /// Drops all versions except these two.
     async fn drop_older(&self, before: VersionNumber, live: VersionNumber) {
         let others: Vec<_> = self.definition.versions.all().iter().map(|it| it.number).collect();
         for number in others.into_iter().filter(|number| ![before, live].contains(number)) {
@@ -433,7 +435,7 @@ impl NewVersion<'_> {
         }
     }
 
-    /// Alters the newest definition; `None` leaves it as it is.
+    /// Alters the newest definition; `None` leaves it unchanged.
     async fn define(
         &self,
         alter: impl Fn(&Definition) -> Result<Option<Definition>>,
@@ -441,7 +443,7 @@ impl NewVersion<'_> {
         alter_versions(self.parts, &self.definition.name, alter).await
     }
 
-    /// Lets go of all that there is of it.
+    /// Removes all parts of the version.
     pub(crate) async fn give_up(&self) {
         let kept_as = self.kept_as;
         let dropped = self.define(|definition| match definition.versions.kept_as(kept_as) {
@@ -468,8 +470,8 @@ impl NewVersion<'_> {
 /// Drops a version of a store's documents that is not live, and its snapshots.
 ///
 /// # Errors
-/// `NotFound` for one that is not there, `InvalidArgument` for the live one; those of the log and
-/// of the object store.
+/// `NotFound` for an unknown version, `InvalidArgument` for the live one; else as the log and the
+/// object store.
 pub(crate) async fn drop_version(
     parts: &SnapshotParts,
     store: &str,

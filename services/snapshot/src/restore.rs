@@ -1,5 +1,6 @@
-//! Restores a store: makes a new one whose logs begin behind snapshots of what the old one was. A
-//! restore that broke off goes on, since the same restore makes the same store.
+//! Point-in-time recovery of a store: creates a new store whose logs begin after snapshots of the
+//! old store's state. A repeated restore resumes an interrupted one, since the same restore creates
+//! the same store.
 
 use std::collections::BTreeMap;
 
@@ -16,38 +17,39 @@ use tracing::info;
 use crate::backup::BackupParts;
 use crate::new_store::{Begun, Made, NewStore, check_free, id_of};
 
-/// What a store is restored to.
+/// The point in time to which a store is restored.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PointInTime {
     /// The newest backup.
     Newest,
-    /// The backup of this id.
+    /// The backup with this id.
     Backup(u64),
-    /// Just before the first entry of this time or a later one, in each partition.
+    /// Just before the first entry at or after this time, in each partition.
     Before(Timestamp),
-    /// Behind what a token names; what it does not name, when the last of that was appended.
+    /// After the entries that a token names. Partitions that the token does not name are restored
+    /// to the append time of the last of those entries.
     Token(Token),
 }
 
-/// A store that was restored.
+/// A restored store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestoredStore {
-    /// Its id.
+    /// Id of the store.
     pub store: StoreId,
-    /// Its partitions.
+    /// Number of partitions.
     pub partitions: u32,
-    /// Documents that it has, expired ones included.
+    /// Number of documents, including expired ones.
     pub documents: u64,
 }
 
 impl BackupParts {
-    /// Makes a store of this name that is what another one was; tells how many partitions of how
-    /// many are done.
+    /// Creates a store named `restore_as` with the state of another one at `point`. Calls `tell`
+    /// with the number of finished partitions and the number of all partitions.
     ///
     /// # Errors
-    /// `Conflict` where the name is taken, `NotFound` without a backup that leads to the moment,
-    /// `LimitExceeded` without memory; those of the object stores and of the log. There is no such
-    /// store then, and the same restore goes on with what is there.
+    /// `Conflict` if the name is taken, `NotFound` without a backup that reaches the point in time,
+    /// `LimitExceeded` without memory; else as the object stores and the log. In this case the new
+    /// store does not exist, and the same restore resumes from the existing parts.
     pub async fn restore(
         &self,
         store: &str,
@@ -90,7 +92,7 @@ impl BackupParts {
         Ok(RestoredStore { store: restore.new_store.id, partitions: count.0, documents })
     }
 
-    /// The id of the store that this restore makes.
+    /// Returns the id of the store that this restore creates.
     fn new_store(&self, restore_as: &str, newest: &Backup, point: &PointInTime) -> Result<StoreId> {
         let point = match point {
             PointInTime::Newest => format!("{}", newest.name),
@@ -106,8 +108,9 @@ impl BackupParts {
     }
 }
 
-/// The backups that a restore may go by, the newest of which has all definitions: those of the
-/// store, or of the version of it, that the point names, or else of the newest that leads there.
+/// Selects the backups for a restore, the newest of which has all definitions: the backups of the
+/// store, or of the version of it, that the point names; otherwise of the newest one whose backups
+/// reach the point.
 fn chosen(mut backups: Vec<Backup>, store: &str, point: &PointInTime) -> Result<Vec<Backup>> {
     let mut stores: Vec<StoreId> = Vec::new();
     for backup in backups.iter().rev() {
@@ -127,7 +130,7 @@ fn chosen(mut backups: Vec<Backup>, store: &str, point: &PointInTime) -> Result<
             stores.iter().copied().find(|store| is_led_to(&backups, *store, *time))
         }
     };
-    // Where none leads there it is told why the newest does not.
+    // If no backups reach the point, the restore reports why the newest does not.
     let chosen = chosen.or(stores.first().copied());
     backups.retain(|backup| Some(backup.store) == chosen);
     match backups.is_empty() {
@@ -136,7 +139,7 @@ fn chosen(mut backups: Vec<Backup>, store: &str, point: &PointInTime) -> Result<
     }
 }
 
-/// Whether the backups of a store lead to a time in each of its partitions.
+/// Returns whether the backups of a store reach a time in each of its partitions.
 fn is_led_to(backups: &[Backup], store: StoreId, time: Timestamp) -> bool {
     let of: Vec<_> = backups.iter().filter(|backup| backup.store == store).collect();
     let count = of.last().map_or(0, |newest| newest.partitions.len());
@@ -146,8 +149,8 @@ fn is_led_to(backups: &[Backup], store: StoreId, time: Timestamp) -> bool {
     })
 }
 
-/// What a partition is restored to, in the round of those that a token names or in that of the
-/// others; `None` in the other round.
+/// Returns the target of a partition in the round of the partitions that a token names, or in the
+/// round of the others; `None` in the other round.
 fn target_of(
     point: &PointInTime,
     partition: PartitionId,
@@ -168,7 +171,7 @@ fn target_of(
     (is_named == is_named_round).then_some(target)
 }
 
-/// A restore under way.
+/// A restore in progress.
 struct Restore<'r> {
     parts: &'r BackupParts,
     backups: &'r [Backup],
@@ -177,7 +180,7 @@ struct Restore<'r> {
 }
 
 impl Restore<'_> {
-    /// Makes the snapshot of a partition, and its log, which begins behind that.
+    /// Creates the snapshot of a partition, and the log that begins after it.
     async fn partition(&self, partition: PartitionId, target: RestoreTarget) -> Result<Made> {
         let log = match self.new_store.begin(partition).await? {
             Begun::Made(made) => return Ok(made),
@@ -189,7 +192,7 @@ impl Restore<'_> {
         self.new_store.publish(log, builder, &state).await
     }
 
-    /// What the partition was.
+    /// Returns the partition's state at the target.
     async fn past(&self, partition: PartitionId, target: RestoreTarget) -> Result<PastPartition> {
         let number = partition.0 as usize;
         let backups: Vec<&PartitionBackup> =

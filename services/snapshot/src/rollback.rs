@@ -1,7 +1,8 @@
-//! Lets go of the versions of documents that were live before, once their time is over.
+//! Drops earlier versions of documents once their rollback window has passed.
 //!
-//! How long a version is live is not written down: it counts from when this process has seen it, so
-//! the ones before it stay at least as long as they should, and longer over a restart.
+//! The time at which a version became live is not stored. The window starts when this process first
+//! sees the version live, so earlier versions stay at least as long as configured, and longer over
+//! a restart.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,14 +17,14 @@ use tracing::{info, warn};
 use crate::keeper::SnapshotParts;
 use crate::new_version::drop_version;
 
-/// Since when the live version of each store was seen to be live.
+/// The live version of each store, and when this process first saw it live.
 #[derive(Default)]
 pub(crate) struct RollbackWindows {
     live: BTreeMap<StoreId, (VersionNumber, Instant)>,
 }
 
 impl RollbackWindows {
-    /// Drops, of these stores, the versions before one that has been live for the window.
+    /// Drops, for these stores, the versions before one that has been live for the whole window.
     pub(crate) async fn close(&mut self, parts: &SnapshotParts, stores: &[Definition]) {
         self.live.retain(|id, _| stores.iter().any(|store| store.store == *id));
         for store in stores {
@@ -39,7 +40,7 @@ impl RollbackWindows {
         }
     }
 
-    /// The versions of a store that nobody goes back to any more.
+    /// Returns the versions of a store whose rollback window has passed.
     fn passed(&mut self, store: &Definition, window: Duration) -> Vec<VersionNumber> {
         let live = store.versions.live().number;
         let (seen, since) = self.live.entry(store.store).or_insert((live, Instant::now()));

@@ -1,4 +1,4 @@
-//! The gRPC service of backups.
+//! gRPC service of backups.
 
 use std::sync::Arc;
 
@@ -18,23 +18,23 @@ use tracing::warn;
 use crate::backup::BackupParts;
 use crate::restore::PointInTime;
 
-/// Takes backups and restores them for whoever asks. Loopback only.
+/// Service that takes and restores backups. Loopback only.
 #[derive(Clone)]
 pub struct BackupService(Arc<BackupParts>);
 
 impl BackupService {
-    /// Over these parts.
+    /// Creates the service with these dependencies.
     pub fn new(parts: BackupParts) -> Self {
         Self(Arc::new(parts))
     }
 
-    /// The service to serve.
+    /// Returns the service for a server.
     pub fn into_server(self) -> BackupsServer<Self> {
         BackupsServer::new(self)
     }
 }
 
-/// What is told of work, and its answer last.
+/// Stream of progress messages, and the final answer last.
 pub(crate) type Told<M> = UnboundedReceiverStream<Result<M, Status>>;
 
 #[tonic::async_trait]
@@ -55,7 +55,7 @@ impl Backups for BackupService {
             };
             let backup = parts.take(&store, tell).await?;
             if let Some(keep) = keep {
-                // The backup counts, whatever becomes of older ones.
+                // The backup is published even if the expiry of older ones fails.
                 if let Err(error) = parts.expire(&backup, keep as usize).await {
                     warn!(store, %error, "older backups stay for now");
                 }
@@ -98,7 +98,8 @@ impl Backups for BackupService {
     }
 }
 
-/// What work tells, and answers last. It goes on where nobody listens any more.
+/// Returns the stream of progress messages and the final answer of some work. The work continues if
+/// the client disconnects.
 pub(crate) fn answers<M: Send + 'static, W: Future<Output = Result<M>> + Send + 'static>(
     work: impl FnOnce(UnboundedSender<Result<M, Status>>) -> W,
 ) -> Response<Told<M>> {

@@ -1,21 +1,21 @@
-//! Where the shards are that snapshots are made of.
+//! Lookup of the shards from which snapshots are built.
 
 use async_trait::async_trait;
 use forebay_core::id::PartitionRef;
 use forebay_core::{Error, Result};
 use forebay_log::KafkaOwners;
 
-/// Finds the replicator that has a shard.
+/// Lookup of the replicator that has a shard.
 #[async_trait]
 pub trait FindReplicator: Send + Sync + 'static {
-    /// `host:port` of the one that has the shard of this partition now.
+    /// Returns `host:port` of the replicator that has the shard of this partition now.
     ///
     /// # Errors
-    /// `Unavailable` where nobody has it, or that cannot be known.
+    /// `Unavailable` if no replicator has it, or the owner is unknown.
     async fn address(&self, at: PartitionRef) -> Result<String>;
 }
 
-/// One replicator has all shards.
+/// The address of the only replicator, which has all shards.
 #[async_trait]
 impl FindReplicator for String {
     async fn address(&self, _at: PartitionRef) -> Result<String> {
@@ -23,7 +23,7 @@ impl FindReplicator for String {
     }
 }
 
-/// The group of the replicators knows.
+/// The owners in the replicators' consumer group.
 #[async_trait]
 impl FindReplicator for KafkaOwners {
     async fn address(&self, at: PartitionRef) -> Result<String> {

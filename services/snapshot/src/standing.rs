@@ -1,4 +1,4 @@
-//! Where a version of a store's documents stands at its replicator.
+//! State of a version of a store's documents at its replicator.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::keeper::SnapshotParts;
 
 /// Longest wait for a replicator: to have a shard, and to catch up with the log.
 const REPLICATOR_WAIT: Duration = Duration::from_secs(120);
-/// Time between two looks at it.
+/// Time between two checks of the replicator.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// A partition of a version of a store's documents.
@@ -28,11 +28,11 @@ pub(crate) struct Standing<'s> {
     pub partition: PartitionId,
 }
 
-/// Where a partition stands at its replicator, once that is as wanted.
+/// Returns the state of a partition at its replicator, once the state is as wanted.
 ///
 /// # Errors
-/// `Unavailable` where it is not in time; `NotFound` for a version that is dropped, meanwhile too;
-/// others of the replicator.
+/// `Unavailable` if the wait takes too long; `NotFound` if the version is dropped, even during the
+/// wait; else as the replicator.
 pub(crate) async fn standing(
     parts: &SnapshotParts,
     of: Standing<'_>,
@@ -73,8 +73,8 @@ async fn frozen_state(parts: &SnapshotParts, of: Standing<'_>) -> Result<Resumed
     state
 }
 
-/// Whether a replicator that refuses a shard may give it soon: it has not heard of the version yet,
-/// or others copy from it.
+/// Returns whether a replicator that refuses a shard may have it soon: it may not know the version
+/// yet, or too many others copy from it.
 fn is_for_now(error: &Error) -> bool {
     use ErrorCode::{LimitExceeded, NotFound, Unavailable};
     matches!(error.code(), LimitExceeded | NotFound | Unavailable)

@@ -1,4 +1,5 @@
-//! Administration: definitions go through the control log, then into every partition.
+//! Administration of stores: the writer appends a definition to the control log, then announces it
+//! in every partition.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +13,14 @@ use forebay_core::{Error, Result};
 use crate::views;
 use crate::writer::Writer;
 
-/// Longest wait for the catalog to fold a control record that is in the log.
+/// Longest wait until the catalog has folded a control record that is in the log.
 const FOLD_WAIT: Duration = Duration::from_secs(10);
 
 impl Writer {
     /// Creates a store and the logs of its partitions.
     ///
     /// # Errors
-    /// `InvalidArgument` or `LimitExceeded` for a store that cannot be, `Conflict` when the name is
+    /// `InvalidArgument` or `LimitExceeded` if the spec is invalid, `Conflict` if the name is
     /// taken, else as the log's append.
     pub async fn create_store(&self, spec: &StoreSpec) -> Result<Arc<SchemaAt>> {
         let definition = spec.define(self.parts.entropy.store_id()?)?;
@@ -30,13 +31,15 @@ impl Writer {
         self.define_first(&definition).await
     }
 
-    /// Gives a store its next version. `from` is the version that the caller has seen; 0 takes the
-    /// newest.
+    /// Appends the next version of a store's definition. `from` is the version that the caller has
+    /// seen; 0 takes the newest.
     ///
     /// # Errors
-    /// `NotFound`, `InvalidArgument` with the reason, which may be a feature view that it is or
-    /// that needs what is altered; `Conflict` with both versions when another alteration came
-    /// first, else as the log's append.
+    /// - `NotFound` if the store does not exist.
+    /// - `InvalidArgument` with the reason, for example because the store is a feature view or a
+    ///   feature view needs the altered field.
+    /// - `Conflict` with both versions if another alteration came first.
+    /// - Else as the log's append.
     pub async fn alter_store(
         &self,
         name: &str,
@@ -55,11 +58,12 @@ impl Writer {
         self.define_next(&next).await
     }
 
-    /// Deletes a store, then its logs; of a feature view the fields that it emitted to, too.
+    /// Deletes a store, then its logs. For a feature view, also drops the fields to which the view
+    /// emitted.
     ///
     /// # Errors
-    /// `NotFound`, `InvalidArgument` while feature views are made of it or emit to it, else as the
-    /// log's append.
+    /// `NotFound`; `InvalidArgument` while a feature view reads the store or emits to it; else as
+    /// the log's append.
     pub async fn delete_store(&self, name: &str) -> Result<()> {
         self.catch_up().await?;
         let catalog = self.parts.catalog.catalog();
@@ -79,7 +83,7 @@ impl Writer {
         self.or_later(deleted)
     }
 
-    /// Removes logs of a store, and those of their dead letters.
+    /// Deletes the logs of a store and the logs of its dead letters.
     pub(crate) async fn delete_logs(&self, logs: StoreId) -> Result<()> {
         self.parts.log.delete(logs).await?;
         match logs.dead_letters() {
@@ -88,7 +92,7 @@ impl Writer {
         }
     }
 
-    /// One definition of a living store; version 0 is the newest.
+    /// Returns one definition of a living store; version 0 is the newest.
     ///
     /// # Errors
     /// `NotFound`, naming store and version.
@@ -111,23 +115,23 @@ impl Writer {
         })
     }
 
-    /// The newest definitions of all living stores, by name.
+    /// Returns the newest definitions of all living stores, by name.
     pub async fn list_stores(&self) -> Result<Vec<Arc<SchemaAt>>> {
         self.catch_up().await?;
         Ok(self.parts.catalog.catalog().living().cloned().collect())
     }
 
-    /// Waits until the catalog has folded all that the control log holds now.
+    /// Waits until the catalog has folded all records that the control log holds at the call.
     pub(crate) async fn catch_up(&self) -> Result<()> {
         self.control.log_id().await?;
         let end = self.parts.log.bounds(PartitionRef::CONTROL).await?.end;
         self.parts.catalog.wait_applied(end, FOLD_WAIT).await
     }
 
-    /// Defines what is new, and makes its logs.
+    /// Defines a new store or view and creates its logs.
     ///
     /// # Errors
-    /// `Conflict` when its name is taken, else as the log's append.
+    /// `Conflict` if the name is taken, else as the log's append.
     pub(crate) async fn define_first(&self, definition: &Definition) -> Result<Arc<SchemaAt>> {
         let created = self.define(definition).await?;
         let created = created.ok_or_else(|| name_taken(&definition.name))?;
@@ -135,10 +139,10 @@ impl Writer {
         Ok(created)
     }
 
-    /// Defines the next version of what is there.
+    /// Appends the next version of an existing definition.
     ///
     /// # Errors
-    /// `Conflict` with both versions when another one came first, else as the log's append.
+    /// `Conflict` with both versions if another alteration came first, else as the log's append.
     pub(crate) async fn define_next(&self, next: &Definition) -> Result<Arc<SchemaAt>> {
         let altered = self.define(next).await?;
         let altered = altered.ok_or_else(|| {
@@ -151,7 +155,7 @@ impl Writer {
         Ok(altered)
     }
 
-    /// Appends a definition; `None` when another record came first.
+    /// Appends a definition; returns `None` if another record for the same version came first.
     async fn define(&self, definition: &Definition) -> Result<Option<Arc<SchemaAt>>> {
         self.control(ControlRecord::Define(Box::new(definition.clone()))).await?;
         let catalog = self.parts.catalog.catalog();
@@ -166,7 +170,7 @@ impl Writer {
         self.parts.catalog.wait_applied(appended.offset.next(), FOLD_WAIT).await
     }
 
-    /// Makes the logs of a store's partitions and puts the definition's version into each.
+    /// Creates the logs of a store's partitions and appends the definition's version to each.
     pub(crate) async fn announce(&self, schema: &SchemaAt) -> Result<()> {
         let definition = &schema.definition;
         let logs = definition.written();

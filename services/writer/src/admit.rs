@@ -1,4 +1,4 @@
-//! Admission: everything that can be refused is refused here, before anything is appended.
+//! Admission: refuses every invalid request before anything is appended.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,23 @@ use forebay_core::value::{FieldType, Value};
 use forebay_core::versions::StoreLogs;
 use forebay_core::{Error, Result};
 
-/// Rough bytes of a change beside its key and values: ids, tags, lengths.
+/// Approximate bytes of a change in addition to its key and values: ids, tags, lengths.
 const CHANGE_OVERHEAD_BYTES: usize = 64;
 const FIELD_OVERHEAD_BYTES: usize = 16;
 
-/// Where a client's changes belong, as it knows the store.
+/// The routing of a client's changes as the client knows the store.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Claimed<'r> {
-    /// The partition of each change, or none.
+    /// The partition of each change; empty if the client names none.
     pub partitions: &'r [u32],
-    /// How often the documents had moved to other logs.
+    /// The number of repartitions of the store that the client has seen.
     pub moves: u32,
 }
 
 impl Claimed<'_> {
     /// # Errors
-    /// `Conflict` where they have moved since: the changes are numbered for other partitions.
+    /// `Conflict` if the store was repartitioned since: the changes are numbered for other
+    /// partitions.
     pub(crate) fn check_moves(&self, logs: StoreLogs) -> Result<()> {
         if self.moves == u32::from(logs.moves) {
             return Ok(());
@@ -43,27 +44,27 @@ impl Claimed<'_> {
 pub(crate) struct Part {
     /// The changes, in the client's order.
     pub(crate) batch: ClientBatch,
-    /// Which they are, in their order.
+    /// The changes as the request numbers them, in the batch's order.
     pub(crate) asked: Vec<Asked>,
-    /// About how large they are in an entry.
+    /// Approximate size of the changes in an entry.
     pub(crate) bytes: usize,
 }
 
-/// One change of a request, once it is on its way.
+/// A change of a request after admission.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
-    /// Where it stood in the request.
+    /// Index of the change in the request.
     pub(crate) place: usize,
     pub(crate) sequence: Sequence,
-    /// Whether replicas judge it.
+    /// Whether a replica decides the outcome.
     pub(crate) is_conditional: bool,
 }
 
-/// Checks a batch that was made with `made_with`, turns it into what `newest` says, and splits it
-/// by partition.
+/// Checks a batch against `made_with`, converts it to the definition `newest`, and splits it by
+/// partition.
 ///
 /// # Errors
-/// `InvalidArgument` or `LimitExceeded`, naming the change by its place; nothing was appended.
+/// `InvalidArgument` or `LimitExceeded`, naming the change by its index; nothing was appended.
 pub(crate) fn admit(
     batch: ClientBatch,
     claimed: &[u32],
@@ -117,7 +118,8 @@ impl Part {
         Self { batch: ClientBatch { client, changes: Vec::new() }, asked: Vec::new(), bytes: 0 }
     }
 
-    /// One part becomes one atomic entry, so it fits one, and its sequences fit one window.
+    /// Checks the limits of one entry. A part becomes one atomic entry, so the part must fit into
+    /// an entry and its sequences into one de-duplication window.
     fn check(&self, partition: PartitionId) -> Result<()> {
         if self.bytes > ENTRY_BYTES_MAX {
             let advice = "send the batch in parts";
@@ -150,7 +152,7 @@ fn partition(key: &Key, definition: &Definition) -> Result<PartitionId> {
     Ok(partition_of(partition_key.unwrap_or(primary), definition.written().partitions))
 }
 
-/// Values as wide as the newest definition has their fields, because the entry names that version.
+/// Widens values to the field types of the newest definition, because the entry names that version.
 fn widen(mut change: Change, newest: &Definition) -> Change {
     change.fields.retain(|field_change| newest.field_by_id(field_change.field).is_some());
     for field_change in &mut change.fields {

@@ -1,13 +1,14 @@
-//! The writer: checks what clients send, routes it to partitions and appends it to the change log.
+//! The writer: checks the changes that clients send, routes them to partitions and appends them to
+//! the change log.
 //!
-//! It holds no data. What it knows is the catalog (the fold of the control log) and, per partition,
-//! the log's id and the schema version that the partition has seen. Any number of writers may run
-//! side by side: the log orders them, de-duplication is part of the fold, and of two definitions
-//! for one version the first in the control log wins.
+//! The writer stores no data. A writer's state is the catalog (the fold of the control log) and,
+//! per partition, the log's id and the schema version that the partition has seen. Any number of
+//! writers may run at the same time: the log orders their entries, de-duplication is part of the
+//! fold, and of two definitions for one version the first in the control log wins.
 //!
 //! Path of a request: [`service`] (translate) → `admit` (check, widen, split by partition) →
 //! `queue` (coalesce into one entry per partition) → `partition` (log id, definition, append).
-//! Administration is in `admin`, that of feature views in `views`.
+//! `admin` administers stores, `views` administers feature views.
 
 mod admin;
 mod admit;

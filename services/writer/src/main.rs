@@ -1,5 +1,5 @@
-//! `forebay-writer`: the writer service as a process of its own, over Kafka. Any number may run
-//! side by side. Loopback only.
+//! `forebay-writer`: the writer service as a separate process, over Kafka. Any number of writers
+//! may run at the same time. Loopback only.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -26,11 +26,11 @@ const PROGRAM: &str = "forebay-writer";
 struct Settings {
     #[command(flatten)]
     kafka: KafkaSettings,
-    /// Address to listen on; loopback only. Port 0 takes a free one.
+    /// Address to listen on; loopback only. Port 0 picks a free port.
     #[arg(long, env = "FOREBAY_LISTEN", default_value = "127.0.0.1:7071")]
     listen: SocketAddr,
-    /// `HOST:PORT` of the replicator, which knows the outcomes of conditional changes; without it
-    /// they end as unknown outcomes.
+    /// `HOST:PORT` of the replicator that reports the outcomes of conditional changes. If it is not
+    /// set, conditional changes end as unknown outcomes.
     #[arg(long, env = "FOREBAY_REPLICATOR")]
     replicator: Option<String>,
 }

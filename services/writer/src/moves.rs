@@ -1,8 +1,9 @@
-//! Moves of a store's documents to other logs, as a writer makes them: it appends to the new logs
-//! only once all that was written before stands there, which is when their version is live.
+//! Write gate during a repartition. While a store's documents move to new logs, a writer holds the
+//! store's writes. The writer appends to the new logs only once they hold all earlier writes, which
+//! is when the new version is live.
 //!
-//! So a document's changes keep their order over the move. Until then writes wait here, in the
-//! order in which they came.
+//! The changes of a document therefore keep their order over the repartition. Held writes wait in
+//! the order of their arrival.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,20 +16,21 @@ use forebay_log::CatalogFollower;
 
 use crate::writer::Writer;
 
-/// What waits for one store's move goes on in turn.
+/// Lock that releases the held writes of one store in order.
 type Turn = Arc<tokio::sync::Mutex<()>>;
 
-/// The writes that wait.
+/// The held writes of all stores.
 #[derive(Default)]
 pub(crate) struct Held {
     by_store: Mutex<BTreeMap<StoreId, Turn>>,
 }
 
 impl Held {
-    /// A place behind those that wait already, if there are any or one is to wait.
+    /// Returns the queue of a store's held writes, if writes wait in it already or this write must
+    /// wait.
     fn join(&self, store: StoreId, is_held: bool) -> Option<Turn> {
         let mut by_store = self.by_store.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever waits, or has just gone on, has a clone.
+        // Each write that waits, or has just been released, holds a clone.
         by_store.retain(|_, turn| Arc::strong_count(turn) > 1);
         match is_held {
             true => Some(Arc::clone(by_store.entry(store).or_default())),
@@ -38,11 +40,11 @@ impl Held {
 }
 
 impl Writer {
-    /// Waits while writes to a store are held. Without a wait it ends at once; with one, those that
-    /// came first go on first.
+    /// Waits while writes to a store are held. Returns at once if none waits; otherwise earlier
+    /// writes are released first.
     ///
     /// # Errors
-    /// `Unavailable` where that takes too long; nothing was appended.
+    /// `Unavailable` if the wait takes too long; nothing was appended.
     pub(crate) async fn wait_held(&self, store: StoreId) -> Result<()> {
         let catalog = &self.parts.catalog;
         let Some(turn) = self.held.join(store, is_held(catalog, store)) else { return Ok(()) };
@@ -69,13 +71,14 @@ impl Writer {
     }
 }
 
-/// Whether writes are held to a store, known by its own id or that of some of its logs.
+/// Returns whether writes to a store are held. `store` is the store's id or the id of some of its
+/// logs.
 fn is_held(catalog: &CatalogFollower, store: StoreId) -> bool {
     let catalog = catalog.catalog();
     catalog.of_logs(store).is_some_and(|newest| newest.definition.versions.are_held())
 }
 
-/// Refuses to append changes to logs that a store's documents have left, or have not come to.
+/// Refuses to append changes to logs that a store's documents have left, or have not reached yet.
 ///
 /// # Errors
 /// `Conflict`; nothing was appended.

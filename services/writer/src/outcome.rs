@@ -1,4 +1,4 @@
-//! Where the writer hears what became of a conditional change: from a replica, never from itself.
+//! Source of the outcomes of conditional changes: a replica decides them, never the writer.
 
 use std::time::Duration;
 
@@ -6,11 +6,12 @@ use async_trait::async_trait;
 use forebay_core::id::{ClientId, PartitionRef, Position, Sequence};
 use forebay_core::outcome::Verdict;
 
-/// A replica's knowledge of outcomes.
+/// A replica's knowledge of the outcomes of conditional changes.
 #[async_trait]
 pub trait Outcomes: Send + Sync + 'static {
-    /// The verdict on this client's change, which the log holds at `position`; waits for the
-    /// replica to apply it. `None`: no replica in time, or the outcome is no longer kept.
+    /// Returns the verdict on this client's change, which the log holds at `position`; waits until
+    /// the replica has applied it. `None` if no replica answers in time, or the outcome is no
+    /// longer retained.
     async fn verdict(
         &self,
         at: PartitionRef,
@@ -20,7 +21,8 @@ pub trait Outcomes: Send + Sync + 'static {
     ) -> Option<Verdict>;
 }
 
-/// For a writer without a replica in reach: every conditional change ends as an unknown outcome.
+/// Outcomes of a writer that reaches no replica: every conditional change ends as an unknown
+/// outcome.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoOutcomes;
 

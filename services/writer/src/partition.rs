@@ -1,5 +1,5 @@
-//! One partition's log as the writer sees it: its id, the schema version that it has seen, and the
-//! append that keeps both true.
+//! The writer's view of one partition's log: the log's id, the schema version that the log has
+//! seen, and the append that keeps both valid.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 const LAST_READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
 const ATTEMPTS_MAX: usize = 4;
 
-/// What the writer has learned of the log; forgotten after any doubt.
+/// Cached state of the log; the writer discards it after any failed or doubtful append.
 #[derive(Clone, Copy)]
 struct Known {
     log_id: LogId,
@@ -24,7 +24,7 @@ struct Known {
     last: Offset,
 }
 
-/// Appends to one partition; one append at a time, in the order of the calls.
+/// Appender to one partition; runs one append at a time, in the order of the calls.
 pub(crate) struct PartitionLog {
     at: PartitionRef,
     log: Arc<dyn ChangeLog>,
@@ -42,27 +42,27 @@ impl PartitionLog {
         Self { at, log, entropy, known: Mutex::new(None), was_there: AtomicBool::new(false) }
     }
 
-    /// Whether the log was ever found to be there.
+    /// Returns whether this writer has ever seen the log.
     pub(crate) fn was_there(&self) -> bool {
         self.was_there.load(Ordering::Relaxed)
     }
 
-    /// The log's id; opens the log when nobody has.
+    /// Returns the log's id; appends the opening entry if the log has none.
     pub(crate) async fn log_id(&self) -> Result<LogId> {
         let mut known = self.known.lock().await;
         Ok(self.learn(&mut known).await?.log_id)
     }
 
-    /// Makes sure that the partition has seen this schema version.
+    /// Ensures that the partition has seen this schema version.
     pub(crate) async fn announce(&self, version: SchemaVersion) -> Result<()> {
         let mut known = self.known.lock().await;
         self.announce_locked(&mut known, version).await
     }
 
-    /// Appends an entry with this body, behind the announcement of its schema version.
+    /// Appends an entry with this body, after the announcement of its schema version.
     ///
     /// # Errors
-    /// As [`ChangeLog::append`]; after an error the log is looked at anew before the next append.
+    /// As [`ChangeLog::append`]; after an error the next append first reads the log's state again.
     pub(crate) async fn append(
         &self,
         version: SchemaVersion,
@@ -77,7 +77,7 @@ impl PartitionLog {
         Ok((log_id, appended))
     }
 
-    /// Appends an entry that somebody else made, if it was made for this log.
+    /// Appends an entry that another process built, if the entry names this log.
     pub(crate) async fn append_finished(&self, entry: &Entry) -> Result<Appended> {
         let mut known = self.known.lock().await;
         let found = self.learn(&mut known).await?.log_id;
@@ -120,8 +120,8 @@ impl PartitionLog {
             .map_err(|error| error.with_partition(self.at.partition))?;
         let Some(mut now) = before else { return Ok(appended) };
         if appended.offset <= now.last {
-            // Offsets only grow: the log was replaced between two appends, and whoever follows
-            // the new one skips an entry that carries the old log's id.
+            // Offsets only grow, so the log was replaced between two appends. A follower of the new
+            // log skips an entry that carries the old log's id.
             let message = "the log was replaced during the append; retry the same write";
             return Err(Error::unknown_outcome(message).with_partition(self.at.partition));
         }
@@ -131,7 +131,8 @@ impl PartitionLog {
         Ok(appended)
     }
 
-    /// What is known of the log; looked up, and the log opened, when nothing is.
+    /// Returns the cached state of the log. If there is none, reads the state and opens the log if
+    /// necessary.
     async fn learn(&self, known: &mut Option<Known>) -> Result<Known> {
         if let Some(known) = *known {
             return Ok(known);
@@ -141,7 +142,7 @@ impl PartitionLog {
             match self.look_up().await {
                 Ok(Some(found)) => return Ok(*known.insert(found)),
                 Ok(None) => append_opening(&*self.log, &*self.entropy, self.at).await?,
-                // A keeper of snapshots has trimmed it between two looks.
+                // A snapshot service has trimmed the log between two reads.
                 Err(error) if error.code() == ErrorCode::TokenLost => trimmed = Some(error),
                 Err(error) => return Err(error),
             }
@@ -164,8 +165,8 @@ impl PartitionLog {
         Ok(Some(Known { log_id, schema_version, last }))
     }
 
-    /// The schema version that the log's last entry names; 0 when that says nothing, which costs
-    /// one more announcement and harms nobody.
+    /// Returns the schema version that the log's last entry names, or 0 if that entry names none. A
+    /// 0 costs one more announcement and has no other effect.
     async fn last_schema_version(&self, log_id: LogId, end: Offset) -> Result<SchemaVersion> {
         let Some(last) = end.0.checked_sub(1) else { return Ok(SchemaVersion(0)) };
         let read = self.log.read(self.at, Offset(last), LAST_READ).await?;

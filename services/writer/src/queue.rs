@@ -1,7 +1,8 @@
-//! A partition's write queue: concurrent requests become one entry, appended one after the other.
+//! Write queue of a partition: coalesces concurrent requests into one entry and appends the entries
+//! one after the other.
 //!
-//! While one entry is being appended, later requests gather behind it; the next entry takes all of
-//! them that fit. So a lone writer waits for one append, and a thousand share one.
+//! While an entry is being appended, later requests queue up; the next entry takes all of them that
+//! fit. A lone request thus waits for one append, and a thousand requests share one.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,16 +21,16 @@ use tokio::sync::{mpsc, oneshot};
 use crate::moves::check_written;
 use crate::partition::PartitionLog;
 
-/// Entries are cut off at this many bytes, so that one does not wait for a very large one.
+/// Target size of an entry in bytes, so that a request does not wait for a very large entry.
 const ENTRY_BYTES_AIM: usize = 1 << 20;
-/// Clients whose highest sequence a queue remembers, in each of two generations.
+/// Number of clients whose highest sequence a queue remembers, in each of two generations.
 const CLIENTS_REMEMBERED: usize = 16 * 1024;
 
-/// Where a request's changes of one partition went.
+/// Position of a request's changes in the log of one partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Placed {
     pub(crate) log_id: LogId,
-    /// Position of the first change; the others follow place by place.
+    /// Position of the first change; the others follow at consecutive indexes of the entry.
     pub(crate) first: Position,
 }
 
@@ -40,7 +41,7 @@ struct Waiting {
     reply: oneshot::Sender<Result<Placed>>,
 }
 
-/// The sending end of a partition's queue. The task behind it ends when all ends are dropped.
+/// Sending end of a partition's queue. The appender task ends once all sending ends are dropped.
 pub(crate) struct WriteQueue {
     log: Arc<PartitionLog>,
     sender: mpsc::Sender<Waiting>,
@@ -48,7 +49,8 @@ pub(crate) struct WriteQueue {
 }
 
 impl WriteQueue {
-    /// One to the log of this partition, which takes changes as far as the catalog says.
+    /// Starts the queue of this partition's log. The queue accepts changes while the catalog says
+    /// that the store is written to this log.
     pub(crate) fn start(
         log: Arc<PartitionLog>,
         at: PartitionRef,
@@ -69,15 +71,15 @@ impl WriteQueue {
         Self { log, sender, bytes }
     }
 
-    /// The log behind the queue.
+    /// Returns the log to which the queue appends.
     pub(crate) fn log(&self) -> &Arc<PartitionLog> {
         &self.log
     }
 
-    /// Puts a part of this many bytes into the queue; the receiver hears where it went.
+    /// Enqueues a part of this many bytes; the receiver gets the position of the part in the log.
     ///
     /// # Errors
-    /// `LimitExceeded` when the queue is full: back-pressure, nothing was appended.
+    /// `LimitExceeded` if the queue is full (back-pressure); nothing was appended.
     pub(crate) fn push(
         &self,
         (batch, bytes): (ClientBatch, usize),
@@ -102,7 +104,7 @@ struct Appender {
     at: PartitionRef,
     catalog: Arc<CatalogFollower>,
     receiver: mpsc::Receiver<Waiting>,
-    /// A request that did not fit into the entry before.
+    /// A request that did not fit into the previous entry.
     next: Option<Waiting>,
     bytes: Arc<AtomicUsize>,
     highest: Highest,
@@ -115,7 +117,8 @@ impl Appender {
         }
     }
 
-    /// The next requests that go into one entry: one schema version, inside the entry's limits.
+    /// Returns the next requests that go into one entry: they have one schema version and respect
+    /// the entry's limits.
     async fn gather(&mut self) -> Option<Vec<Waiting>> {
         let first = match self.next.take() {
             Some(waiting) => waiting,
@@ -144,7 +147,7 @@ impl Appender {
 
     async fn append(&mut self, group: Vec<Waiting>) {
         if let Err(error) = check_written(&self.catalog, self.at) {
-            // They came before the documents began to move.
+            // The requests arrived before the repartition began.
             for waiting in group {
                 let _ = waiting.reply.send(Err(error.clone()));
             }
@@ -155,7 +158,8 @@ impl Appender {
         let mut schema_version = SchemaVersion(0);
         let mut place = 0;
         for waiting in group {
-            // Whoever has gone will retry with the same sequences: nothing need be appended.
+            // The client has gone and will retry with the same sequences, so this request is not
+            // appended.
             if waiting.reply.is_closed() {
                 continue;
             }
@@ -185,8 +189,8 @@ impl Appender {
     }
 }
 
-/// The highest sequence of each client that this writer has seen here, bounded: two generations, of
-/// which the older one goes when the newer one is full.
+/// Highest sequence of each client that this queue has seen. The memory is bounded: of two
+/// generations, the older one is dropped when the newer one is full.
 #[derive(Default)]
 struct Highest {
     newer: HashMap<ClientId, Sequence>,
@@ -198,8 +202,8 @@ impl Highest {
         self.newer.get(&client).or_else(|| self.older.get(&client)).copied()
     }
 
-    /// Refuses a sequence below the window: every replica would skip it as a repeat, so that an
-    /// acknowledgement would say something that did not happen.
+    /// Refuses a sequence below the de-duplication window: every replica would skip the change as a
+    /// duplicate, so an acknowledgement would be wrong.
     fn check(&self, batch: &ClientBatch) -> Result<()> {
         let Some(highest) = self.get(batch.client) else { return Ok(()) };
         let below = |sequence: Sequence| highest.0.saturating_sub(sequence.0) > DEDUP_WINDOW;

@@ -1,4 +1,4 @@
-//! Outcomes of conditional changes as a replicator in another process knows them.
+//! Outcomes of conditional changes, queried from a replicator in another process.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use tracing::debug;
 
 use crate::outcome::Outcomes;
 
-/// Time beside the wait that a call asks for.
+/// Time for an answer in addition to the wait that a call requests.
 const ANSWER_WAIT: Duration = Duration::from_secs(1);
 
-/// Asks a replicator.
+/// Client of a replicator's outcomes.
 pub struct RemoteOutcomes {
     rpc: ReplicatorClient<Channel>,
 }
 
 impl RemoteOutcomes {
-    /// Outcomes as the replicator at `host:port` tells them; connects when it is first asked, and
-    /// again after a failure.
+    /// Creates a client of the replicator at `host:port`; connects at the first query, and again
+    /// after a failure.
     ///
     /// # Errors
-    /// `InvalidArgument` for an address that is none.
+    /// `InvalidArgument` if the address is invalid.
     pub fn new(address: &str) -> Result<Self> {
         let url = match address.contains("://") {
             true => address.to_owned(),
@@ -69,7 +69,7 @@ impl Outcomes for RemoteOutcomes {
                 result.verdict()
             }
             Ok(Err(status)) => {
-                // The caller says that the outcome is unknown; a retry asks again.
+                // The caller reports the outcome as unknown; a retry queries again.
                 debug!(partition = %at, %status, "the replicator told no outcome");
                 None
             }

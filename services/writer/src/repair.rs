@@ -1,9 +1,12 @@
-//! Finishes what was begun: a definition that is in the control log and not yet in its partitions,
-//! logs that are not made yet, logs of stores that are deleted.
+//! Repair of unfinished definition changes:
+//! - a definition that is in the control log, but not yet in its partitions,
+//! - logs that are not created yet,
+//! - logs of deleted stores.
 //!
-//! A writer may die in between, or its log may fail (a full disk, brokers that are gone). Each
-//! start looks at everything, and so does whoever failed half-way or meets what another left,
-//! until it is done.
+//! A change stays unfinished if a writer crashes in between, or if its log fails (a full disk,
+//! unreachable brokers). A writer checks all stores when it starts, after each failed definition
+//! change, and when it meets a change that another writer left unfinished. The repair is retried
+//! with back-off until it succeeds.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,18 +22,18 @@ const WAIT_FIRST: Duration = Duration::from_millis(200);
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 impl Writer {
-    /// Finishes what a writer that died may have left, and from now on what this one leaves when
-    /// its log fails half-way. Ends with the writer.
+    /// Finishes the definition changes that a crashed writer may have left, then starts a task that
+    /// finishes those that this writer leaves when its log fails. The task ends with the writer.
     ///
     /// # Errors
-    /// As the log's appends, in what is done at once.
+    /// As the log's appends, for the first repair.
     pub async fn start_repairs(self: &Arc<Self>) -> Result<()> {
         self.repair().await?;
         tokio::spawn(finish(Arc::downgrade(self), Arc::clone(&self.unfinished)));
         Ok(())
     }
 
-    /// Looks at every store. Safe at any time, by any number of writers.
+    /// Repairs every store. Any number of writers may call it at any time.
     async fn repair(&self) -> Result<()> {
         self.catch_up().await?;
         let catalog = self.parts.catalog.catalog();
@@ -43,8 +46,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Passes on how a change of a definition ended that is in the control log: what is missing
-    /// elsewhere is done later.
+    /// Returns the result of a definition change whose record is in the control log. Schedules a
+    /// repair if the change failed afterwards.
     pub(crate) fn or_later(&self, ended: Result<()>) -> Result<()> {
         if ended.is_err() {
             self.unfinished.notify_one();
@@ -52,10 +55,12 @@ impl Writer {
         ended
     }
 
-    /// What a failure of a partition's log means. Where this writer never saw the log of a store
-    /// that lives, whoever defined the store has not made it yet, or died before: it is made now,
-    /// and the caller may try again. One that it has seen stays `NotFound`, which asks for no
-    /// repair; one that is made for another reason, or at a start, makes that log anew too.
+    /// Maps a failure of a partition's log. `NotFound` for the log of a living store that this
+    /// writer has never seen means that the log was not created yet, perhaps because the writer
+    /// that defined the store has crashed. In this case the method schedules a repair and returns
+    /// `Unavailable`, so that the caller retries. `NotFound` for a log that was seen before is
+    /// returned unchanged and schedules no repair; a repair that runs for another reason, or at a
+    /// start, creates that log again, too.
     pub(crate) fn or_not_yet(&self, at: PartitionRef, error: Error) -> Error {
         let is_missing = error.code() == ErrorCode::NotFound && self.has(at);
         if !is_missing || self.queue(at).log().was_there() {
@@ -69,7 +74,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Ends the task that waits for it.
+        // Wakes the repair task so that it ends.
         self.unfinished.notify_one();
     }
 }

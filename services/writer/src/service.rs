@@ -1,4 +1,4 @@
-//! The gRPC face of the writer: translates, calls, translates back.
+//! gRPC interface of the writer: translates requests, calls the writer, translates the answers.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,11 +21,12 @@ use crate::admit::Claimed;
 use crate::views::Applied;
 use crate::writer::Writer;
 
-/// Wait for outcomes when the request names none.
+/// Wait for outcomes if the request names none.
 const OUTCOME_WAIT_DEFAULT: Duration = Duration::from_secs(5);
 /// Longest wait for outcomes that a request may ask for.
 const OUTCOME_WAIT_MAX: Duration = Duration::from_secs(60);
-/// Requests of one stream that are in flight at a time; answers keep the order of requests.
+/// Number of requests of one stream that are in flight at a time; answers keep the order of
+/// requests.
 const STREAM_REQUESTS_MAX: usize = 256;
 
 /// The writer as a gRPC service.
@@ -36,13 +37,13 @@ pub struct WriterService {
 }
 
 impl WriterService {
-    /// The service over this writer.
+    /// Creates the service over this writer.
     pub fn new(writer: Arc<Writer>) -> Self {
         Self { writer, ended: watch::Sender::new(false) }
     }
 
-    /// Takes no more requests from write streams, present and future, and ends each when those that
-    /// it has taken are answered; so that a server can drain.
+    /// Stops accepting requests from write streams, present and future. Each stream ends once its
+    /// accepted requests are answered, so that a server can drain.
     pub fn end_streams(&self) {
         self.ended.send_replace(true);
     }
@@ -68,7 +69,8 @@ impl WriterService {
         })
     }
 
-    /// A refused request is an answer in a stream; the requests behind it go on.
+    /// Answers a request of a stream. A refused request is an answer, too; the stream continues
+    /// with the next request.
     async fn answer_in_stream(self, request: Result<v1::WriteRequest, Status>) -> StreamAnswer {
         match self.answer(request?).await {
             Ok(response) => Ok(response),
@@ -105,7 +107,7 @@ impl writer_server::Writer for WriterService {
         let mut ended = self.ended.subscribe();
         let end = async move { drop(ended.wait_for(|ended| *ended).await) };
         // A request enters its queues when its answer is first polled, and `buffered` polls in
-        // order; so changes of one partition keep the order of their requests.
+        // order; so the changes of one partition keep the order of their requests.
         let answers = request
             .into_inner()
             .take_until(Box::pin(end))

@@ -1,4 +1,4 @@
-//! The writer itself: what the gRPC service calls, without gRPC.
+//! Core of the writer, without gRPC.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,15 +27,15 @@ use crate::views;
 /// Longest wait for a definition that a client names and this writer has not folded yet.
 const DEFINITION_WAIT: Duration = Duration::from_secs(5);
 
-/// What a writer is built from; the simulator brings its own.
+/// Dependencies of a writer; the simulator supplies its own.
 pub struct WriterParts {
-    /// Where entries go.
+    /// The log to which the writer appends entries.
     pub log: Arc<dyn ChangeLog>,
     /// The fold of the control log.
     pub catalog: Arc<CatalogFollower>,
-    /// Where log and store ids come from.
+    /// Source of log and store ids.
     pub entropy: Arc<dyn Entropy>,
-    /// Where outcomes of conditional changes come from.
+    /// Source of the outcomes of conditional changes.
     pub outcomes: Arc<dyn Outcomes>,
 }
 
@@ -45,11 +45,11 @@ pub struct Writer {
     pub(crate) control: PartitionLog,
     queues: Mutex<HashMap<PartitionRef, Arc<WriteQueue>>>,
     pub(crate) held: Held,
-    /// Notified when a definition is in the control log and the rest of it failed.
+    /// Notified when a definition is in the control log, but its announcement failed.
     pub(crate) unfinished: Arc<Notify>,
 }
 
-/// A part of a request that is on its way.
+/// A part of a request that is in a queue.
 struct Sent {
     partition: PartitionId,
     asked: Vec<Asked>,
@@ -57,7 +57,8 @@ struct Sent {
 }
 
 impl Writer {
-    /// A writer over these parts. Appends nothing; call [`Writer::start_repairs`] once it runs.
+    /// Creates a writer from these parts. Appends nothing; call [`Writer::start_repairs`] once the
+    /// writer runs.
     pub fn new(parts: WriterParts) -> Self {
         let (log, entropy) = (Arc::clone(&parts.log), Arc::clone(&parts.entropy));
         let control = PartitionLog::new(PartitionRef::CONTROL, log, entropy);
@@ -65,13 +66,15 @@ impl Writer {
         Self { parts, control, queues, held, unfinished }
     }
 
-    /// Appends a batch and answers what became of each change, in their order.
+    /// Appends a batch and returns the outcome of each change, in the order of the batch.
     ///
     /// # Errors
-    /// When the whole batch is refused and nothing was appended: `NotFound`, `InvalidArgument`,
-    /// `LimitExceeded` (a limit, or back-pressure), `Unavailable` while a definition is awaited,
-    /// also when the store's documents do not come to other partitions in time; `Conflict` where
-    /// they have moved since it was numbered.
+    /// The whole batch is refused and nothing was appended:
+    /// - `NotFound`, `InvalidArgument`.
+    /// - `LimitExceeded`: a limit, or back-pressure.
+    /// - `Unavailable`: the definition is not folded yet, or a repartition of the store takes too
+    ///   long.
+    /// - `Conflict`: the store was repartitioned after the batch was numbered.
     pub async fn write(
         &self,
         store: StoreId,
@@ -114,8 +117,8 @@ impl Writer {
         Ok((token, outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect()))
     }
 
-    /// Pushes every part into its queue, of these logs. When one is full, the parts before it go
-    /// on: they are answered as appended, and the rest as refused.
+    /// Pushes every part into the queue of its partition in these logs. If a queue is full, the
+    /// parts before it proceed and are answered as appended; this part is answered as refused.
     fn send(
         &self,
         logs: StoreId,
@@ -176,11 +179,11 @@ impl Writer {
         }
     }
 
-    /// Appends an entry that was made elsewhere: a barrier, a heartbeat or a copied entry.
+    /// Appends a finished entry: a barrier, a heartbeat or a copied entry.
     ///
     /// # Errors
-    /// `InvalidArgument` for other entries, `TokenLost` for another log's, else as the log's
-    /// append.
+    /// `InvalidArgument` for other entries, `TokenLost` for an entry of another log, else as the
+    /// log's append.
     pub async fn append(&self, at: PartitionRef, entry: &Entry) -> Result<Appended> {
         if !self.has(at) {
             if self.parts.catalog.catalog().of_logs(at.store).is_some() {
@@ -204,20 +207,21 @@ impl Writer {
         appended.map_err(|error| self.or_not_yet(at, error))
     }
 
-    /// The id of a partition's log.
+    /// Returns the id of a partition's log.
     pub async fn log_id(&self, at: PartitionRef) -> Result<LogId> {
         let found = self.queue(at).log().log_id().await;
         found.map_err(|error| self.or_not_yet(at, error))
     }
 
-    /// Newest version of a store's definition that this writer knows; 0 when it knows none.
+    /// Returns the newest version of a store's definition that this writer knows; 0 if it knows
+    /// none.
     pub fn newest_version(&self, store: StoreId) -> SchemaVersion {
         let catalog = self.parts.catalog.catalog();
         let newest = catalog.store(store).and_then(|history| history.newest());
         newest.map_or(SchemaVersion(0), |schema| schema.definition.version)
     }
 
-    /// The definition that a client wrote with, and the newest one.
+    /// Returns the definition with which a client wrote, and the newest one.
     async fn definitions(
         &self,
         store: StoreId,
@@ -263,8 +267,8 @@ impl Writer {
         })
     }
 
-    /// Whether a partition is one that a living store is written to, as far as this writer has
-    /// folded.
+    /// Returns whether a living store is written to this partition, according to the folded
+    /// catalog.
     pub(crate) fn has(&self, at: PartitionRef) -> bool {
         self.parts.catalog.catalog().of_logs(at.store).is_some_and(|newest| {
             let logs = newest.definition.written();
@@ -282,13 +286,13 @@ impl Writer {
         Arc::clone(queue)
     }
 
-    /// Lets go of the queues of a deleted store.
+    /// Drops the queues of a deleted store.
     pub(crate) fn forget(&self, store: StoreId) {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.retain(|at, _| at.store != store);
     }
 
-    /// Lets go of the queues to logs that a store's documents have left.
+    /// Drops the queues of logs that a store's documents have left.
     pub(crate) fn forget_left(&self, store: StoreId) {
         let catalog = self.parts.catalog.catalog();
         let written = catalog.of_logs(store).map(|newest| newest.definition.written().store);

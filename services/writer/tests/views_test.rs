@@ -1,5 +1,5 @@
-//! Feature views at the writer: what is applied and answered, how two writers meet, what a view
-//! keeps others from, and the stores that views emit to.
+//! Feature views at the writer: the results of applying declarations, races of two writers, the
+//! rules that protect views, and the stores to which views emit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,14 +40,14 @@ fn writer(log: Arc<dyn ChangeLog>, seed: u64) -> Writer {
     Writer::new(WriterParts { log, catalog, entropy, outcomes: Arc::new(NoOutcomes) })
 }
 
-/// The example of the page that says how views are declared.
+/// Returns the example of the specification of view declarations.
 fn example() -> String {
     let page = include_str!("../../../proto/spec/views.md");
     let (_, example) = page.split_once("```yaml\n").unwrap();
     example.split_once("```").unwrap().0.to_owned()
 }
 
-/// A writer with the stream and the store that the example is of.
+/// Creates a writer with the stream and the store that the example uses.
 async fn shop(log: &Arc<MemoryLog>) -> Writer {
     let writer = writer(log.clone(), 1);
     let orders = StoreSpec::stream("orders", KeyType::String, 4)
@@ -80,7 +80,7 @@ fn rename(from: &str, to: &str) -> Alteration {
     Alteration::RenameField { from: from.to_owned(), to: to.to_owned() }
 }
 
-/// Refused as what can never be, with this in its message.
+/// Asserts that a call was refused as invalid, with this text in the message.
 fn assert_refused<T: std::fmt::Debug>(result: Result<T>, said: &str) -> Error {
     let error = result.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
@@ -155,7 +155,7 @@ async fn what_is_not_there_or_may_not_change_is_told_with_its_place() {
     }
 }
 
-/// A log that takes two definitions of a view at a time: both are made before either is there.
+/// A log that accepts two definitions of a view together: both are built before either is appended.
 struct Together(Arc<MemoryLog>, Barrier);
 
 #[async_trait]
@@ -199,7 +199,7 @@ async fn of_two_writers_that_apply_at_once_one_is_told_of_a_conflict() {
     let (one, other) = (writer(log.clone(), 2), writer(log, 3));
     let day = TOTALS.to_owned() + "windows: {day: {tumbling: 1d}}\n";
     let late = TOTALS.to_owned() + "lateness: 1h\n";
-    // Both create it, then both alter it.
+    // Both writers create the view, then both alter it.
     for (first, second) in [(TOTALS, TOTALS), (&day, &late)] {
         let (first, second) =
             tokio::join!(one.apply_view(first, false), other.apply_view(second, false));
@@ -246,7 +246,7 @@ async fn of_a_view_only_options_are_altered_otherwise_than_by_its_declaration() 
     }
     let options = StoreOptions { heartbeat_ms: 500, ..StoreOptions::default() };
     altered(&writer, "totals", Alteration::SetOptions(options.clone())).await.unwrap();
-    // The declaration says nothing of them.
+    // The declaration does not mention options.
     let (how, totals) = applied(&writer, TOTALS).await;
     assert_eq!((how, totals.options), (Applied::Unchanged, options));
 }
@@ -285,7 +285,7 @@ async fn columns_that_a_view_needs_are_neither_dropped_nor_widened() {
         assert_eq!(error.context().field.as_deref(), Some(field));
         assert_eq!(error.context().store.as_deref(), Some(store));
     }
-    // What it does not need, and names.
+    // Columns that the view does not need may change, and so may names.
     for (store, alteration) in [
         ("orders", widen("note", Int64)),
         ("orders", drop("note")),
@@ -302,7 +302,8 @@ async fn columns_that_a_view_needs_are_neither_dropped_nor_widened() {
     altered(&writer, "orders", drop("cost")).await.unwrap();
 }
 
-/// The totals, emitted to the store `features`, with a feature more.
+/// Returns the declaration of the totals with an emission to the store `features` and these
+/// features.
 fn emitted(features: &str) -> String {
     TOTALS.replace("{n: count}", features) + "emit: {store: features}\nkeep: [price]\n"
 }
@@ -315,7 +316,7 @@ fn names(definition: &Definition) -> Vec<&str> {
     definition.fields.iter().map(|field| field.name.as_str()).collect()
 }
 
-/// The names of the fields that a view emits to.
+/// Returns the names of the fields to which a view emits.
 fn emitted_to<'d>(view: &Definition, store: &'d Definition) -> Vec<&'d str> {
     let emission = view.view().unwrap().emission.as_ref().unwrap();
     assert_eq!(emission.store, store.store);
@@ -336,7 +337,7 @@ async fn a_store_is_there_before_the_view_that_emits_to_it_and_stays_behind_it()
     assert_eq!(emitted_to(&view, &store), ["n", "totals_position"]);
     assert_eq!(applied(&writer, &emitted("{n: count}")).await.0, Applied::Unchanged);
 
-    // Another view, and fields of people, beside it.
+    // Another view and fields of users share the store.
     let age = FieldSpec::new("age", scalar(ScalarType::Int32));
     altered(&writer, "features", Alteration::AddField(age)).await.unwrap();
     let other = emitted("{m: count}").replace("totals", "others");
@@ -345,7 +346,7 @@ async fn a_store_is_there_before_the_view_that_emits_to_it_and_stays_behind_it()
     let taken = assert_refused(taken, "line 5, column 7: the store has a field of this name");
     assert_eq!(taken.context().field.as_deref(), Some("age"));
 
-    // What it has no more goes, and what it has stays.
+    // The field of a removed value is dropped, and the remaining fields stay.
     let (how, view) = applied(&writer, &emitted("{n: count, spent: {sum: price}}")).await;
     let store = described(&writer, "features").await;
     assert_eq!(how, Applied::Altered);
@@ -404,7 +405,8 @@ async fn what_a_view_emits_to_is_neither_deleted_nor_dropped_nor_widened() {
     writer.delete_store("features").await.unwrap();
 }
 
-/// A log that takes no more of one definition: the writer that appends it dies there.
+/// A log that refuses further appends of one definition, so that the writer that appends it dies
+/// there.
 struct Dying(Arc<MemoryLog>, &'static str);
 
 #[async_trait]
@@ -446,7 +448,7 @@ async fn a_view_that_was_left_half_applied_is_applied_again() {
     let alive = shop(&log).await;
     let dies_at = |definition, seed| writer(Arc::new(Dying(log.clone(), definition)), seed);
     let one = emitted("{n: count}");
-    // The store is there, the view is not.
+    // The store exists, the view does not.
     dies_at("totals", 2).apply_view(&one, false).await.unwrap_err();
     assert_eq!(names(&described(&alive, "features").await), ["n", "totals_position"]);
     let (how, view) = applied(&alive, &one).await;
@@ -454,7 +456,7 @@ async fn a_view_that_was_left_half_applied_is_applied_again() {
     let store = described(&alive, "features").await;
     assert_eq!(names(&store), ["n", "totals_position"]);
     assert_eq!(emitted_to(&view, &store), ["n", "totals_position"]);
-    // The store has a field more, the view does not.
+    // The store has a new field, the view does not.
     let two = emitted("{n: count, spent: {sum: price}}");
     dies_at("totals", 3).apply_view(&two, false).await.unwrap_err();
     assert!(described(&alive, "features").await.field("spent").is_some());
@@ -462,7 +464,7 @@ async fn a_view_that_was_left_half_applied_is_applied_again() {
     let store = described(&alive, "features").await;
     assert_eq!(emitted_to(&view, &store), ["n", "spent", "totals_position"]);
     assert_eq!(store.fields.len(), 3);
-    // The view has a value less, the store does not.
+    // The view has dropped a value, the store has not.
     dies_at("features", 4).apply_view(&one, false).await.unwrap_err();
     assert_eq!(described(&alive, "features").await.fields.len(), 3);
     assert_eq!(applied(&alive, &one).await.0, Applied::Unchanged);

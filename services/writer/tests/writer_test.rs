@@ -1,4 +1,5 @@
-//! The writer over a log in memory: what it refuses, what it appends, and how two writers meet.
+//! The writer over a log in memory: the requests that it refuses, the entries that it appends, and
+//! races of two writers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ use tokio::sync::Semaphore;
 const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
 const COUNT: FieldId = FieldId(1);
 const WAIT: Duration = Duration::from_secs(1);
-/// The logs that documents move to.
+/// The logs to which documents move in a repartition.
 const MOVED: StoreId = StoreId(99);
 
 fn memory() -> Arc<MemoryLog> {
@@ -78,7 +79,7 @@ async fn write(
     Ok(results.into_iter().map(|result| result.outcome).collect())
 }
 
-/// Every change that logs hold, partition by partition, in order.
+/// Returns every change in the logs, partition by partition, in order.
 async fn changes(log: &dyn ChangeLog, logs: StoreId, partitions: PartitionCount) -> Vec<Change> {
     let mut changes = Vec::new();
     for partition in partitions.partitions() {
@@ -97,7 +98,7 @@ async fn changes(log: &dyn ChangeLog, logs: StoreId, partitions: PartitionCount)
     changes
 }
 
-/// How often the log of a store holds each key.
+/// Returns how often the log of a store holds each key.
 async fn held(log: &dyn ChangeLog, store: StoreId) -> BTreeMap<Vec<u8>, usize> {
     let mut held = BTreeMap::new();
     for change in changes(log, store, PartitionCount(4)).await {
@@ -239,7 +240,7 @@ async fn without_a_replica_a_conditional_change_ends_as_unknown_with_its_positio
     assert_eq!(token.positions.len(), 1);
 }
 
-/// A log that lets so many appends to data partitions through.
+/// A log whose appends to data partitions wait for permits.
 struct Stuck(Arc<MemoryLog>, Arc<Semaphore>);
 
 #[async_trait]
@@ -276,7 +277,7 @@ impl ChangeLog for Stuck {
     }
 }
 
-/// A log on a disk that has no room for another file while it is full.
+/// A log on a disk that has no space for another file while it is full.
 struct Full(Arc<MemoryLog>, AtomicBool);
 
 #[async_trait]
@@ -309,8 +310,8 @@ impl ChangeLog for Full {
     }
 }
 
-/// A full disk between a definition and the logs of its partitions leaves no store behind that
-/// nobody can ever write to.
+/// Proves that a full disk between a definition and the creation of its logs does not leave a store
+/// to which nobody can ever write.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_was_made_by_half_is_finished_once_the_log_can() {
     let log = Arc::new(Full(memory(), AtomicBool::new(true)));
@@ -343,7 +344,7 @@ async fn a_store_that_another_writer_made_by_half_is_finished_by_who_meets_it() 
     tokio::time::sleep(Duration::from_secs(60)).await;
     let outcomes = write(&writer, definition, vec![increment(1, "a")]).await.unwrap();
     assert_eq!(outcomes, [ChangeOutcome::Appended]);
-    // A log that it has seen is not made anew because it is missed.
+    // A log that the writer has seen is not created again if it is missing.
     memory.delete(definition.store).await.unwrap();
     for _ in 0..2 {
         let outcomes = write(&writer, definition, vec![increment(2, "a")]).await.unwrap();
@@ -393,14 +394,14 @@ async fn a_log_that_was_made_anew_is_noticed_before_anything_is_acknowledged() {
     assert_eq!(outcomes, [ChangeOutcome::Appended]);
 }
 
-/// A store whose documents are on their way to two partitions of their own.
+/// Returns the definition of a store whose documents are being moved to two new partitions.
 async fn moving(writer: &Writer) -> Definition {
     let created = writer.create_store(&spec("users")).await.unwrap();
     let began = vec![Offset(1); 4];
     created.definition.with_moved_version(MOVED, PartitionCount(2), began).unwrap()
 }
 
-/// Puts a definition into the control log, as whoever sees to a move does.
+/// Appends a definition to the control log, as the snapshot service does for a repartition.
 async fn define(log: &dyn ChangeLog, definition: &Definition) {
     let record = ControlRecord::Define(Box::new(definition.clone()));
     let at = PartitionRef::CONTROL;
@@ -415,8 +416,8 @@ async fn define(log: &dyn ChangeLog, definition: &Definition) {
     log.append(at, encode_entry(&entry).unwrap()).await.unwrap();
 }
 
-/// What was acknowledged in the logs from before may still be carried: a change that is appended
-/// ahead of it would be undone.
+/// Proves that writes wait until the repartition is complete: acknowledged changes of the old logs
+/// may still be on their way, and a change that is appended before them would be undone.
 #[tokio::test(start_paused = true)]
 async fn writes_wait_in_order_until_all_from_before_is_in_the_new_partitions() {
     let log = memory();
@@ -452,7 +453,8 @@ async fn writes_wait_in_order_until_all_from_before_is_in_the_new_partitions() {
     assert_eq!(old.code(), ErrorCode::Conflict, "it is numbered for the partitions from before");
 }
 
-/// What was asked for before the documents began to move is refused where it has not been appended.
+/// Proves that changes that were queued before the repartition began are refused if they were not
+/// appended.
 #[tokio::test(start_paused = true)]
 async fn what_waits_in_a_queue_is_not_appended_to_logs_that_are_left() {
     let (memory, gate) = (memory(), Arc::new(Semaphore::new(0)));
@@ -477,7 +479,7 @@ async fn what_waits_in_a_queue_is_not_appended_to_logs_that_are_left() {
     assert_eq!(held(&*memory, there.store).await, BTreeMap::from([(b"a".to_vec(), 1)]));
 }
 
-/// The sequences of all changes that the new partitions hold, in order.
+/// Returns the sequences of all changes in the new partitions, in order.
 async fn sequences(log: &dyn ChangeLog) -> Vec<u64> {
     let changes = changes(log, MOVED, PartitionCount(2)).await;
     changes.into_iter().map(|change| change.sequence.0).collect()

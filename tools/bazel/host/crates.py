@@ -1,9 +1,9 @@
 """Writes @crates: the third-party crates that cargo has built, for the stand-in of rules_rust.
 
-Cargo is asked in the one invocation form of the tree (tools/decisions/0002), so after a build it
-has nothing left to do, and says which file each package became. Each such package is a target
-NAME-VERSION, whose dependencies are those of `cargo metadata`; each direct dependency of a
-first-party package is a target NAME beside it, which is what BUILD files name. Files are hard
+The script runs cargo in the one invocation form of the tree (tools/decisions/0002). After a build
+cargo has nothing left to do, and reports the file of each package. Each such package is a target
+NAME-VERSION, whose dependencies are those of `cargo metadata`. Each direct dependency of a
+first-party package is also a target NAME, which is the name that BUILD files use. Files are hard
 links: they cost nothing and outlive `cargo clean`. Usage: crates.py ROOT
 """
 
@@ -19,14 +19,15 @@ from typing import Any
 
 BUILD = ["build", "--workspace", "--all-targets", "--locked", "--message-format=json"]
 METADATA = ["metadata", "--locked", "--format-version=1", "--filter-platform"]
-# What `cargo run` leaves in its program's environment would change build scripts' fingerprints.
+# `cargo run` leaves these variables in its program's environment; they would change build scripts'
+# fingerprints.
 UNWANTED = ("CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_")
 
 Json = dict[str, Any]
 
 
 def cargo(root: pathlib.Path, arguments: list[str]) -> str:
-    """What cargo prints, run as the workshop runs it (tools/xtask/src/workspace.rs)."""
+    """Return cargo's output; cargo runs as xtask runs it (tools/xtask/src/workspace.rs)."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(UNWANTED)}
     command = ["cargo", *arguments]
     done = subprocess.run(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True)
@@ -36,13 +37,13 @@ def cargo(root: pathlib.Path, arguments: list[str]) -> str:
 
 
 def triple(root: pathlib.Path) -> str:
-    """The platform that rustc compiles for."""
+    """Return the platform that rustc compiles for."""
     text = subprocess.run(["rustc", "-vV"], cwd=root, check=True, capture_output=True, text=True)
     return next(line[6:] for line in text.stdout.splitlines() if line.startswith("host: "))
 
 
 def artifacts(root: pathlib.Path) -> dict[str, list[Json]]:
-    """Package id -> the linkable files cargo made of it, each with crate name and optimisation."""
+    """Map each package id to cargo's linkable files, each with crate name and optimisation."""
     found: dict[str, list[Json]] = {}
     for line in cargo(root, BUILD).splitlines():
         message = json.loads(line)
@@ -51,7 +52,7 @@ def artifacts(root: pathlib.Path) -> dict[str, list[Json]]:
         kinds = message["target"]["kind"]
         if "custom-build" in kinds:
             continue
-        # A library may be made as a shared one for other languages too.
+        # Cargo may also build a library as a shared one, for other languages.
         linkable = ".so" if "proc-macro" in kinds else ".rlib"
         for file in message["filenames"]:
             if file.endswith(linkable):
@@ -66,7 +67,7 @@ def artifacts(root: pathlib.Path) -> dict[str, list[Json]]:
 
 
 def choose(name: str, made: list[Json], kinds: list[Json], host_level: str) -> Json:
-    """The artifact that cargo would link: build scripts and macros have their own profile."""
+    """Choose the artifact that cargo would link; build scripts and macros have own profiles."""
     for_host = all(kind["kind"] == "build" for kind in kinds)
     fitting = [one for one in made if (one["level"] == host_level) == for_host] or made
     if len(fitting) != 1:
@@ -76,7 +77,7 @@ def choose(name: str, made: list[Json], kinds: list[Json], host_level: str) -> J
 
 
 def link(source: pathlib.Path, folder: pathlib.Path) -> str:
-    """A hard link, or a copy where file systems differ; its name is the source's."""
+    """Create a hard link, or a copy across file systems; returns its name, the source's."""
     target = folder / source.name
     target.unlink(missing_ok=True)
     try:
@@ -89,7 +90,7 @@ def link(source: pathlib.Path, folder: pathlib.Path) -> str:
 def package_targets(
     nodes: Json, packages: Json, made: dict[str, list[Json]], folder: pathlib.Path
 ) -> Iterator[str]:
-    """A target for every third-party package: its files, and the packages it links."""
+    """Yield a target for every third-party package: its files, and the packages that it links."""
     for identity in sorted(made, key=lambda one: (packages[one]["name"], packages[one]["version"])):
         files = [link(one["file"], folder) for one in made[identity]]
         deps = []
@@ -108,7 +109,7 @@ def direct_targets(
     made: dict[str, list[Json]],
     host_level: str,
 ) -> Iterator[str]:
-    """A target for every third-party package that a first-party one names."""
+    """Yield a target for every third-party package that a first-party package names."""
     chosen: dict[str, tuple[str, Json]] = {}
     for member in sorted(members):
         for dep in nodes[member]["deps"]:
@@ -130,12 +131,12 @@ def direct_targets(
 
 
 def label(package: Json) -> str:
-    """The target of a package."""
+    """Return the target name of a package."""
     return f"{package['name']}-{package['version']}"
 
 
 def target(rule: str, name: str, **attributes: object) -> str:
-    """A target, as a BUILD file writes it."""
+    """Return a target in the syntax of BUILD files."""
     lines = [f"    {key} = {json.dumps(value)}," for key, value in sorted(attributes.items())]
     return "\n".join([f"{rule}(", f'    name = "{name}",', *lines, ")"])
 

@@ -1,5 +1,5 @@
-"""Writes @host_go: where the machine's go is, and a repository for each third-party module that the
-tree's Go code imports, under the name that gazelle gives it.
+"""Writes @host_go: the path of the machine's go, and a repository for each third-party module that
+the tree's Go code imports, under gazelle's name for it.
 """
 
 import json
@@ -12,7 +12,7 @@ from pathlib import Path
 GO_SECONDS_MAX = 600
 KEPT = ("GOCACHE", "GOMODCACHE", "GOPATH", "GOROOT")
 SETTINGS = {
-    # The build reaches no network: what it needs, `go list` has fetched for this repository.
+    # The build has no network: `go list` has fetched its modules for this repository.
     "GOFLAGS": "-mod=readonly -buildvcs=false -trimpath",
     "GOPROXY": "off",
     "GOTOOLCHAIN": "local",

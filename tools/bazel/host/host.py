@@ -1,6 +1,6 @@
-"""Writes @host: where this machine's tools are, and what the Cargo workspace says about building.
+"""Writes @host: the paths of this machine's tools, and the Cargo workspace's build settings.
 
-Nothing is built here, so that `bazel query` loads the tree in seconds. Usage: host.py ROOT
+The script builds nothing, so that `bazel query` loads the tree in seconds. Usage: host.py ROOT
 """
 
 import glob
@@ -14,12 +14,12 @@ from typing import Any
 
 
 def read(command: list[str], root: pathlib.Path) -> str:
-    """What the command prints."""
+    """Return the output of the command."""
     return subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def opt_levels(root: pathlib.Path) -> dict[str, Any]:
-    """The optimisation of each first-party package in the dev profile, by folder."""
+    """Return the optimisation of each first-party package in the dev profile, by folder."""
     workspace = tomllib.loads((root / "Cargo.toml").read_text())
     profile = workspace["profile"]["dev"]
     levels = {}

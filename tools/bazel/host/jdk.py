@@ -1,6 +1,7 @@
-"""Where a JDK newer than the machine's own is: the one that compiles sources for Java 22.
+"""Writes the path of a JDK newer than the machine's own, for sources of Java 22.
 
-It is looked for as tools/xtask does, beside the JDK on the path. Without one NEWER_JDK is empty.
+The script looks next to the JDK on the path, as tools/xtask does. If there is none, NEWER_JDK is
+empty.
 """
 
 import re
@@ -12,7 +13,7 @@ RELEASE = 22
 
 
 def release(jdk: Path) -> int:
-    """The Java that a JDK is of, 0 if it is no JDK."""
+    """Return the Java version of a JDK, 0 if it is no JDK."""
     about = jdk / "release"
     if not about.is_file() or not (jdk / "bin" / "javac").exists():
         return 0
@@ -21,7 +22,7 @@ def release(jdk: Path) -> int:
 
 
 def newest() -> Path | None:
-    """The newest JDK that is new enough."""
+    """Return the newest JDK that is new enough."""
     java = shutil.which("java")
     if java is None:
         sys.exit("no java on the path; fix: make setup")

@@ -1,8 +1,9 @@
-"""The jars of one `maven.install` of MODULE.bazel, as Maven resolves them: one target for each.
+"""Writes the jars of one `maven.install` of MODULE.bazel, as Maven resolves them: one target for
+each.
 
 Names, dependencies and visibility are those of rules_jvm_external: an artifact that MODULE.bazel
-names is open to all, one that only another artifact needs is not, and a target that names a class
-of a jar has to declare that jar. The repository's name says which install it is.
+names is visible to all; an artifact that only another artifact needs is not; and a target that
+names a class of a jar must declare that jar. The repository's name selects the install.
 """
 
 import ast
@@ -32,31 +33,31 @@ DEPENDENCY = """
       <version>{}</version>
     </dependency>"""
 
-# A line of the tree: margin, then `group:artifact:jar:version:scope`, in brackets when it stands
-# elsewhere too, and words about it.
+# A line of Maven's tree: margin, then `group:artifact:jar:version:scope`, in brackets if it also
+# occurs elsewhere, and a remark about it.
 TREE_LINE = re.compile(r"(?P<margin>(?:[|+\\ ][ -] )+)\(?(?P<coordinates>[^\s()]+)")
 
 
 @dataclass
 class Artifact:
-    """One artifact: its jar, and what that needs."""
+    """An artifact: its jar, and the artifacts that it needs."""
 
     jar: Path | None = None
     needs: set[str] = field(default_factory=set)
 
 
 def label(module: str) -> str:
-    """The name of the target of `group:artifact`."""
+    """Return the target name of `group:artifact`."""
     return re.sub(r"[.\-:/+$]", "_", module)
 
 
 def module_of(coordinates: str) -> str:
-    """`group:artifact` of whole coordinates."""
+    """Return `group:artifact` of complete coordinates."""
     return ":".join(coordinates.split(":")[:2])
 
 
 def installed(module_file: Path, name: str) -> list[str]:
-    """The artifacts of the install of this name."""
+    """Return the artifacts of the install of this name."""
     for node in ast.walk(ast.parse(module_file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "install":
             given = {word.arg: ast.literal_eval(word.value) for word in node.keywords}
@@ -67,7 +68,7 @@ def installed(module_file: Path, name: str) -> list[str]:
 
 
 def resolve(artifacts: list[str], folder: Path) -> tuple[str, list[Path]]:
-    """Maven's tree of the artifacts, and their jars; without the network where all is there."""
+    """Return Maven's tree of the artifacts, and their jars; offline if all files are present."""
     dependencies = "".join(DEPENDENCY.format(*artifact.split(":")) for artifact in artifacts)
     (folder / "pom.xml").write_text(POM.format(dependencies=dependencies), encoding="utf-8")
     command = ["mvn", "-B", "-q", f"{PLUGIN}:tree", "-Dverbose", "-DoutputFile=tree.txt"]
@@ -90,7 +91,7 @@ def resolve(artifacts: list[str], folder: Path) -> tuple[str, list[Path]]:
 
 
 def graph(tree: str, jars: list[Path]) -> dict[str, Artifact]:
-    """The artifacts by `group:artifact`."""
+    """Return the artifacts by `group:artifact`."""
     artifacts: dict[str, Artifact] = {}
     above: list[str] = []
     for line in tree.splitlines()[1:]:
@@ -119,7 +120,7 @@ def graph(tree: str, jars: list[Path]) -> dict[str, Artifact]:
 
 
 def target(module: str, artifact: Artifact, is_named: bool, folder: Path) -> str:
-    """The target of one artifact; its jar comes into a folder of the target's name."""
+    """Return the target of one artifact; its jar is put into a folder of the target's name."""
     name = label(module)
     needs = [f":{label(need)}" for need in sorted(artifact.needs)]
     lines = [f'name = "{name}"']

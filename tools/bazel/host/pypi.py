@@ -1,6 +1,6 @@
-"""Writes @pypi: for each requirement of tools/setup/requirements.txt a py_library with the files
-that .venv holds of it, and the interpreter of all Python targets, which knows nothing but the
-standard library. So what a target does not declare cannot be imported.
+"""Writes @pypi: for each requirement of tools/setup/requirements.txt a py_library with its files in
+.venv, and the interpreter of all Python targets, which has only the standard library. A target
+therefore cannot import a package that it does not declare.
 """
 
 import json
@@ -16,10 +16,10 @@ from pathlib import Path
 
 REQUIREMENTS = "tools/setup/requirements.txt"
 NOT_A_LIBRARY = {"BUILD", "BUILD.bazel", "WORKSPACE", "REPO.bazel", "MODULE.bazel"}
-"""Files by which Bazel would take a folder for a package of its own."""
+"""Files that would make Bazel treat a folder as a package of its own."""
 
-# A library is one folder to Bazel: a link each for thousands of files, in the runfiles and again in
-# the sandbox of each test, would take longer than the tests.
+# A library is one folder to Bazel: links to thousands of files, in the runfiles and again in the
+# sandbox of each test, would take longer than the tests.
 LIBRARY = """\
 load("@rules_python//python:defs.bzl", "py_library")
 
@@ -59,14 +59,14 @@ toolchain(
 
 @dataclass(frozen=True)
 class Pin:
-    """One line of the requirements: a distribution and the only version that will do."""
+    """A line of the requirements: a distribution and its only accepted version."""
 
     distribution: str
     version: str
 
     @property
     def name(self) -> str:
-        """The name of its library, as rules_python spells it."""
+        """Return the name of the library, as rules_python spells it."""
         return library_name(self.distribution)
 
 
@@ -91,7 +91,7 @@ def pins(requirements: str) -> dict[str, Pin]:
 
 
 def installed(pin: Pin) -> metadata.Distribution:
-    """Find what a pin asks for; it must be there, in that very version."""
+    """Find the distribution of a pin; it must be installed in exactly that version."""
     try:
         distribution = metadata.distribution(pin.distribution)
     except metadata.PackageNotFoundError:
@@ -105,7 +105,7 @@ def installed(pin: Pin) -> metadata.Distribution:
 
 
 def needs(distribution: metadata.Distribution) -> Iterator[str]:
-    """Name the distributions that it asks for on this machine, without any extras."""
+    """Yield the names of the distributions that it requires on this machine, without extras."""
     from packaging.requirements import Requirement  # Only .venv has it.
 
     for line in distribution.requires or []:
@@ -115,7 +115,7 @@ def needs(distribution: metadata.Distribution) -> Iterator[str]:
 
 
 def dependencies(pin: Pin, needed: Iterable[str], pinned: dict[str, Pin]) -> list[str]:
-    """Turn what a distribution needs into labels; all of it must be pinned too."""
+    """Convert a distribution's needs to labels; all of them must be pinned, too."""
     names = {library_name(name): name for name in needed}
     for name, asked in names.items():
         if name not in pinned:
@@ -126,7 +126,7 @@ def dependencies(pin: Pin, needed: Iterable[str], pinned: dict[str, Pin]) -> lis
 
 
 def lay_out(distribution: metadata.Distribution, prefix: Path, folder: Path) -> None:
-    """Put the files of a distribution in this environment where rules_python would unpack them."""
+    """Lay out a distribution's files of this environment as rules_python unpacks them."""
     site_packages = Path(str(distribution.locate_file(""))).resolve()
     for recorded in distribution.files or []:
         if recorded.name in NOT_A_LIBRARY:
@@ -135,7 +135,7 @@ def lay_out(distribution: metadata.Distribution, prefix: Path, folder: Path) -> 
         if file.is_relative_to(site_packages):
             place = folder / "site-packages" / file.relative_to(site_packages)
         elif file.is_relative_to(prefix / "bin"):
-            # A script that pip wrote starts the Python of .venv, which is what must not be used.
+            # A script that pip wrote starts the Python of .venv, which must not be used.
             if is_script(file):
                 continue
             place = folder / "bin" / file.relative_to(prefix / "bin")
@@ -146,14 +146,14 @@ def lay_out(distribution: metadata.Distribution, prefix: Path, folder: Path) -> 
 
 
 def is_script(file: Path) -> bool:
-    """Whether an interpreter runs this file."""
+    """Return whether an interpreter runs this file."""
     with file.open("rb") as opened:
         return opened.read(2) == b"#!"
 
 
 def link_or_copy(file: Path, place: Path) -> None:
-    """Give a file a second name; across file systems, a copy. Never a symbolic link, which would
-    hang in the air while .venv is made anew.
+    """Give a file a second name; across file systems, copy it. A symbolic link would be broken
+    while .venv is rebuilt.
     """
     try:
         os.link(file, place)
@@ -162,14 +162,14 @@ def link_or_copy(file: Path, place: Path) -> None:
 
 
 def write_repository(pinned: dict[str, Pin], folder: Path) -> None:
-    """Write one package per requirement, and the toolchain."""
+    """Write a package per requirement, and the toolchain."""
     for name, pin in pinned.items():
         distribution = installed(pin)
         lay_out(distribution, Path(sys.prefix).resolve(), folder / name)
         deps = dependencies(pin, needs(distribution), pinned)
         text = LIBRARY.format(name=name, deps=json.dumps(deps))
         (folder / name / "BUILD.bazel").write_text(text)
-    # A fresh virtual environment: the machine's Python, and no packages in sight.
+    # A fresh virtual environment: the machine's Python, without packages.
     venv.EnvBuilder(symlinks=True).create(folder / "interpreter")
     interpreter = str(folder / "interpreter" / "bin" / "python3")
     text = TOOLCHAIN.format(

@@ -1,4 +1,4 @@
-"""Repositories whose content a script of this folder reads off the machine's own tools.
+"""Repositories whose content a script of this folder derives from the machine's own tools.
 
 A script runs in the new repository's folder with the path of the tree as its argument, and writes
 the repository's files there. Each line `watch LABEL` on its standard output names one more file
@@ -52,7 +52,7 @@ def host_repository(name, script, inputs, volatile = False):
     """A repository that a script of this folder writes.
 
     Args:
-      name: what labels call it
+      name: its name in labels
       script: the Python program
       inputs: the files whose change makes the program run again
       volatile: whether it runs at each start of Bazel's server as well

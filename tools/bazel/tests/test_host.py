@@ -1,5 +1,6 @@
-"""The front of Bazel 4 in a build folder that was moved. Cargo and Bazel are programs that say what
-they are given: what is tried is the front alone, and `xtask bazel` runs it with the real ones.
+"""Proves the front of Bazel 4 in a build folder that was moved. Cargo and Bazel are fakes that
+print their arguments: the test covers only the front, and `xtask bazel` runs it with the real
+programs.
 """
 
 import os
@@ -17,7 +18,7 @@ printf '%s\\n' "$@"
 
 
 def front(folder: Path, build: Path) -> "list[str]":
-    """Run it with this build folder; returns what Bazel was given."""
+    """Run the front with this build folder; returns Bazel's arguments."""
     root = folder / "tree"
     programs = folder / "programs"
     for name, text in ("cargo", CARGO), ("bazel-4", BAZEL):
@@ -38,7 +39,8 @@ def front(folder: Path, build: Path) -> "list[str]":
 
 
 def fetched(build: Path) -> Path:
-    """What Bazel has fetched there, with a link into that very folder, as it makes them."""
+    """Return the folder that Bazel has fetched there, with a link into that folder, as Bazel
+    creates it."""
     toolchain = build / "bazel/base/external/local_config_cc"
     toolchain.mkdir(parents=True)
     link = toolchain / "toolchain.bzl"

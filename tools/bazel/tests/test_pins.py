@@ -1,5 +1,5 @@
-"""Plants one stale pin at a time in a small tree, and sees it named. The tree as it stands has
-none, so each test can only pass for its reason.
+"""Plants one stale pin at a time in a small tree, and proves that it is named. The unchanged tree
+has none, so each test can pass only for its own reason.
 """
 
 from pathlib import Path
@@ -79,7 +79,7 @@ require (
 
 
 def plant(root: Path, file: str, find: str, replace: str) -> list[str]:
-    """Write the tree with one change, and return what is found."""
+    """Write the tree with one change, and return the findings."""
     for name, text in TREE.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The program of every pytest_test: its exit codes, and what it takes from Bazel's environment."""
+"""Proves the program of every pytest_test: its exit codes, and its use of Bazel's environment."""
 
 import os
 import subprocess
@@ -14,10 +14,10 @@ TWO = "def test_right(): pass\ndef test_wrong(): assert False, 'as planned'\n"
 
 
 def run(folder: Path, tests: str, *arguments: str, **environment: str) -> "tuple[int, str]":
-    """Run it on these tests as Bazel would; returns its exit code and what it printed."""
+    """Run it on these tests as Bazel would; returns its exit code and its output."""
     path = folder / "test_it.py"
     path.write_text(tests)
-    # Under Bazel this test has a report and a choice of its own, which are not those of that run.
+    # Under Bazel this test has its own report and filter, which are not those of the inner run.
     kept = {name: said for name, said in os.environ.items() if name not in OF_BAZEL}
     temporary = folder / "temporary"
     temporary.mkdir()

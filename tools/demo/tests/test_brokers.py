@@ -1,4 +1,4 @@
-"""The broker of LOG=kafka: its settings are whole, its ports free, and it says when it serves."""
+"""Proves that LOG=kafka's broker has whole settings, free ports and an awaited start."""
 
 import re
 import socket

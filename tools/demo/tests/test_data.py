@@ -1,4 +1,4 @@
-"""The input: time order, the small form, the file for the loader, the keys to ask for."""
+"""Proves the input: time order, the small form, the file for the loader, the keys to read."""
 
 from pathlib import Path
 

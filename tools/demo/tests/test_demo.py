@@ -1,4 +1,4 @@
-"""The entry: what it refuses before it starts anything."""
+"""Proves which environments the demo refuses before it starts a program."""
 
 import demo
 import processes

@@ -1,4 +1,4 @@
-"""The languages: told apart by name, and installed by the demo itself from what cargo built."""
+"""Proves that languages have distinct names, and that the demo installs their readers."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from processes import DemoError
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[demo.Stage]:
-    """A stage whose programs are stopped when the test ends."""
+    """Yield a stage whose programs are stopped when the test ends."""
     with ExitStack() as stack:
         settings = demo.Settings(programs=tmp_path, kafka=False, small=True, plant=False)
         stage = demo.Stage(settings, tmp_path, stack, Interrupts())
@@ -26,7 +26,7 @@ def stage(tmp_path: Path) -> Iterator[demo.Stage]:
 
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the Python client, for the install to write into."""
+    """Return a copy of the Python client, for the install to write into."""
     source, copy = CLIENTS / "python", tmp_path / "client"
     for pattern in ("install_native.py", "forebay/*.py", "examples/*.py"):
         for file in source.glob(pattern):

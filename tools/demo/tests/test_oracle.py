@@ -1,4 +1,4 @@
-"""The oracle must be right about the ratings, and must notice every kind of difference."""
+"""Proves that the oracle computes the ratings correctly, and notices every kind of difference."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ def expected() -> oracle.Expected:
 
 
 def answers(of: oracle.Expected) -> list[dict[str, Any]]:
-    """What a reader without a fault dumps."""
+    """Return the dump of a reader without a fault."""
     lines = []
     for place, (store, expected_documents) in enumerate(of.stores.items()):
         position = {oracle.POSITIONS[store]: 1 << 16 | place}

@@ -1,4 +1,4 @@
-"""Children: what they say is heard, every wait ends, and they are gone when stopped."""
+"""Proves that children's messages are received, every wait ends, and stopped children are gone."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ Start = Callable[[str], Child]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """Start Python children; each test stops its own."""
+    """Return a function that starts Python children; each test stops its own."""
     return lambda script: Child("child", [sys.executable, "-u", "-c", script], tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""What is shown: one line per second when piped, a table in a terminal, every result once."""
+"""Proves the output: one line per second when piped, a table in a terminal, every result once."""
 
 import io
 from typing import Any

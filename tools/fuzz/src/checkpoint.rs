@@ -1,6 +1,6 @@
-//! Images, as checkpoints of a reader: whatever stands in the file, opening a reader over it ends
-//! in a copy that can be read, in an ignored file, or in one that is found damaged when it is read;
-//! and the reader goes on with its log.
+//! Images as a reader's checkpoints. For any content of the file, opening a reader over it ends in
+//! one of three ways: the replica is readable, the file is ignored, or a read finds damage; and the
+//! reader continues with its log.
 
 use std::cell::Cell;
 use std::panic;
@@ -31,16 +31,16 @@ const AT: PartitionRef = PartitionRef { store: STORE, partition: PartitionId(0) 
 const LOG: LogId = LogId(7);
 const DIR: &str = "/checkpoints";
 const BLOCK_BYTES: usize = 8 * 1024;
-/// Places in the header of an image.
+/// Offsets in the header of an image.
 const BLOCKS_AT: usize = 112;
 const STATE_BYTES_AT: usize = 132;
 const META_CHECKSUM_AT: usize = 136;
 const PARITIES_AT: usize = 144;
-/// From this `how` on one byte of a block is flipped behind all else.
+/// First `how` with which one byte of a block is flipped after all other edits.
 const FLIPPED_FROM: u8 = 128;
-/// How often a reader is read over a damaged image before that must have been built anew.
+/// Number of reads of a reader over a damaged image within which the replica must be rebuilt.
 const READS_MAX: usize = 100;
-/// Virtual time for a reader to open a checkpoint and go on.
+/// Virtual time for a reader to open a checkpoint and continue.
 const OPENING: Duration = Duration::from_secs(15);
 
 static SOUND: LazyLock<Vec<u8>> = LazyLock::new(|| runtime().block_on(make_sound()));
@@ -49,16 +49,17 @@ thread_local! {
     static HAS_PANICKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Input: how u8, then the bytes of a checkpoint (`how` 0 and 1), or edits of a sound one of three
-/// bytes each, a place u16 and the byte to put there (others). With an odd `how` every checksum and
-/// length is then set right, and the parity, so that the decoder goes on; with an even one they
-/// cannot be forged. From 128 on a byte of the first block is flipped then, to be mended.
+/// Restores a reader from the input: how u8, then the bytes of a checkpoint (`how` 0 and 1), or
+/// edits of a sound checkpoint (others). An edit has three bytes: an offset u16 and the byte to
+/// write there. With an odd `how` every checksum, every length and the parity are then corrected,
+/// so that the decoder continues; with an even one they cannot be forged. From 128 on a byte of the
+/// first block is flipped after that, which the reader must repair.
 ///
 /// # Panics
-/// When a reader panics over it, or takes in what was never written.
+/// Panics if a reader panics, or applies data that was never written.
 pub fn checkpoint_restore(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
-    // Made before, for it takes a runtime of its own.
+    // Built first, because it needs a runtime of its own.
     LazyLock::force(&SOUND);
     let mut bytes = if *how < 2 { rest.to_vec() } else { edited(rest) };
     let is_sealed = how % 2 == 1;
@@ -73,7 +74,7 @@ pub fn checkpoint_restore(input: &[u8]) {
     assert!(!HAS_PANICKED.replace(false), "a tail panicked");
 }
 
-/// The bytes of a checkpoint before it is damaged, to start a corpus from.
+/// Returns the bytes of a sound checkpoint, as a corpus's first input.
 pub fn sound_checkpoint() -> Vec<u8> {
     SOUND.clone()
 }
@@ -83,7 +84,7 @@ fn runtime() -> tokio::runtime::Runtime {
     runtime.enable_time().start_paused(true).build().expect("a runtime")
 }
 
-/// Notes panics of this thread, which runs everything: a tail catches its own.
+/// Records panics of this thread, which runs everything: a tail catches its own panics.
 fn note_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -108,8 +109,7 @@ fn edited(edits: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Sets magic, version, lengths, parity and checksums right: of as many blocks as the file has room
-/// for.
+/// Corrects magic, version, lengths, parity and checksums, for as many blocks as fit in the file.
 fn seal(bytes: &mut [u8]) {
     let Some(behind) = bytes.len().checked_sub(BLOCK_BYTES) else { return };
     bytes[..6].copy_from_slice(b"FBIM\x03\x00");
@@ -273,8 +273,8 @@ async fn open_over(bytes: Vec<u8>, is_sealed: bool) {
     reader.shut_down(OPENING).await.expect("a close on a good disk");
 }
 
-/// Reads every document; those of a checkpoint that nobody forged are those of the log. Answers
-/// whether all could be read.
+/// Reads every document; returns whether all were readable. The documents of a checkpoint that was
+/// not forged must be those of the log.
 fn read_all(reader: &Reader, is_sealed: bool) -> bool {
     let mut documents = 0;
     let mut scan = reader.scan();
@@ -311,8 +311,8 @@ fn read_all(reader: &Reader, is_sealed: bool) -> bool {
     is_whole
 }
 
-/// What a read may answer over damage; and over a forgery, which may also break what the index
-/// relies on.
+/// Checks the error of a read over damage. Over a forgery more errors are permitted, because a
+/// forgery may break the index's assumptions.
 fn check_code(code: ErrorCode, is_sealed: bool) {
     use ErrorCode as Code;
     let forged = [Code::UpgradeNeeded, Code::LimitExceeded, Code::Internal, Code::Corrupt];

@@ -4,11 +4,10 @@ use std::path::{Component, Path};
 
 use forebay_wire::shard_copy::{RowsBlock, block_rows, file_kind, part_record, read_parts};
 
-/// Input: what the rest is u8, then its bytes: of three such numbers the first means a block, the
-/// second a journal, the third a name.
+/// Decodes the input: kind u8, modulo 3, then bytes of a block (0), a journal (1) or a name (2).
 ///
 /// # Panics
-/// When what was read is not what comes back from its own bytes, or a name leaves its folder.
+/// Panics if decoded data does not encode to its own bytes, or a name leaves its folder.
 pub fn copy_decode(input: &[u8]) {
     let Some((which, rest)) = input.split_first() else { return };
     match which % 3 {

@@ -1,5 +1,5 @@
-//! Entries: any bytes are refused, or are an entry that comes back from its own frame, and that the
-//! fold applies, once.
+//! Entries: any bytes are refused, or are an entry that round-trips through its own frame and that
+//! the fold applies exactly once.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -39,7 +39,8 @@ impl Documents for Rows {
     }
 }
 
-/// A store with a field of each kind, and a second version that has dropped, widened and emptied.
+/// A store with a field of each kind, and a second version with dropped, widened and emptied
+/// fields.
 static VERSIONS: LazyLock<Versions> = LazyLock::new(|| {
     let mut spec = StoreSpec::documents("fuzz", KeyType::Bytes, 1)
         .field("count", FieldType::Scalar(ScalarType::Int32))
@@ -65,10 +66,10 @@ static VERSIONS: LazyLock<Versions> = LazyLock::new(|| {
     Versions([first, second].map(at).into())
 });
 
-/// Input: how u8, then a frame; with an odd `how` a body, which gets a good frame.
+/// Decodes the input: how u8, then a frame; with an odd `how` a body, which gets a valid frame.
 ///
 /// # Panics
-/// When an entry does not come back from its own frame, or is applied twice.
+/// Panics if an entry does not round-trip through its own frame, or is applied twice.
 pub fn entry_decode(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
     let frame = if how % 2 == 1 { framed(rest) } else { rest.to_vec() };
@@ -99,11 +100,11 @@ fn framed(body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Applies an entry and then a repeat of it, which must write nothing.
+/// Applies an entry and then a duplicate of it, which must write nothing.
 fn apply(entry: &Entry) {
     let count = PartitionCount::new(1).expect("one partition");
     let mut state = PartitionState::new(PARTITION, count);
-    // As behind the log's opening entry.
+    // The state after the log's opening entry.
     state.log_id = Some(entry.log_id);
     let mut rows = Rows::default();
     let Some(first) = apply_once(&mut state, &mut rows, entry) else { return };

@@ -1,5 +1,5 @@
-//! The embedded log's journal: whatever a crash or damage leaves of it, opening and reading end in
-//! a typed error or in entries that were appended.
+//! The embedded log's journal: after any crash or damage, opening and reading return a typed error
+//! or entries that were appended.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,17 +19,18 @@ const STORE: StoreId = StoreId(1);
 const PARTITIONS: u32 = 3;
 const ROUNDS: u64 = 6;
 const HALF_BYTES: usize = 4_096 + 600;
-/// Where the records of a half begin.
+/// Offset of the records in a half.
 const RECORDS_AT: usize = 4_096;
 const HEADER_BYTES: usize = 28;
 const RECORD_HEADER_BYTES: usize = 16;
 
-/// Input: how u8, then the bytes of a journal (`how` 0), or edits of three bytes each: a place u16
-/// among the headers and records, and the byte to put there. With `how` 1 that is all, so that what
-/// is read must be what was appended; with others checksums are made true again.
+/// Opens a log over the input: how u8, then the bytes of a journal (`how` 0), or edits of three
+/// bytes each: an offset u16 into the headers and records, and the byte to write there. With `how`
+/// 1 checksums stay as they are, so that every entry read must be one that was appended; otherwise
+/// checksums are corrected.
 ///
 /// # Panics
-/// When an open or read fails untyped, or gives what was never appended.
+/// Panics if an open or read fails untyped, or returns an entry that was never appended.
 pub fn embedded_journal(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
     let mut runtime = tokio::runtime::Builder::new_current_thread();
@@ -47,8 +48,8 @@ async fn damage_and_open(how: u8, rest: &[u8]) {
     }
 }
 
-/// The disk of a log that lost its power after some groups over all partitions: the last of them
-/// are in the journal alone, in both its halves.
+/// Returns the disk of a log that lost power after some groups over all partitions: the last groups
+/// are only in the journal, in both its halves.
 async fn crashed() -> SimDisk {
     let disk = SimDisk::new(Arc::new(SeededEntropy::new(1)));
     let log = open(&disk).await.expect("an empty disk");
@@ -94,7 +95,7 @@ fn damage(how: u8, rest: &[u8], bytes: &mut Vec<u8>) {
     }
     for [low, high, byte] in rest.as_chunks::<3>().0 {
         let place = usize::from(u16::from_le_bytes([*low, *high]));
-        // Nothing is in what lies between a header and its records, so no edits go there.
+        // The space between a header and its records is unused, so no edits go there.
         let (half, place) = (place / 1_024 % 2, place % 1_024);
         let behind_header = RECORDS_AT + place.saturating_sub(HEADER_BYTES);
         let within = if place < HEADER_BYTES { place } else { behind_header };
@@ -108,7 +109,7 @@ fn damage(how: u8, rest: &[u8], bytes: &mut Vec<u8>) {
     }
 }
 
-/// Makes the checksums of a half true, of its header and of as many records as follow each other.
+/// Corrects the checksums of a half: of its header and of its consecutive records.
 fn forge(half: &mut [u8]) {
     if let Some((header, checksum)) =
         half.get_mut(..HEADER_BYTES).and_then(|header| header.split_last_chunk_mut::<4>())

@@ -1,16 +1,16 @@
-//! Keys: any bytes are split into what they were made of, or refused; packed keys lie inside their
-//! bytes.
+//! Keys: any bytes are split into the parts that they were built from, or refused; packed keys are
+//! within their bytes.
 
 use forebay_core::ErrorCode;
 use forebay_core::key::{Key, KeyValue};
 use forebay_index::{KeyList, PackedKeys};
 
-/// Input: how u8, then identity bytes; with an odd `how` packed keys: count u8, an end of u16 each,
-/// their bytes.
+/// Decodes the input: how u8, then identity bytes; with an odd `how` packed keys: count u8, an end
+/// offset u16 each, their bytes.
 ///
 /// # Panics
-/// When identity bytes are not those of the parts that they were split into, or a packed key is not
-/// the bytes between its ends.
+/// Panics if the parts of identity bytes do not encode to these bytes, or a packed key is not the
+/// bytes between its ends.
 pub fn key_decode(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
     if how % 2 == 1 {

@@ -1,7 +1,8 @@
-//! What Forebay's decoders promise about any bytes, one function each; a broken promise panics.
+//! The promises of Forebay's decoders about arbitrary bytes, one function each; a broken promise
+//! panics.
 //!
-//! Every function takes what a fuzzer brings. The first byte of an input says how the rest is
-//! meant, so that checksums and versions, which no fuzzer guesses, do not keep it at the door.
+//! Every function takes a fuzzer's input. The first byte selects the interpretation of the rest, so
+//! that checksums and versions, which no fuzzer guesses, do not stop the fuzzer at the first check.
 
 mod canary;
 mod checkpoint;
@@ -34,7 +35,7 @@ pub use token::token_decode;
 /// A target and the name of its corpus folder.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every target, the canary aside.
+/// All targets except the canary.
 pub const TARGETS: [Target; 12] = [
     ("row_decode", row_decode),
     ("entry_decode", entry_decode),

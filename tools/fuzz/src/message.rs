@@ -1,4 +1,4 @@
-//! Messages: any protobuf is refused, or is a value of the domain that comes back from its own
+//! Messages: any protobuf is refused, or is a domain value that round-trips through its own
 //! message.
 
 use forebay_core::catalog::ControlRecord;
@@ -19,10 +19,10 @@ use forebay_wire::value::{nullable_value, nullable_value_message};
 use prost::Message;
 use tonic::{Code, Status};
 
-/// What one input is decoded as.
+/// A function that decodes an input.
 pub type Decode = fn(&[u8]);
 
-/// The messages that a service or a client takes from outside, by their numbers in an input.
+/// The messages that a service or a client receives from outside, by their numbers in an input.
 pub const MESSAGES: [(&str, Decode); 19] = [
     ("value", |bytes| back(bytes, Value::try_from, |of| v1::Value::from(of))),
     ("nullable-value", |bytes| back(bytes, nullable_value, |v| nullable_value_message(v.as_ref()))),
@@ -52,17 +52,17 @@ pub const MESSAGES: [(&str, Decode); 19] = [
     }),
 ];
 
-/// Input: which message u8, then its bytes.
+/// Decodes the input: message number u8, then the message's bytes.
 ///
 /// # Panics
-/// When what was taken is not what comes back from its own message.
+/// Panics if an accepted value does not round-trip through its own message.
 pub fn message_decode(input: &[u8]) {
     let Some((which, rest)) = input.split_first() else { return };
     let (_, decode) = MESSAGES[usize::from(*which) % MESSAGES.len()];
     decode(rest);
 }
 
-/// Takes a message in, gives it back, and takes it in again.
+/// Decodes a message, encodes the value, and decodes the result again.
 fn back<D, W: Message + Default>(
     bytes: &[u8],
     take: impl Fn(W) -> Result<D>,
@@ -74,7 +74,7 @@ fn back<D, W: Message + Default>(
             let given = give(&taken).encode_to_vec();
             let message = W::decode(given.as_slice()).expect("what was encoded is a message");
             let again = take(message).expect("what was given is taken");
-            // By their bytes, for a NaN does not equal itself.
+            // Compared by bytes, because a NaN differs from itself.
             assert_eq!(give(&again).encode_to_vec(), given);
         }
         Err(error) => {
@@ -89,7 +89,8 @@ fn back<D, W: Message + Default>(
     }
 }
 
-/// The details of a status, and the cursors of listings and scans: all are a peer's bytes.
+/// Decodes the details of a status, and the cursors of listings and scans, all of which are a
+/// peer's bytes.
 fn details(bytes: &[u8]) {
     for code in [Code::Unavailable, Code::Internal, Code::InvalidArgument] {
         let status = Status::with_details(code, "a message", bytes.to_vec().into());

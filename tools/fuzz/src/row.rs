@@ -1,4 +1,4 @@
-//! Rows: any bytes are refused, or are a document that has one form.
+//! Rows: any bytes are refused, or are a document with exactly one encoding.
 
 use std::sync::LazyLock;
 
@@ -11,7 +11,7 @@ use forebay_core::row::{Document, Row};
 use forebay_core::schema::StoreSpec;
 use forebay_core::value::{FieldType, ScalarType, VectorType};
 
-/// The layouts of four definitions of `proto/vectors/row.json`, by their names there; all of
+/// Names of four definitions of `proto/vectors/row.json`, whose layouts the target uses; all have
 /// version 1.
 pub const LAYOUT_NAMES: [&str; 4] = ["no-fields", "key-value", "text-and-count", "every-type"];
 
@@ -35,10 +35,10 @@ fn layout(types: &[FieldType]) -> Layout {
     Layout::of(&spec.define(StoreId(1)).expect("a definition of distinct fields"))
 }
 
-/// Input: which layout u8, then a row, whose version is set right.
+/// Decodes the input: layout number u8, then a row, whose version is corrected.
 ///
 /// # Panics
-/// When a slice lies outside the row, or a document does not come back from its own row.
+/// Panics if a slice is outside the row, or a document does not round-trip through its own row.
 pub fn row_decode(input: &[u8]) {
     let Some((which, rest)) = input.split_first() else { return };
     let layout = &LAYOUTS[usize::from(*which) % LAYOUTS.len()];
@@ -65,7 +65,7 @@ fn read_in_place(bytes: &[u8], layout: &Layout) {
     let Ok(row) = Row::new(bytes, layout) else { return };
     let inside = bytes.as_ptr_range();
     for slot in layout.slots() {
-        // Whatever these say of such bytes: they say it without a panic.
+        // Any result is fine for such bytes, except a panic.
         let _ =
             (row.presence_at(slot, Timestamp::from_micros(0)), row.field_expires_at(slot.field));
         let value = row.bytes(slot).expect("the ends were checked").as_ptr_range();

@@ -1,4 +1,4 @@
-//! The embedded log: whatever stands in a segment, opening and reading end in a typed error or in
+//! The embedded log: for any content of a segment, opening and reading return a typed error or
 //! entries that were appended.
 
 use std::path::{Path, PathBuf};
@@ -22,18 +22,19 @@ const STORE: StoreId = StoreId(1);
 const AT: PartitionRef = PartitionRef { store: STORE, partition: PartitionId(0) };
 const ENTRIES: usize = 3;
 
-/// Input: how u8, then the bytes of a segment (`how` 0), bytes to put behind it (1), or edits of
-/// three bytes each: a place u16 and the byte to put there (others). Edits and additions cannot
-/// forge a checksum, so there what is read must be what was appended.
+/// Opens a log over the input: how u8, then the bytes of a segment (`how` 0), bytes to append to it
+/// (1), or edits of three bytes each: an offset u16 and the byte to write there (others); an offset
+/// past the end truncates the segment. Edits and additions cannot forge a checksum, so with these
+/// every entry read must be one that was appended.
 ///
 /// # Panics
-/// When an open or read fails untyped, or gives what was never appended.
+/// Panics if an open or read fails untyped, or returns an entry that was never appended.
 pub fn embedded_segment(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
     runtime().block_on(damage_and_open(*how, rest));
 }
 
-/// The bytes of the segment before it is damaged, to start a corpus from.
+/// Returns the bytes of the undamaged segment, as a corpus's first input.
 pub fn sound_segment() -> Vec<u8> {
     let disk = runtime().block_on(async {
         let (disk, _) = filled().await;
@@ -47,7 +48,7 @@ fn runtime() -> tokio::runtime::Runtime {
     runtime.enable_time().start_paused(true).build().expect("a runtime")
 }
 
-/// A closed log of a few entries in one segment, and those entries.
+/// Returns a closed log of a few entries in one segment, and these entries.
 async fn filled() -> (SimDisk, Vec<Bytes>) {
     let disk = SimDisk::new(Arc::new(SeededEntropy::new(1)));
     let log = open(&disk).await.expect("an empty disk");

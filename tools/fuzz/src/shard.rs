@@ -1,4 +1,5 @@
-//! Shards: any bytes are a stored key, a head or a row of the state in its one form, or refused.
+//! Shards: any bytes are a stored key, a head or a row of the state in its only encoding, or are
+//! refused.
 
 use forebay_core::ErrorCode;
 use forebay_core::fold::PartitionState;
@@ -7,20 +8,20 @@ use forebay_core::key::KeyType;
 use forebay_core::key_order::KeyOrder;
 use forebay_core::state_rows::{Followed, HEAD, Head};
 
-/// What an input of a stored key of this store begins with.
+/// Returns the first byte of an input with a stored key of such a store.
 pub fn how_of_key(primary: KeyType, partition: Option<KeyType>) -> u8 {
     let number = |of| KeyType::ALL.iter().position(|it| *it == of).unwrap_or_default() as u8;
     number(primary) + 3 * partition.map_or(0, |of| 1 + number(of))
 }
 
-/// What an input of a row of the state begins with.
+/// First byte of an input with a row of the state.
 pub const HOW_OF_ROW: u8 = 12;
 
-/// Input: how u8; below 12 a stored key of one kind of store; above it key length u8, key and value
-/// of a row of the state.
+/// Decodes the input: how u8; below 12 a stored key of one kind of store; from 12 on key length u8,
+/// key and value of a row of the state.
 ///
 /// # Panics
-/// When a key or a head that was taken does not encode to its own bytes.
+/// Panics if an accepted key or head does not encode to its own bytes.
 pub fn shard_rows(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
     if *how >= HOW_OF_ROW {

@@ -7,11 +7,11 @@ use forebay_snapshot::{
 use forebay_wire::v1;
 use prost::Message;
 
-/// Input: what the rest is u8, modulo 6, then its bytes: a manifest, the message in one, a chunk's
-/// object, a delta's chunk, a backup, a log's chunk.
+/// Decodes the input: kind u8, modulo 6, then the bytes of a manifest, the message in a manifest, a
+/// chunk's object, a delta's chunk, a backup, or a log's chunk.
 ///
 /// # Panics
-/// When what was read is not what comes back from its own bytes.
+/// Panics if decoded data does not encode to its own bytes.
 pub fn snapshot_decode(input: &[u8]) {
     let Some((which, rest)) = input.split_first() else { return };
     match which % 6 {
@@ -21,7 +21,7 @@ pub fn snapshot_decode(input: &[u8]) {
             drop(Manifest::try_from(message).map(|manifest| again(&manifest)));
         }
         2 => {
-            // The bytes of a plain chunk: their hash is known, so the frame decides.
+            // The bytes of a plain chunk: their hash is known, so only the frame decides.
             let id = ChunkId::of(rest.get(16..).unwrap_or_default(), 1);
             if let Ok(bytes) = decode_chunk(&id, &Bytes::copy_from_slice(rest)) {
                 assert_eq!(ChunkId::of(&bytes, 1), id);
@@ -55,7 +55,7 @@ pub fn snapshot_decode(input: &[u8]) {
 }
 
 fn again(manifest: &Manifest) {
-    // By their bytes: a default that is no number differs from itself.
+    // Compared by bytes, because a NaN default differs from itself.
     let object = manifest.encode().unwrap();
     assert_eq!(Manifest::decode(&object).unwrap().encode().unwrap(), object);
 }

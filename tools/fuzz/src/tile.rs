@@ -1,4 +1,4 @@
-//! States of aggregates, and tiles of all of them.
+//! States of aggregates, and tiles of all aggregates.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,7 +8,8 @@ use forebay_core::value::{ScalarType, Value};
 use forebay_core::view::{AggregateKind, AggregateSpec};
 use forebay_sketch::{AggregateState, Aggregates, EventAt, Tile};
 
-/// Every kind, each over inputs that its bytes depend on; with the parameters of the vectors.
+/// Every kind of aggregate, each over inputs that its bytes depend on, with the parameters of the
+/// vectors.
 static AGGREGATES: LazyLock<Aggregates> = LazyLock::new(|| {
     use AggregateKind as Kind;
     let distinct = Kind::DistinctCount { lg_k: 8, bounds: Some(2) };
@@ -35,16 +36,17 @@ static AGGREGATES: LazyLock<Aggregates> = LazyLock::new(|| {
     Aggregates::new(of.into_iter().map(spec).collect()).expect("a few aggregates")
 });
 
-/// The aggregates of inputs, by their `how`; the one behind the last is a tile of all.
+/// Returns the aggregates of inputs, by their `how`; the next number after the last is a tile of
+/// all aggregates.
 pub fn tile_aggregates() -> &'static Aggregates {
     &AGGREGATES
 }
 
-/// Input: how u8, modulo the aggregates and one, then the bytes of that aggregate's state, or of a
-/// tile.
+/// Decodes the input: how u8, modulo the number of aggregates plus one, then the bytes of that
+/// aggregate's state, or of a tile.
 ///
 /// # Panics
-/// When what was read is not what comes back from its own bytes, or cannot go on.
+/// Panics if decoded data does not encode to its own bytes, or cannot be updated.
 pub fn tile_decode(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
     let specs = AGGREGATES.specs();
@@ -62,7 +64,7 @@ fn state_again(spec: &Arc<AggregateSpec>, mut state: AggregateState) {
         state.encode(&mut bytes).expect("a state that was read");
         bytes
     };
-    // By their text: a NaN differs from itself.
+    // Compared by text, because a NaN differs from itself.
     let values = |state: &AggregateState| format!("{:?}", state.values().expect("values"));
     let written = bytes(&state);
     let again = AggregateState::decode(spec, &written).expect("a state that was written");

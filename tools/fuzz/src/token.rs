@@ -1,12 +1,12 @@
-//! Tokens: any bytes are refused, or are a token in its one form.
+//! Tokens: any bytes are refused, or are a token in its only encoding.
 
 use forebay_core::ErrorCode;
 use forebay_wire::token::Token;
 
-/// Input: how u8, then a token; an odd `how` puts the checksum behind it.
+/// Decodes the input: how u8, then a token; with an odd `how` the checksum is appended.
 ///
 /// # Panics
-/// When a token that was taken does not encode to its own bytes.
+/// Panics if an accepted token does not encode to its own bytes.
 pub fn token_decode(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
     let mut bytes = rest.to_vec();

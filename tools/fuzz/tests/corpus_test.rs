@@ -1,5 +1,5 @@
-//! The checked-in corpus: it is what the golden vectors give (`UPDATE_VECTORS=1` writes it anew),
-//! and every input in it holds, without a fuzzer too.
+//! Proves that the checked-in corpus is generated from the golden vectors (`UPDATE_VECTORS=1`
+//! writes it again), and that every input in it passes without a fuzzer.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -96,7 +96,7 @@ fn segments() -> Inputs {
 }
 
 fn journals() -> Inputs {
-    // Places of an edit: the first half's header, then its records, then the same of the second.
+    // Offsets of an edit: the first half's header, its records, then the second half's.
     let second = 1_024_u16.to_le_bytes();
     let behind = |at: u16| (1_024 + 28 + at).to_le_bytes();
     let inputs = [
@@ -119,7 +119,8 @@ fn journals() -> Inputs {
 
 fn checkpoints() -> Inputs {
     let sound = sound_checkpoint();
-    // The first block of the file is its header, the next the only group, then the open segment.
+    // The first block of the file is its header, the second the only group, the third the open
+    // segment.
     let [group, segment] = [8_192_u16, 16_384].map(u16::to_le_bytes);
     let slot = sound[8_192..16_384].as_chunks::<8>().0.iter().position(|slot| *slot != [0; 8]);
     let slot = (8_192 + 8 * slot.unwrap() as u16).to_le_bytes();
@@ -257,7 +258,7 @@ fn snapshots() -> Inputs {
             let (name, bytes) =
                 (file_name(vector["name"].as_str().unwrap()), unhex(&vector[bytes]));
             if how == 0 {
-                // The message between the frame and the hash.
+                // The message is between the frame and the hash.
                 let message = &bytes[12..bytes.len() - 32];
                 inputs.insert(format!("{name}-message"), input(1, message));
             }
@@ -274,8 +275,8 @@ fn snapshots() -> Inputs {
     inputs
 }
 
-/// The states of the vectors whose aggregates the target has, and a tile of all of them. Of
-/// sketches that Java wrote a state's first bytes are made here.
+/// Returns the vectors' states of the target's aggregates, and a tile of all of them. For sketches
+/// that Java wrote, this function adds the first bytes of a state.
 fn tiles() -> Inputs {
     let specs = tile_aggregates().specs();
     let which = |vector: &Json| {
@@ -358,7 +359,8 @@ fn the_corpus_starts_from_the_vectors() {
     }
 }
 
-/// Inputs that a fuzzer once found to break a promise stay in the corpus, under what they broke.
+/// Proves that every input of the corpus passes, including inputs that once broke a promise, which
+/// stay in the corpus under the name of that promise.
 #[test]
 fn every_input_of_the_corpus_holds() {
     for (target, run) in TARGETS {

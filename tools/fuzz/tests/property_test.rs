@@ -1,5 +1,5 @@
-//! Every decoder holds on bytes that nobody chose: any at all, and those of the corpus with a few
-//! changes. The fuzzer goes further; this runs wherever the tests do, and shrinks what it finds.
+//! Proves that every decoder passes on arbitrary bytes and on corpus inputs with a few changes. The
+//! fuzzer searches deeper; this test runs wherever the tests run, and shrinks its findings.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, TestRunner};
 
-/// One change of an input.
+/// A change of an input.
 #[derive(Clone, Debug)]
 enum Edit {
     Put(Index, u8),
@@ -67,7 +67,8 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     files.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// Inputs of a target: any bytes behind each small `how`, or those of the corpus, changed.
+/// Returns inputs of a target: arbitrary bytes after each small `how`, or changed inputs of the
+/// corpus.
 fn inputs(target: &str) -> impl Strategy<Value = Vec<u8>> {
     let any_bytes = (0..20_u8, vec(any::<u8>(), 0..400));
     let any_bytes = any_bytes.prop_map(|(how, bytes)| [&[how], &bytes[..]].concat());
@@ -100,7 +101,7 @@ macro_rules! properties {
     };
 }
 
-// Fewer of those that open a log or a reader each time.
+// Targets that open a log or a reader for each input run fewer cases.
 properties! {
     row_decode: 2_000;
     entry_decode: 2_000;

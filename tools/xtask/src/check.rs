@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::stages::{ended, show};
 use crate::suite::Suite;
 use crate::workspace::{BUILD_BOUND, Workspace};
-use crate::{bazel, layers, process, rocksdb_pins, tidy};
+use crate::{bazel, language, layers, process, rocksdb_pins, tidy};
 
 const TOOL_BOUND: Duration = Duration::from_secs(5 * 60);
 
@@ -21,6 +21,11 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule { name: "fmt", check: fmt },
     Rule { name: "tidy", check: |tree| listed(tidy::problems(tree)?) },
+    Rule { name: "subjects", check: |tree| listed(language::subjects(tree)?) },
+    Rule { name: "type-names", check: |tree| listed(language::type_names(tree)?) },
+    Rule { name: "one-definition", check: |tree| listed(language::one_definition(tree)?) },
+    Rule { name: "citations", check: |tree| listed(language::citations(tree)?) },
+    Rule { name: "commit-subjects", check: |tree| listed(language::commit_subjects(tree)?) },
     Rule { name: "layers", check: |tree| listed(layers::problems(tree)?) },
     Rule { name: "rocksdb-version", check: |tree| listed(rocksdb_pins::problems(tree)?) },
     Rule { name: "bazel-format", check: |tree| listed(bazel::format::problems(tree)?) },

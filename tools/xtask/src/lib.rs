@@ -12,6 +12,7 @@ pub mod engine_logs;
 pub mod form;
 pub mod fuzz;
 pub mod java;
+pub mod language;
 pub mod layers;
 pub mod nightly;
 pub mod package;

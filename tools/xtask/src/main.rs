@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xtask::{
-    bazel, bench, check, demo, fuzz, layers, nightly, package, sanitize, schedules, stages, tidy,
-    unit, workspace::Workspace,
+    bazel, bench, check, demo, fuzz, language, layers, nightly, package, sanitize, schedules,
+    stages, tidy, unit, workspace::Workspace,
 };
 
 #[derive(Parser)]
@@ -49,6 +49,15 @@ enum Verb {
     Layers,
     /// Hold the sources against the house rules
     Tidy,
+    /// Measure the sentences without a subject and the types with a bare name
+    Language {
+        /// Fail above the limits of 4 % and 1 %
+        #[arg(long)]
+        gate: bool,
+        /// Print tools/xtask/language/exceptions.toml with all present findings on names
+        #[arg(long, hide = true)]
+        list: bool,
+    },
     /// `bazel test //...` by this machine's Bazel, on what cargo has built
     Bazel,
     /// Plant every fault of tools/bazel/faults.toml in a copy of the tree, and see each one caught
@@ -103,6 +112,7 @@ fn main() -> ExitCode {
         Verb::Check { only } => check::run(&workspace, &only),
         Verb::Layers => layers::run(&workspace),
         Verb::Tidy => tidy::run(&workspace),
+        Verb::Language { gate, list } => language::run(&workspace, gate, list),
         Verb::Bazel => bazel::run::run(&workspace),
         Verb::BazelPlant { only } => bazel::plant::run(&workspace, only.as_deref()),
         Verb::Demo => demo::demo(&workspace),

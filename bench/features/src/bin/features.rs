@@ -1,5 +1,6 @@
-//! `make bench-features`: bi(OS)' run of inserts and selects, the fold, freshness, and Kafka beside
-//! a raw producer. This program is the process that watches, too, when its first argument says so.
+//! `make bench-features`: bi(OS)' run of inserts and selects, the fold, freshness, and Kafka
+//! compared with a raw producer. With the watcher's first argument, this program is the watcher
+//! process instead.
 
 use std::env;
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use forebay_bench_features::{data, kafka, run};
 use forebay_bench_micro::watch;
 use forebay_bench_report::Bench;
 
-/// The rate that lasts: two cores bear it beside ten million groups (tools/decisions/0052).
+/// The sustainable rate: two cores sustain it with ten million groups (tools/decisions/0052).
 const LASTING: u64 = 2_500;
 
 fn main() -> ExitCode {
@@ -29,13 +30,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Rows due in a second, rate by rate; 22,000 is bi(OS)' own, and a little above.
+/// Rows due in a second, rate by rate; 22,000 is slightly above bi(OS)' own rate.
 const RATES: [u64; 6] = [LASTING, 5_000, 10_000, 15_000, 22_000, 30_000];
 
-/// What `RATES=kafka` asks for: nothing on an embedded log.
+/// Value of `RATES` that skips the embedded log.
 const KAFKA: &str = "kafka";
 
-/// The rates that `RATES='2500 5000'` asks for; none where it asks for none.
+/// Parses the rates of `RATES='2500 5000'`; returns none for an empty text.
 fn rates_asked(asked: &str) -> Result<Vec<u64>, String> {
     let rate = |word: &str| word.parse().ok().filter(|rate| *rate > 0);
     let rates: Option<Vec<u64>> = asked.split_whitespace().map(rate).collect();
@@ -54,7 +55,7 @@ fn measure() -> Result<String, String> {
         clients: 64,
         batch_clients: 4,
         batch: 500,
-        // Longer than a node waits until it puts its shards on disk.
+        // Longer than the longest interval at which a node flushes its shards.
         rest: Duration::from_secs(12),
         rates: rates
             .into_iter()
@@ -64,7 +65,7 @@ fn measure() -> Result<String, String> {
         turn: seconds(30, 10),
         pages_bytes: 1 << 30,
         embedded,
-        // Who asks for some of the rates wants no more than these.
+        // A run of selected rates skips Kafka.
         kafka: asked.is_empty().then(|| kafka::Plan {
             rounds: Bench::rounds(11, 3),
             turn: seconds(5, 3),

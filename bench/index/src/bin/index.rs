@@ -1,6 +1,6 @@
-//! `make bench-index`: the embedded index and its peers, in one table. As `index worker SECTION
-//! ROLE ENTRIES` it is the process that holds a section's data in Rust; as `index opened
-//! ENTRIES VALUE_BYTES HOW` a reader over files whose opening is measured.
+//! `make bench-index`: the embedded index and its peers, in one table. The program has two other
+//! forms: `index worker SECTION ROLE ENTRIES` is the process that holds a section's data in Rust,
+//! and `index opened ENTRIES VALUE_BYTES HOW` is a reader over files whose opening is measured.
 
 use std::cell::RefCell;
 use std::env;

@@ -1,4 +1,4 @@
-//! Reads on one core while a writer is at work on the other.
+//! Reads on one core while a writer works on the other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,15 +13,15 @@ use crate::clock::{nanos, stay_on};
 use crate::data::{Data, KeyBytes};
 use crate::gets::percentiles;
 
-/// The cores of readers, and of the writer beside them.
+/// Cores of readers, and of the concurrent writer.
 pub const READER_CORE: usize = 1;
 pub(super) const WRITER_CORE: usize = 0;
 /// Reads of one round.
 pub(super) const SINGLES: usize = 500_000;
-/// Changes of one entry of a paced writer, and how many different ones there are.
+/// Changes of one entry of a paced writer, and number of different entries.
 const PACED: u64 = 100;
 const PREPARED: u64 = 2_000;
-/// Reads between two looks at whether the writer is done.
+/// Reads between two checks whether the writer is done.
 const GLANCE: usize = 1_024;
 
 /// A reader that follows the chain of keys.
@@ -40,12 +40,12 @@ impl Chain {
         Ok(Self { data, index: copy.index.clone(), value, at: data.key(0), buffer })
     }
 
-    /// Reads until it is told to end, at most so often; what each read took.
+    /// Reads until `ends` is set, at most `most` times; returns the time of each read.
     pub(super) fn read(&mut self, most: usize, ends: &AtomicBool) -> Result<Vec<u64>, String> {
         let mut times = Vec::with_capacity(most.min(SINGLES * 4));
         let began_at = self.data.number(&self.at);
         while times.len() < most && !ends.load(Ordering::Relaxed) {
-            // That the list of times grows is no read's time.
+            // Growing the list of times must not count as a read's time.
             times.reserve(GLANCE);
             let mut before = nanos();
             for _ in 0..GLANCE {
@@ -74,7 +74,7 @@ impl Chain {
     }
 }
 
-/// Reads beside a writer that updates existing documents at a rate.
+/// Reads concurrent with a writer that updates existing documents at a rate.
 pub struct Beside {
     copy: Copy,
     effects: Vec<Applied>,
@@ -85,7 +85,7 @@ impl Beside {
     /// Fills the store.
     ///
     /// # Errors
-    /// There is no memory.
+    /// Fails if there is no memory.
     pub fn fill(data: Data) -> Result<Self, String> {
         let copy = Copy::fill(data).map_err(words)?;
         let mut numbers = copy.chain(1);
@@ -95,19 +95,19 @@ impl Beside {
         Ok(Self { copy, effects, reader })
     }
 
-    /// Reads that nobody disturbs.
+    /// Reads without a writer.
     ///
     /// # Errors
-    /// A document is missing.
+    /// Fails if a document is missing.
     pub fn idle(&mut self) -> Result<Values, String> {
         let times = self.reader.read(SINGLES, &AtomicBool::new(false))?;
         percentiles("idle", &times)
     }
 
-    /// Reads beside so many updates a second.
+    /// Reads concurrent with `per_second` updates a second.
     ///
     /// # Errors
-    /// A document is missing, or a write fails.
+    /// Fails if a document is missing, or a write fails.
     pub fn beside(&mut self, name: &str, per_second: u64) -> Result<Values, String> {
         let (copy, effects, reader) = (&mut self.copy, &self.effects, &mut self.reader);
         let ends = AtomicBool::new(false);
@@ -124,7 +124,7 @@ impl Beside {
     }
 }
 
-/// Writes until it is told to end, each entry when it is due; answers updates per second.
+/// Writes until `ends` is set, each entry at its due time; returns updates per second.
 fn write_paced(
     copy: &mut Copy,
     effects: &[Applied],
@@ -137,7 +137,7 @@ fn write_paced(
         let due = began + written * 1_000_000_000 / per_second;
         let now = nanos();
         if now < due {
-            // Sleeps are late by tens of microseconds; what is late is made up for.
+            // Sleeps are late by tens of microseconds; the writer makes up for late entries.
             thread::sleep(Duration::from_nanos((due - now).min(1_000_000)));
             continue;
         }

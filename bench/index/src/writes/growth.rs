@@ -1,8 +1,8 @@
-//! Growth: reads of the first documents on one core while many more come on the other.
+//! Growth: reads of the first documents on one core while many more are inserted on the other.
 //!
-//! A store grows the same way each time: so much is moved by the same call. What a call took is
-//! therefore taken as the least of some growths: what another process, or the host of a virtual
-//! machine, had of a core in one of them is no part of it, and what the call must do is.
+//! A store grows in the same way each time: the same call moves the same data. The time of a call
+//! is therefore the least of several growths, which excludes time that another process, or the host
+//! of a virtual machine, took from a core in one of them, and includes the work of the call.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +17,14 @@ use crate::clock::{stay_on, thread_nanos, use_any_core};
 use crate::data::Data;
 use crate::gets::percentiles;
 
-/// How often a store grows in a round.
+/// Growths of a store in a round.
 const GROWN: usize = 3;
-/// Parts of a growth: reads that nothing disturbs and reads beside inserts alternate, so that both
+/// Parts of a growth: undisturbed reads and reads concurrent with inserts alternate, so that both
 /// meet the same mapping and the same machine.
 const PARTS: u64 = 8;
 /// Undisturbed reads of a part.
 const STILL: usize = SINGLES / 2;
-/// Reads before those, untimed: the writer has left its own lines in the caches.
+/// Untimed reads before the undisturbed ones: the writer has left its own lines in the caches.
 const WARMED: usize = SINGLES / 20;
 
 /// A store that grows from its first documents to all of its data.
@@ -33,28 +33,28 @@ pub struct Growth {
     first: u64,
 }
 
-/// What one growth took.
+/// The measurements of one growth.
 struct Grown {
-    /// Reads while nothing came, and while documents did.
+    /// Times of reads without inserts, and with concurrent inserts.
     still: Vec<u64>,
     growing: Vec<u64>,
     /// Processor time of each call that applied an entry.
     calls: Vec<u64>,
-    /// The most groups that one document moved.
+    /// Most groups that one document moved.
     moved: u32,
 }
 
 impl Growth {
-    /// One from so many documents to all.
+    /// Creates a growth from `first` documents to all.
     #[must_use]
     pub fn new(data: Data, first: u64) -> Self {
         Self { data, first }
     }
 
-    /// Lets it grow, some times. Times of reads are those of the first.
+    /// Grows the store several times. The times of reads are those of the first growth.
     ///
     /// # Errors
-    /// A document is missing, or there is no memory.
+    /// Fails if a document is missing, or there is no memory.
     pub fn grow(&self) -> Result<Values, String> {
         let Grown { still, growing, calls, moved } = self.grow_once()?;
         let mut least = calls.clone();
@@ -104,7 +104,7 @@ impl Growth {
     }
 }
 
-/// Reads while these documents come; what each read took.
+/// Reads while these documents are inserted; returns the time of each read.
 fn beside(
     copy: &mut Copy,
     reader: &mut Chain,
@@ -124,7 +124,7 @@ fn beside(
     times
 }
 
-/// Inserts documents, an entry in each call; notes what each call took.
+/// Inserts documents, an entry in each call; records the time of each call.
 fn insert(copy: &mut Copy, numbers: Range<u64>, calls: &mut Vec<u64>) -> Result<(), String> {
     stay_on(WRITER_CORE)?;
     let mut upkeep = None::<JoinHandle<()>>;
@@ -134,16 +134,16 @@ fn insert(copy: &mut Copy, numbers: Range<u64>, calls: &mut Vec<u64>) -> Result<
         let began = thread_nanos();
         copy.take(&effect).map_err(words)?;
         calls.push(thread_nanos() - began);
-        // As a reader's tail does beside what it applies.
+        // A reader's tail does this while it applies entries.
         if upkeep.as_ref().is_none_or(JoinHandle::is_finished) {
             upkeep = copy.writer.upkeep().map(|upkeep| thread::spawn(move || prepare(upkeep)));
         }
     }
-    // Reads that nothing disturbs come next.
+    // The undisturbed reads come next.
     upkeep.map_or(Ok(()), |upkeep| upkeep.join().map_err(|_| "upkeep panicked".to_owned()))
 }
 
-/// Does upkeep where there is a core for it: it is not to wait for the writer that waits for it.
+/// Does upkeep on any free core: upkeep must not wait for the writer that waits for it.
 fn prepare(upkeep: Upkeep) {
     if let Err(problem) = use_any_core() {
         eprintln!("upkeep stays on the writer's core: {problem}");

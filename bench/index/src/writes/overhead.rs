@@ -1,5 +1,5 @@
-//! What documents take of memory beyond their keys and values: resident bytes, counted by the
-//! kernel, of a store that nobody told how large it becomes.
+//! Memory of documents beyond their keys and values: resident bytes, counted by the kernel, of a
+//! store without a size hint.
 
 use forebay_bench_report::Values;
 
@@ -7,20 +7,20 @@ use super::{Copy, ENTRY, Kept, words};
 use crate::data::{Data, Keys};
 use crate::memory::Resident;
 
-/// Documents between two looks at the memory.
+/// Documents between two samples of the memory.
 const GLANCE: u64 = 100_000;
 
-/// Bytes per entry beyond key and value: at the end, and at worst from half of it on.
+/// Bytes per entry beyond key and value: at the end, and the worst from half of it on.
 struct Overhead {
     last: f64,
     worst: f64,
     counted: f64,
 }
 
-/// All forms, one after another; each ends before the next begins.
+/// Measures all forms, one after another; each ends before the next starts.
 ///
 /// # Errors
-/// There is no memory, or the kernel does not count it.
+/// Fails if there is no memory, or the kernel does not count it.
 pub fn bytes_per_entry(data: Data) -> Result<Values, String> {
     let plain = measure(data, Kept::default())?;
     let expiry = measure(data, Kept { expires: true, version: false })?;

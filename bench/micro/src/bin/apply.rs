@@ -1,4 +1,4 @@
-//! `make bench-apply`: how fast a reader applies its log.
+//! `make bench-apply`: speed of a reader that applies its log.
 
 use std::process::ExitCode;
 

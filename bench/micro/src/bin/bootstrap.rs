@@ -1,4 +1,4 @@
-//! `make bench-bootstrap`: how long a reader takes to serve what a snapshot holds.
+//! `make bench-bootstrap`: time of a reader until it serves the contents of a snapshot.
 
 use std::process::ExitCode;
 
@@ -7,9 +7,9 @@ use forebay_bench_report::{Bench, Report, end};
 
 /// Bytes of each value.
 const VALUE_BYTES: usize = 350;
-/// Documents, in the short form and in the long one, whose images have 10 GB.
+/// Documents, in the short form and in the long form, whose images have 10 GB.
 const DOCUMENTS: (u64, u64) = (2_500_000, 25_000_000);
-/// Memory of the reader: the documents, their index, and room to lay it out.
+/// Memory of the reader: the documents, their index, and space to build the index.
 const MEMORY_BYTES: u64 = 18 << 30;
 
 fn main() -> ExitCode {

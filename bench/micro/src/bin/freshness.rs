@@ -1,5 +1,6 @@
-//! `make bench-freshness`: how long after its acknowledgement a write is visible in an embedded
-//! reader of another process. This program is that process too, when its first argument says so.
+//! `make bench-freshness`: time from the acknowledgement of a write until the write is visible in
+//! an embedded reader of another process. With the watcher's first argument, this program is that
+//! process.
 
 use std::env;
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! `make bench-push`: what a push of a version that is mostly alike costs a reader. This program is
-//! that reader's process too, when its first argument says so.
+//! `make bench-push`: the cost, for a reader, of a push of a version that is mostly equal. With the
+//! reader's first argument, this program is that reader's process.
 
 use std::env;
 use std::process::ExitCode;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use forebay_bench_micro::push::{self, Plan, Shape, reads};
 use forebay_bench_report::{Bench, Report, end};
 
-/// Documents and bytes of their texts, in the short form and in the long one.
+/// Documents and bytes of their texts, in the short form and in the long form.
 const SHAPES: [[(u64, usize); 2]; 2] =
     [[(1_000_000, 350), (4_000_000, 50)], [(10_000_000, 350), (30_000_000, 50)]];
-/// Partitions.
+/// Number of partitions.
 const PARTITIONS: u32 = 8;
 
 fn main() -> ExitCode {

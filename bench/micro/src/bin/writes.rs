@@ -1,4 +1,4 @@
-//! `make bench-writes`: acknowledged writes a second, and how long each takes.
+//! `make bench-writes`: acknowledged writes per second, and the latency of each.
 
 use std::process::ExitCode;
 use std::time::Duration;

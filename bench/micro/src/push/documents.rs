@@ -1,4 +1,4 @@
-//! What is pushed: files of documents, of which each version changes and drops a few.
+//! The pushed data: files of documents, of which each version changes and drops a few.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -7,65 +7,65 @@ use std::path::Path;
 
 use forebay_core::partition::xxh3_64;
 
-/// Of so many documents a version changes one.
+/// Number of documents for each document that a version changes.
 pub const CHANGED_ONE_IN: u64 = 20;
-/// Of so many documents a version drops one.
+/// Number of documents for each document that a version drops.
 pub const GONE_ONE_IN: u64 = 100;
-/// The first version that is pushed: the store begins with one that is empty.
+/// The first version that is pushed: the store starts with an empty version.
 pub const FIRST: u64 = 2;
-/// Versions that may follow that one: of the documents behind theirs none goes.
+/// Most versions after the first. A document whose key modulo [`GONE_ONE_IN`] is not below this
+/// number is never dropped.
 pub const MORE_MAX: u64 = 40;
 
-/// Whether a version has a document.
+/// Returns whether a version has a document.
 #[must_use]
 pub fn has(version: u64, key: u64) -> bool {
     let gone = key % GONE_ONE_IN;
     gone >= MORE_MAX || gone >= version - FIRST
 }
 
-/// How many of so many documents a version has.
+/// Returns the number of documents that a version has out of `documents`.
 #[must_use]
 pub fn count(version: u64, documents: u64) -> u64 {
     (0..documents).filter(|key| has(version, *key)).count() as u64
 }
 
-/// In which version a document has last changed.
+/// Returns the version in which a document was last changed.
 #[must_use]
 pub fn changed_in(version: u64, key: u64) -> u64 {
     let since = (version + CHANGED_ONE_IN - key % CHANGED_ONE_IN) % CHANGED_ONE_IN;
     version.checked_sub(since).map_or(FIRST, |changed| changed.max(FIRST))
 }
 
-/// A document that is there in every version and changes in this one; of these the one with the
-/// lowest key.
+/// Returns the document with the lowest key that every version has and this version changes.
 #[must_use]
 pub fn probe(version: u64) -> u64 {
     (MORE_MAX..).find(|key| key % CHANGED_ONE_IN == version % CHANGED_ONE_IN).unwrap_or(MORE_MAX)
 }
 
-/// What a document's text begins with.
+/// Returns the beginning of a document's text.
 #[must_use]
 pub fn beginning(version: u64, key: u64) -> String {
     format!("{key}.{}.", changed_in(version, key))
 }
 
-/// The text of a document: so many characters that hardly any compression makes smaller.
+/// Writes the text of a document: `bytes` characters that hardly any compression makes smaller.
 pub fn text(version: u64, key: u64, bytes: usize, text: &mut String) {
     text.clear();
     text.push_str(&beginning(version, key));
     let mut part = xxh3_64(text.as_bytes());
     while text.len() < bytes {
-        // Into memory: there is no error.
+        // Writing to memory cannot fail.
         let _ = write!(text, "{part:016x}");
         part = xxh3_64(&part.to_le_bytes());
     }
     text.truncate(bytes);
 }
 
-/// Writes a version's documents to a file of comma-separated values; answers how many there are.
+/// Writes a version's documents to a file of comma-separated values; returns their number.
 ///
 /// # Errors
-/// It cannot be written.
+/// Fails if the file cannot be written.
 pub fn write(path: &Path, version: u64, documents: u64, bytes: usize) -> std::io::Result<u64> {
     let mut file = BufWriter::new(File::create(path)?);
     let (mut line, mut written) = (String::new(), 0);

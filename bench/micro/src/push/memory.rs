@@ -1,8 +1,8 @@
-//! What a reader takes of the host's memory, looked at again and again: pages of its own, those of
-//! files that it maps, and the live copies that it maps or keeps, in a memory file system.
+//! Memory of a reader on its host, sampled again and again: private pages, pages of mapped files,
+//! and the live copies that it maps or maintains, in a memory file system.
 //!
-//! A live copy counts as much as its file has of memory, and once: two versions may map the same
-//! file, which the process's own count of resident pages has twice then.
+//! A live copy counts once, with the memory of its file: two versions may map the same file, which
+//! the process's own count of resident pages then contains twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,42 +17,42 @@ use parking_lot::Mutex;
 
 use crate::clock::nanos;
 
-/// How often the process is looked at.
+/// Interval of the samples.
 pub const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// What the names of live copies begin with in a memory file system.
+/// Prefix of the names of live copies in a memory file system.
 const LIVE: &str = "forebay-";
 
 /// Bytes at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Taken {
-    /// When.
+    /// Time of the sample.
     pub nanos: u64,
-    /// Of the process's own.
+    /// Private bytes of the process.
     pub own: u64,
-    /// Of files on disk that are mapped: the program, images.
+    /// Bytes of mapped files on disk: the program, images.
     pub mapped: u64,
-    /// Of live copies.
+    /// Bytes of live copies.
     pub live: u64,
 }
 
 impl Taken {
-    /// What nobody else could have meanwhile.
+    /// Returns the bytes that no other process can use.
     #[must_use]
     pub fn held(&self) -> f64 {
         (self.own + self.live) as f64
     }
 
-    /// The same with what the system may take away, and read again from the disk.
+    /// Returns the same bytes with those that the system may evict, and read again from the disk.
     #[must_use]
     pub fn all(&self) -> f64 {
         self.held() + self.mapped as f64
     }
 }
 
-/// Looks at one process.
+/// A sampler of one process.
 #[derive(Debug, Default)]
 struct Look {
-    /// Bytes of the live copies that were seen, by the numbers of their files.
+    /// Bytes of the live copies that were seen, by the inodes of their files.
     copies: BTreeMap<u64, u64>,
 }
 
@@ -71,8 +71,8 @@ impl Look {
         Ok(Taken { nanos: nanos(), own, mapped, live: self.live_bytes(&maps) })
     }
 
-    /// Bytes of the live copies that are mapped, and of all others of their directories. One that
-    /// was removed is there for as long as it is mapped, as large as it was.
+    /// Returns the bytes of the mapped live copies, and of all others of their directories. A
+    /// removed copy exists as long as it is mapped, and keeps its size.
     fn live_bytes(&mut self, maps: &str) -> u64 {
         let mapped: Vec<_> = maps.lines().filter_map(LiveMapping::of).collect();
         let directories: BTreeSet<_> = mapped.iter().map(|it| (it.folder, it.directory)).collect();
@@ -90,10 +90,10 @@ impl Look {
     }
 }
 
-/// Names of all live copies of the directories of which a process maps one.
+/// Returns the names of all live copies in the directories of the copies that a process maps.
 ///
 /// # Errors
-/// There is no such process, or it is another user's.
+/// Fails if there is no such process, or it is another user's.
 pub fn copies(process: u32) -> Result<BTreeSet<String>, String> {
     let path = format!("/proc/{process}/maps");
     let maps = fs::read_to_string(&path).map_err(|error| format!("read {path}: {error}"))?;
@@ -110,15 +110,15 @@ pub fn copies(process: u32) -> Result<BTreeSet<String>, String> {
 /// A live copy that a process maps.
 #[derive(Debug, PartialEq)]
 struct LiveMapping<'m> {
-    /// The file's number.
+    /// Inode of the file.
     file: u64,
     folder: &'m Path,
-    /// What the names begin with of all copies of its directory: `forebay-TOKEN-`.
+    /// Prefix of the names of all copies of the directory: `forebay-TOKEN-`.
     directory: &'m str,
 }
 
 impl<'m> LiveMapping<'m> {
-    /// Of a line of `/proc/PID/maps`, if it is one.
+    /// Parses a line of `/proc/PID/maps`, if it is a live copy.
     fn of(line: &'m str) -> Option<Self> {
         let path = Path::new(&line[line.find('/')?..]);
         let name = path.file_name()?.to_str()?;
@@ -129,17 +129,17 @@ impl<'m> LiveMapping<'m> {
     }
 }
 
-/// Looks at a process until it goes.
+/// A thread that samples a process until the process ends.
 pub struct Watch {
     taken: Arc<Mutex<Vec<Taken>>>,
     ended: Arc<AtomicBool>,
 }
 
 impl Watch {
-    /// Begins.
+    /// Starts to sample.
     ///
     /// # Errors
-    /// There is no such process, or it is another user's.
+    /// Fails if there is no such process, or it is another user's.
     pub fn start(process: u32) -> Result<Self, String> {
         let mut look = Look::default();
         let taken = Arc::new(Mutex::new(vec![look.at(process)?]));
@@ -148,7 +148,7 @@ impl Watch {
             let (taken, ended) = (Arc::clone(&taken), Arc::clone(&ended));
             move || {
                 while !ended.load(Ordering::Relaxed) {
-                    // One that is gone has taken what it had.
+                    // A process that is gone keeps its last samples.
                     let now = look.at(process);
                     taken.lock().extend(now);
                     thread::sleep(LOOK_EVERY);
@@ -158,10 +158,10 @@ impl Watch {
         Ok(Self { taken, ended })
     }
 
-    /// What was seen between two moments.
+    /// Returns the samples between two moments.
     ///
     /// # Errors
-    /// Nothing was.
+    /// Fails if there are no samples.
     pub fn between(&self, from: u64, to: u64) -> Result<Vec<Taken>, String> {
         let taken = self.taken.lock();
         let within = |taken: &&Taken| (from..=to).contains(&taken.nanos);

@@ -1,9 +1,10 @@
-//! What a push of a version costs a reader: of documents most of which stay what they are, beside
-//! the version that is live. The node, the reader and the push are processes of their own, and
-//! documents are read, and some are written, all the time.
+//! Cost of a push for a reader: a version of mostly unchanged documents is pushed next to the live
+//! version. The node, the reader and the push are separate processes, and documents are read, and
+//! some are written, all the time.
 //!
-//! A round is one push and what follows: the version is live, the reader answers from it, the one
-//! before is dropped as it is behind the time to go back, and the reader's copies leave its memory.
+//! A round is one push and its consequences: the version becomes live, the reader answers from it,
+//! the previous version is dropped as at the end of the rollback window, and the reader's copies of
+//! it leave its memory.
 
 pub mod documents;
 mod memory;
@@ -29,36 +30,36 @@ use crate::server::{Log, Server, scratch};
 use crate::{Failure, runtime};
 
 const STORE: &str = "users";
-/// The time that one step may take before the benchmark fails.
+/// Time limit of one step, after which the benchmark fails.
 const PATIENCE: Duration = Duration::from_secs(40 * 60);
-/// How often is looked whether something has happened.
+/// Interval of polls.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// The same of whether a version is live.
+/// Interval of polls for a version to become live.
 const LOOK_SOON: Duration = Duration::from_millis(1);
-/// Time between two batches of writes, each of which goes to all partitions, most likely.
+/// Time between two batches of writes, each of which most likely goes to all partitions.
 const WRITE_EVERY: Duration = Duration::from_millis(20);
 /// Documents of a batch: always the same, and none of them is pushed.
 const WRITTEN: i64 = 64;
 
-/// How much.
+/// Sizes and durations of the run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
-    /// What is pushed, one after the other.
+    /// Shapes of documents, pushed one after the other.
     pub shapes: Vec<Shape>,
     /// Partitions of the store.
     pub partitions: u32,
-    /// How long all stays as it is before a push, and before the version before goes.
+    /// Undisturbed time before a push, and before the previous version is dropped.
     pub steady: Duration,
-    /// The program that reads when its first argument says so.
+    /// Program of the reader process.
     pub reader: PathBuf,
 }
 
 /// Documents of one kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// How many.
+    /// Number of documents.
     pub documents: u64,
     /// Bytes of each text.
     pub text_bytes: usize,
@@ -73,7 +74,7 @@ impl Shape {
 /// Measures and forms the rows.
 ///
 /// # Errors
-/// A push fails, or the reader does not follow; the shape and the round are in the message.
+/// Fails if a push fails, or the reader does not follow; the message has the shape and the round.
 pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let mut rows = Vec::new();
@@ -93,7 +94,7 @@ struct Side {
     shape: Shape,
     server: Server,
     store: Store,
-    /// The version that is live.
+    /// Live version.
     version: u64,
     reader: ReaderProcess,
     watch: Watch,
@@ -101,7 +102,7 @@ struct Side {
     _folders: [TempDir; 2],
 }
 
-/// What one round has measured.
+/// The measurements of one round.
 #[derive(Debug, Default)]
 struct Measured {
     rows_per_s: f64,
@@ -110,7 +111,7 @@ struct Measured {
     pushed: Stretch,
     around: Stretch,
     leaving: Stretch,
-    /// Longest batch of writes before the push, and while it was made.
+    /// Longest batch of writes before the push, and during it.
     writes_ms: [f64; 2],
     memory: [Vec<Taken>; 4],
 }
@@ -206,7 +207,7 @@ async fn write_file(shape: Shape, version: u64, folder: &Path) -> Result<Pushed,
     Ok(Pushed { path, documents })
 }
 
-/// Pushes a file, as the next version, which the command waits for; and removes it.
+/// Pushes a file as the next version, waits for the command, and removes the file.
 async fn push_file(server: &Server, version: u64, file: &Pushed) -> Result<(), Failure> {
     let path = file.path.display().to_string();
     let at = ["push", "--node", server.address(), "--store", STORE, "--key", "id", &path];
@@ -227,7 +228,7 @@ async fn drop_version(server: &Server, version: u64) -> Result<(), Failure> {
     forebayd(&at).await.map(drop)
 }
 
-/// When a version was last seen not to be live yet.
+/// Returns the time at which a version was last seen not to be live yet.
 async fn not_live_until(store: Store, version: u64) -> Result<u64, Failure> {
     let wait = async {
         let mut until = nanos();
@@ -243,10 +244,10 @@ async fn not_live_until(store: Store, version: u64) -> Result<u64, Failure> {
     tokio::time::timeout(PATIENCE, wait).await?
 }
 
-/// Writes that go on until they are ended, so that there is something to apply.
+/// Writes that continue until they are ended, so that the reader has entries to apply.
 struct Writes {
     ended: Arc<AtomicBool>,
-    /// Nanoseconds that the longest batch took since it was last asked.
+    /// Nanoseconds of the longest batch since the last query.
     longest: Arc<AtomicU64>,
     writing: JoinHandle<forebay::Result<()>>,
 }
@@ -345,7 +346,7 @@ fn values(shape: &Shape, measured: &Measured) -> Result<Values, String> {
     Ok(values.into_iter().map(|(what, value)| (shape.measure(&what), value)).collect())
 }
 
-/// The median of what was seen.
+/// Returns the median of the samples.
 fn middle(seen: &[Taken], of: fn(&Taken) -> f64) -> f64 {
     let mut all: Vec<f64> = seen.iter().map(of).collect();
     all.sort_by(f64::total_cmp);

@@ -14,13 +14,13 @@ use super::reads::{READ, Stretch, Told};
 use super::{LOOK_EVERY, PATIENCE};
 use crate::Failure;
 
-/// What the names of what a version has borrowed end with.
+/// Suffix of the name by which a version links the file from which it has borrowed.
 const BORROWED: &str = ".borrowed";
 
-/// Runs a command of `forebayd` to its end; what it said.
+/// Runs a command of `forebayd` to its end; returns its output.
 ///
 /// # Errors
-/// It ends badly, or takes too long.
+/// Fails if the command fails, or takes too long.
 pub(super) async fn forebayd(arguments: &[&str]) -> Result<String, Failure> {
     let program = tree::built("forebayd")?;
     let command = Command::new(&program)
@@ -46,7 +46,7 @@ pub(super) async fn forebayd(arguments: &[&str]) -> Result<String, Failure> {
     if status.success() { Ok(said) } else { Err(format!("{arguments:?}: {status}").into()) }
 }
 
-/// The process that reads; killed when it goes.
+/// The reader process; killed on drop.
 pub(super) struct ReaderProcess {
     child: OwnedChild,
     asks: ChildStdin,
@@ -54,7 +54,7 @@ pub(super) struct ReaderProcess {
 }
 
 impl ReaderProcess {
-    /// Starts it and waits until it answers.
+    /// Starts the process and waits until its reader answers.
     pub(super) async fn start(program: &Path, arguments: &[&str]) -> Result<Self, Failure> {
         let child = Command::new(program)
             .arg(READ)
@@ -67,7 +67,7 @@ impl ReaderProcess {
         let said = child.stdout.take().ok_or("the reader has no standard output")?;
         let asks = child.stdin.take().ok_or("the reader has no standard input")?;
         let (sender, told) = unbounded_channel();
-        // Ends with the reader.
+        // The task ends with the reader.
         tokio::task::spawn_blocking(move || {
             for told in BufReader::new(said).lines().map_while(Result::ok) {
                 if Told::of(&told).is_none_or(|told| sender.send(told).is_err()) {
@@ -82,7 +82,7 @@ impl ReaderProcess {
         }
     }
 
-    /// The number of its process.
+    /// Returns the id of the process.
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
@@ -97,12 +97,12 @@ impl ReaderProcess {
         writeln!(self.asks, "{line}").map_err(|error| format!("ask the reader: {error}").into())
     }
 
-    /// Tells it which version comes next.
+    /// Announces the next version to the reader.
     pub(super) fn expect(&mut self, version: u64) -> Result<(), Failure> {
         self.ask(&format!("version {version}"))
     }
 
-    /// Waits until that answers; since when.
+    /// Waits until the announced version answers; returns the time of its first answer.
     pub(super) async fn flip(&mut self) -> Result<u64, Failure> {
         match self.hear().await? {
             Told::Flip(nanos) => Ok(nanos),
@@ -110,7 +110,7 @@ impl ReaderProcess {
         }
     }
 
-    /// What reads took around that moment.
+    /// Returns the reads around that moment.
     pub(super) async fn around(&mut self) -> Result<Stretch, Failure> {
         match self.hear().await? {
             Told::Around(stretch) => Ok(stretch),
@@ -118,7 +118,7 @@ impl ReaderProcess {
         }
     }
 
-    /// What they took since this was last asked.
+    /// Returns the reads since the last query.
     pub(super) async fn stretch(&mut self) -> Result<Stretch, Failure> {
         self.ask("stretch")?;
         match self.hear().await? {
@@ -127,7 +127,8 @@ impl ReaderProcess {
         }
     }
 
-    /// Waits until it has a copy of each partition, and none that uses another's memory.
+    /// Waits until the reader has a copy of each partition, and none that uses another version's
+    /// memory.
     pub(super) async fn stands_alone(&self, partitions: usize) -> Result<(), Failure> {
         let is_alone = || {
             let copies = copies(self.id())?;

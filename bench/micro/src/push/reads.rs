@@ -1,10 +1,10 @@
-//! The other process of the push benchmark: an embedded reader with a directory, whose documents
+//! The reader process of the push benchmark: an embedded reader with a directory, whose documents
 //! are read all the time, from one thread.
 //!
-//! It is told on its standard input, a line each, and answers on its output: `version N` says which
-//! version comes next, and is answered by `flip NANOS`, when a read first finds it, and a second
-//! later by what the reads around that moment took; `stretch` is answered by all since the last
-//! such line. It ends when its input does.
+//! The process takes commands on its standard input, one per line, and answers on its output.
+//! `version N` announces the next version; the process answers `flip NANOS` when a read first finds
+//! that version, and a second later the reads around that moment. `stretch` returns all reads since
+//! the last such command. The process ends when its input ends.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead, Write};
@@ -24,32 +24,32 @@ use crate::clock::nanos;
 use crate::latency::Latency;
 use crate::{Failure, runtime};
 
-/// The first argument of a program that is to read.
+/// First argument of a program that is to read.
 pub const READ: &str = "read";
-/// Rest between two lots of reads.
+/// Pause between two groups of reads.
 const REST: Duration = Duration::from_millis(1);
-/// Reads of a lot.
+/// Reads of a group.
 const LOT: u64 = 16;
-/// Lots between two looks at how far the partitions are.
+/// Groups between two polls of the partitions' positions.
 const LOTS_PER_LOOK: u64 = 5;
-/// What counts as around a flip: this long before, and as long behind it, in so many parts.
+/// Time around a flip: this long before and after it, divided into parts.
 const AROUND_NANOS: u64 = 1_000_000_000;
 const PARTS: u64 = 4;
-/// The time that it may take to begin.
+/// Time limit of the start.
 const PATIENCE: Duration = Duration::from_secs(40 * 60);
 
-/// What reads took over some time, and how far behind their partitions were.
+/// Reads over some time, and the lag of their partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stretch {
-    /// How many there were.
+    /// Number of reads.
     pub reads: u64,
-    /// Those that failed, or found something else than there is.
+    /// Reads that failed, or found a wrong value.
     pub failed: u64,
-    /// Microseconds that 99 of 100 stayed within.
+    /// 99th percentile, in microseconds.
     pub p99_us: f64,
-    /// Microseconds of the longest.
+    /// Longest read, in microseconds.
     pub longest_us: f64,
-    /// Longest time that a partition applied nothing, in milliseconds.
+    /// Longest time in which a partition applied nothing, in milliseconds.
     pub held_up_ms: f64,
     /// Highest age of the reader, in milliseconds.
     pub age_ms: f64,
@@ -57,16 +57,16 @@ pub struct Stretch {
     pub used: f64,
 }
 
-/// A line of the other process.
+/// A line of output of the reader process.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Told {
-    /// It answers.
+    /// The reader answers.
     Ready,
-    /// The next version answers, since then.
+    /// The next version answers, since this time.
     Flip(u64),
-    /// What reads took around that.
+    /// The reads around a flip.
     Around(Stretch),
-    /// What they took since this was last told.
+    /// The reads since the last query.
     Since(Stretch),
 }
 
@@ -84,7 +84,7 @@ impl Told {
         )
     }
 
-    /// A line of the other process; `None` for one of somebody else's.
+    /// Parses a line of the reader process; `None` for a line of a library.
     #[must_use]
     pub fn of(line: &str) -> Option<Self> {
         let mut words = line.split_whitespace();
@@ -115,7 +115,7 @@ impl Stretch {
 /// number of documents.
 ///
 /// # Errors
-/// The reader does not begin, or nobody listens.
+/// Fails if the reader does not start, or no process reads the output.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let [address, store, snapshots, directory, documents] = arguments else {
         return Err("read needs an address, a store, snapshots, a directory and a number".into());
@@ -161,13 +161,13 @@ fn read(
     }
 }
 
-/// A line that this process was told.
+/// A command that this process has received.
 enum Asked {
     Version(u64),
     Stretch,
 }
 
-/// What is asked for; ends with standard input.
+/// Returns the commands; the channel ends with standard input.
 fn listen() -> Receiver<Asked> {
     let (sender, asked) = channel();
     thread::spawn(move || {
@@ -190,13 +190,13 @@ fn say(told: Told) -> io::Result<()> {
     out.flush()
 }
 
-/// Reads of a stretch of time.
+/// The reads of a span of time.
 struct Counted {
     took: Latency,
     failed: u64,
     held_up: u64,
     age: Duration,
-    /// How far each partition is, and since when.
+    /// Applied offset of each partition, and the time since which it has not changed.
     positions: BTreeMap<PartitionId, (Offset, u64)>,
 }
 
@@ -206,7 +206,7 @@ impl Counted {
         Ok(Self { took: Latency::new()?, failed: 0, held_up, age, positions })
     }
 
-    /// Takes a read in.
+    /// Records a read.
     fn count(&mut self, took: u64, is_right: bool) {
         self.took.record(took);
         self.failed += u64::from(!is_right);
@@ -217,7 +217,7 @@ impl Counted {
         self.took.add(&other.took)
     }
 
-    /// Looks how far the partitions are.
+    /// Polls the positions of the partitions.
     fn look(&mut self, reader: &Reader) {
         let (status, now) = (reader.status(), nanos());
         self.age = self.age.max(status.age.unwrap_or_default());
@@ -250,17 +250,17 @@ struct Part {
     counted: Counted,
 }
 
-/// The reads, and what they have found.
+/// The reads and their results.
 struct Reads {
     reader: Reader,
     documents: u64,
     lots: u64,
     since: Counted,
-    /// The last parts of time, the one that it is last.
+    /// The latest parts of the time, the current one last.
     parts: VecDeque<Part>,
-    /// The version that is to come, until it is there.
+    /// The announced version, until it answers.
     next: Option<u64>,
-    /// Parts that are to come before what was around a flip is told.
+    /// Remaining parts before the reads around a flip are reported.
     parts_left: Option<u64>,
 }
 
@@ -270,7 +270,7 @@ impl Reads {
         Ok(Self { reader, documents, lots, since, parts, next: None, parts_left: None })
     }
 
-    /// Some reads, and a look for the next version.
+    /// Makes a group of reads, and checks for the next version.
     fn lot(&mut self) -> Result<(), Failure> {
         self.turn()?;
         for number in 0..LOT {
@@ -296,14 +296,14 @@ impl Reads {
         Ok(())
     }
 
-    /// A document that is there in every version, in an order without pattern.
+    /// Returns a document that every version has, in an order without pattern.
     fn key(&self, number: u64) -> u64 {
         let any = xxh3_64(&(self.lots * LOT + number).to_le_bytes()) % self.documents;
         let lasting = (any % documents::GONE_ONE_IN).max(documents::MORE_MAX);
         any / documents::GONE_ONE_IN * documents::GONE_ONE_IN + lasting
     }
 
-    /// Begins the next part of the time when the last one is over.
+    /// Starts the next part of the time if the current one is over.
     fn turn(&mut self) -> Result<(), Failure> {
         let now = nanos();
         if self.parts.back().is_some_and(|part| now < part.until) {
@@ -325,7 +325,7 @@ impl Reads {
     }
 }
 
-/// What a document's text is.
+/// Returns a document's text.
 fn text_of(reader: &Reader, key: u64) -> Option<String> {
     let document = reader.get(key as i64).ok()??;
     match document.value(FieldId(1)) {

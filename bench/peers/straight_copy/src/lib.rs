@@ -1,6 +1,7 @@
-//! The straight loop: a copy of a RocksDB shard as the XDP-Rocks source does it, kept here as the
-//! peer of ours. One iterator reads, frames go through 64 KiB of buffer into one socket, and each
-//! row is one `put` without the engine's log. Nothing is compared and nothing can be gone on with.
+//! The straight loop: a copy of a RocksDB shard as the XDP-Rocks source does it, as the peer of
+//! Forebay's copies. A single iterator reads, frames go through 64 KiB of buffer into one socket,
+//! and each row is one `put` without the engine's log. The loop compares nothing, and cannot be
+//! resumed.
 
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,27 +12,27 @@ use rocksdb::{
     WriteOptions,
 };
 
-/// Bytes that either end buffers.
+/// Buffer bytes of either end.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// A length that no key has: behind the last row.
+/// Marker after the last row: a length that no key has.
 const END: u32 = u32::MAX;
 /// Longest key or value that the target takes.
 const BYTES_MAX: u32 = 64 << 20;
 
-/// What ends a copy early.
+/// An error that ends a copy early.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What came.
+/// Size of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Copied {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Bytes of their keys and values.
+    /// Bytes of the keys and values.
     pub bytes: u64,
 }
 
-/// The settings of both ends: those of a shard of ours in a node with its default memory, which a
-/// test holds against it.
+/// Returns the settings of both ends: those of a shard in a node with its default memory, which a
+/// test compares.
 #[must_use]
 pub fn options() -> Options {
     let mut blocks = BlockBasedOptions::default();
@@ -52,11 +53,11 @@ pub fn options() -> Options {
     options
 }
 
-/// Sends all rows of the database in this folder, which nobody writes to, to the first that
-/// connects.
+/// Sends all rows of the database in this folder, which no process writes to, to the first
+/// connection.
 ///
 /// # Errors
-/// The database or the connection fails.
+/// Fails if the database or the connection fails.
 pub fn send(folder: &Path, listener: &TcpListener) -> Result<Copied, Failure> {
     let db = DB::open_for_read_only(&options(), folder, false)?;
     let (socket, _) = listener.accept()?;
@@ -82,11 +83,11 @@ pub fn send(folder: &Path, listener: &TcpListener) -> Result<Copied, Failure> {
     Ok(copied)
 }
 
-/// Puts all rows that come into a new database in this folder. What it returns is still to be
-/// closed, which writes the last rows to the disk.
+/// Puts all received rows into a new database in this folder. The caller must close the returned
+/// database, which flushes the last rows.
 ///
 /// # Errors
-/// The database or the connection fails, or what comes has no end.
+/// Fails if the database or the connection fails, or the input does not end.
 pub fn receive(folder: &Path, source: TcpStream) -> Result<(Copied, DB), Failure> {
     let db = DB::open(&options(), folder)?;
     let mut writing = WriteOptions::default();
@@ -105,7 +106,7 @@ pub fn receive(folder: &Path, source: TcpStream) -> Result<(Copied, DB), Failure
     Ok((copied, db))
 }
 
-/// Reads a key or a value; answers whether there is one.
+/// Reads a key or a value; returns whether there is one.
 fn read(from: &mut impl Read, into: &mut Vec<u8>) -> Result<bool, Failure> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;

@@ -1,5 +1,5 @@
-//! `make bench-copy`: copies of shards beside the straight loop and the ceilings of both. As `copy
-//! straight-source` and `copy straight-target` it is an end of that loop.
+//! `make bench-copy`: copies of shards compared with the straight loop and the ceilings of both.
+//! With `straight-source` or `straight-target`, this program is an end of that loop.
 
 use std::env;
 use std::process::ExitCode;
@@ -11,9 +11,9 @@ use forebay_bench_shard::copies;
 /// Bytes of keys and values of each shard, in the short form and in the long one.
 const BYTES: (u64, u64) = (1_000_000_000, 10_000_000_000);
 const ROUNDS: usize = 3;
-/// How long bytes go through the loopback device, however fast it is.
+/// Duration of the loopback transfer, at any speed.
 const LOOPBACK: Duration = Duration::from_secs(6);
-/// Bytes of a value, one shard for each; `VALUES='128 1024'` takes some of them.
+/// Bytes of a value, one shard for each; `VALUES='128 1024'` selects some of them.
 const VALUES: [usize; 4] = [128, 256, 512, 1024];
 
 fn main() -> ExitCode {
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What `VALUES` asks for: without it all.
+/// Returns the sizes that `VALUES` selects; all if it is not set.
 fn values() -> Result<Vec<usize>, String> {
     let asked = env::var("VALUES").unwrap_or_default();
     let values: Vec<_> = asked.split_whitespace().map(str::parse).collect();

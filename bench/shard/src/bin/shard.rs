@@ -1,4 +1,4 @@
-//! `make bench-shard`: the ordered server by Simple-KV's four orders, beside Redis.
+//! `make bench-shard`: the ordered server by Simple-KV's four orders, compared with Redis.
 
 use std::process::ExitCode;
 

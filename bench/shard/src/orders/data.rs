@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use forebay_core::partition::xxh3_64;
 
 const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz012345";
-/// Values start at one of so many places of one text.
+/// Number of start offsets of values in one text.
 const PLACES: usize = 1 << 20;
 /// Longest value.
 const VALUE_BYTES_MAX: usize = 1 << 16;
@@ -15,17 +15,17 @@ static TEXT: LazyLock<Vec<u8>> = LazyLock::new(|| {
     (0..PLACES + VALUE_BYTES_MAX).map(letter).collect()
 });
 
-/// A number that has nothing in common with its neighbours'.
+/// Returns a hash of a number: hashes of neighbours have nothing in common.
 pub fn mix(number: u64) -> u64 {
     xxh3_64(&number.to_le_bytes())
 }
 
-/// The key of a document.
+/// Returns the key of a document.
 pub fn key(document: u64) -> String {
     format!("{document:09}{:016x}", mix(document))
 }
 
-/// The value of a document, of so many bytes, up to 65,536.
+/// Returns the value of a document, of `bytes` bytes, up to 65,536.
 pub fn value(document: u64, bytes: usize) -> &'static [u8] {
     let at = mix(!document) as usize % PLACES;
     &TEXT[at..at + bytes]

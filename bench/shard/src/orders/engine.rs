@@ -1,5 +1,5 @@
-//! The engine in this process: each write is an entry of its own through the fold and into a shard,
-//! each read a row out of it. A shard has no log: the change log before it makes writes durable.
+//! The engine in this process: each write is an entry through the fold and into a shard, each read
+//! a row from the shard. A shard has no log: the change log before it makes writes durable.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ impl Engine {
     /// Opens empty shards.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// Fails if the disk fails.
     pub fn open(values: &[usize]) -> std::result::Result<Self, String> {
         let folder = scratch()?;
         let told = |error: Error| error.to_string();

@@ -1,7 +1,7 @@
-//! The ordered server by Simple-KV's four orders: writes and reads of keys of 25 bytes, in their
-//! order and at random; the engine in this process, and a node over the network from many clients,
-//! over connections that stay and over a new one for each operation. Beside the node, in the same
-//! rounds, is Redis.
+//! The ordered server by Simple-KV's four orders: writes and reads of keys of 25 bytes, in order
+//! and at random. The contenders are the engine in this process, and a node over the network from
+//! many clients, over persistent connections and over a new connection for each operation. The peer
+//! of the node, in the same rounds, is Redis.
 
 mod data;
 mod engine;
@@ -16,29 +16,29 @@ use self::engine::Engine;
 use self::node::Node;
 use self::redis_server::RedisServer;
 
-/// How much.
+/// Sizes of the run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: usize,
     /// Documents, and operations of one order.
     pub operations: u64,
-    /// Operations of one order where each has a connection of its own.
+    /// Operations of one order in which each operation has its own connection.
     pub connecting: u64,
-    /// Bytes of a value; a store for each.
+    /// Bytes of a value; each size has a store.
     pub values: Vec<usize>,
-    /// Clients of a server at the same time.
+    /// Concurrent clients of a server.
     pub clients: usize,
 }
 
-/// What is done, and to which keys.
+/// The operation of an order, and its choice of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     is_write: bool,
     is_random: bool,
 }
 
-/// In the source's sequence.
+/// The orders, in the source's sequence.
 const ORDERS: [(Order, &str); 4] = [
     (Order { is_write: true, is_random: true }, "random put"),
     (Order { is_write: true, is_random: false }, "sequential put"),
@@ -51,7 +51,7 @@ const ORDERS: [(Order, &str); 4] = [
 pub(crate) struct Job {
     order: Order,
     value_bytes: usize,
-    /// Documents that there are.
+    /// Number of existing documents.
     documents: u64,
     operations: u64,
     clients: usize,
@@ -59,7 +59,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// The document of an operation.
+    /// Returns the document of an operation.
     fn document(&self, operation: u64) -> u64 {
         match self.order.is_random {
             true => data::mix(operation) % self.documents,
@@ -67,12 +67,13 @@ impl Job {
         }
     }
 
-    /// The operations of one client: one of so many, so that all are in order together.
+    /// Returns the operations of one client: every n-th operation, so that all clients together
+    /// keep the order.
     fn operations_of(&self, client: usize) -> impl Iterator<Item = u64> + use<> {
         (client as u64..self.operations).step_by(self.clients)
     }
 
-    /// Whether a document has the value that it must have.
+    /// Checks that a document has its expected value.
     fn check(&self, document: u64, value: Option<&[u8]>) -> Result<(), String> {
         match value == Some(data::value(document, self.value_bytes)) {
             true => Ok(()),
@@ -81,9 +82,9 @@ impl Job {
     }
 }
 
-/// What measures an order.
+/// A contender that runs orders.
 pub(crate) trait Side {
-    /// Runs the operations; how long each took.
+    /// Runs the operations; returns the time of each.
     fn run(&self, job: &Job) -> Result<Latency, String>;
 }
 
@@ -96,7 +97,7 @@ const REDIS_BUFFERED: &str = "redis, nothing on disk";
 /// Measures and forms the rows.
 ///
 /// # Errors
-/// A contender fails; its name and the round are in the message.
+/// Fails if a contender fails; the message has its name and the round.
 pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let engine = Engine::open(&plan.values)?;
@@ -124,7 +125,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
                 clients,
                 is_connecting: false,
             };
-            // Not timed: connections, and the documents that reads are of.
+            // Untimed preparation: connections, and the documents of the reads.
             side.run(&fill).map_err(|problem| format!("{side_name}: {problem}"))?;
             for (job, name) in jobs(plan, side_name, *value_bytes) {
                 contenders.push(Contender::several(&name.clone(), move || {
@@ -138,7 +139,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     rows(plan, &rounds)
 }
 
-/// All that is measured of a side, with its name.
+/// Returns all jobs of a contender, with their names.
 fn jobs(plan: &Plan, side: &str, value_bytes: usize) -> Vec<(Job, String)> {
     let mut jobs = Vec::new();
     for is_connecting in [false, true] {

@@ -1,5 +1,4 @@
-//! A node in a process of its own, and clients that write to it and read its shards over the
-//! network.
+//! A node in a separate process, and clients that write to it and read its shards over the network.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +16,10 @@ use super::{Job, Plan, Side, data};
 
 /// Partitions of each store.
 const PARTITIONS: u32 = 4;
-/// The time that one operation may take before the benchmark fails.
+/// Time limit of one operation, after which the benchmark fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A node, and connections that stay.
+/// A node, and persistent connections.
 pub struct Node<'r> {
     runtime: &'r Runtime,
     address: Arc<str>,
@@ -29,10 +28,10 @@ pub struct Node<'r> {
 }
 
 impl<'r> Node<'r> {
-    /// Starts one.
+    /// Starts a node.
     ///
     /// # Errors
-    /// It does not start, or cannot be reached.
+    /// Fails if the node does not start, or is unreachable.
     pub fn start(runtime: &'r Runtime, is_synced: bool, plan: &Plan) -> Result<Self, String> {
         let server = Server::start(if is_synced { Log::Fsync } else { Log::Buffered })?;
         let address: Arc<str> = server.address().into();
@@ -67,7 +66,7 @@ impl<'r> Node<'r> {
         Ok(latency)
     }
 
-    /// Waits until the shards have all that was written: reads that come next are not held up.
+    /// Waits until the shards have all writes, so that the following reads are not delayed.
     async fn catch_up(&self, value_bytes: usize) -> Result<(), Failure> {
         let store = self.clients[0].store(&name(value_bytes)).await?;
         let keys: Vec<String> = (0..u64::from(PARTITIONS) * 8).map(data::key).collect();

@@ -1,4 +1,4 @@
-//! Redis in a process of its own, and clients on threads of their own.
+//! Redis in a separate process, and clients on separate threads.
 
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
@@ -14,10 +14,10 @@ use tempfile::TempDir;
 
 use super::{Job, Side, data};
 
-/// How often it is asked whether it is there, and how long in between.
+/// Number of polls until the server answers, and the pause between them.
 const LOOKS: (u32, Duration) = (500, Duration::from_millis(20));
 
-/// A running server; killed, and its data removed, when it goes.
+/// A running server; dropping it kills the process and removes its data.
 pub struct RedisServer {
     _process: OwnedChild,
     client: Client,
@@ -25,11 +25,12 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one that syncs each write before it acknowledges it, or one that writes nothing to
-    /// the disk.
+    /// Starts a server that syncs each write before it acknowledges it, or a server that writes
+    /// nothing to the disk.
     ///
     /// # Errors
-    /// There is no `redis-server` (`make setup` installs it), or it does not start.
+    /// Fails if there is no `redis-server` (`make setup` installs it), or the server does not
+    /// start.
     pub fn start(is_synced: bool) -> Result<Self, String> {
         let folder = scratch()?;
         let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
@@ -89,7 +90,7 @@ impl Side for RedisServer {
 
 fn operate(connection: &mut Connection, job: &Job, operation: u64) -> Result<(), String> {
     let document = job.document(operation);
-    // One name space: stores do not share keys here.
+    // Keys of different stores share one name space in Redis.
     let key = format!("{}:{}", job.value_bytes, data::key(document));
     let told = |error: redis::RedisError| format!("redis: {error}");
     if job.order.is_write {

@@ -9,7 +9,7 @@ from testing import new_name
 
 
 def _orders(client: forebay.Client) -> forebay.Store:
-    """Orders: when, a city that is required, one of two devices, a class of one to three."""
+    """Create a stream: a time, a required city, one of two devices, a class of one to three."""
     columns = [
         FieldSpec("at", "timestamp"),
         FieldSpec("city", "string", required=True, index="exact"),

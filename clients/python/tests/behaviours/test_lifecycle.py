@@ -119,7 +119,7 @@ def test_restart_from_checkpoint(stores: Stores, tmp_path: Path) -> None:
 
     for round_ in range(1, 4):
         token = increment_all()
-        # So rarely that only the close writes them.
+        # The interval is so long that only the close writes checkpoints.
         reader = stores.client.reader(name, checkpoint_dir=tmp_path, checkpoint_every=1e6)
         reader.await_ready(30)
         assert reader.get_many(keys, "n", after=token) == [2 * round_ - 1] * 20
@@ -148,7 +148,7 @@ def test_server_restart(own_server: Server) -> None:
                     total += 1
                 own_server.kill()
                 with ThreadPoolExecutor(1) as pool:
-                    # Sent while nobody is there, and settled once somebody is.
+                    # The write is sent while the node is down, and settles once the node is back.
                     change = {"n": forebay.increment(1)}
                     sending = pool.submit(store.upsert, "k", change)
                     own_server.restart()

@@ -1,4 +1,4 @@
-"""Behaviours of readers in memory; their rules are in proto/vectors/behaviours.toml."""
+"""Behaviours of in-memory readers; their rules are in proto/vectors/behaviours.toml."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOUR = 3600.0
 
 
 def profile(users: forebay.Reader, keys: list[str]) -> list[object]:
-    """Answer what a ranking would ask of a store, by any reader: the program under test."""
+    """Make the reads of a ranking, by any reader: the program under test."""
     score = users.field("score")
     return [
         (
@@ -146,7 +146,7 @@ def test_in_memory_alterations() -> None:
 def gathers_nothing(
     reader: forebay.Reader, status: KeyStatus, max_age: float | None = None
 ) -> None:
-    """Gather the field a with the default 5 for the keys k and l, where none answers."""
+    """Gather the field a with the default 5 for the keys k and l; assert that neither answers."""
     statuses, mask = np.zeros(2, np.uint8), np.full((2, 1), 9, np.uint8)
     plan = reader.plan([("a", 5)], "int64")
     found = reader.gather(plan, ["k", "l"], statuses=statuses, mask=mask, max_age=max_age)

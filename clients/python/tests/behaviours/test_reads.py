@@ -54,7 +54,7 @@ def test_get_into_a_buffer(stores: Stores) -> None:
 
 def test_ttl_exact(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64", "b": "int64"})
-    # On a machine that stands still for longer than the document lives, a longer life is tried.
+    # If the machine stalls for longer than the document lives, the test tries a longer life.
     assert any(_lives_exactly(store, reader, ttl) for ttl in (0.5, 4.0, 32.0)), "never read alive"
     store.put("stays", {"a": 1})
     assert reader.get_many(["k", "stays"], "a", None, latest=True) == [None, 1]
@@ -72,7 +72,7 @@ def _lives_exactly(store: forebay.Store, reader: forebay.Reader, ttl: float) -> 
     reader.wait_token(store.upsert("k", {"b": 2}).token, 30)
     reads = 0
     while True:
-        # It expires a life after its append, which was between the two times.
+        # The document expires one life after its append, which was between the two times.
         began = time.time()
         document = reader.get_document("k", after=token)
         if document is None:

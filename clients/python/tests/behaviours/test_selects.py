@@ -16,9 +16,9 @@ def _second(n: int) -> datetime:
 
 
 def _orders(client: forebay.Client) -> tuple[forebay.Store, bytes]:
-    """Twelve orders of three users, one a second, and the token of their insert.
+    """Write twelve orders of three users, one a second; return the token of their insert.
 
-    The even ones are in Rome with a null note, the others in Oslo; the last one has no price.
+    The even orders are in Rome with a null note, the others in Oslo; the last one has no price.
     """
     columns = [
         FieldSpec("at", "timestamp"),
@@ -34,13 +34,13 @@ def _orders(client: forebay.Client) -> tuple[forebay.Store, bytes]:
         event: dict[str, Any] = {"at": _second(n), "class": n % 4}
         event.update({"city": "Oslo"} if n % 2 else {"city": "Rome", "note": None})
         if n < 11:
-            event["price"] = n * 7 % 12 * 10  # 0, 10 to 110, in an order of their own.
+            event["price"] = n * 7 % 12 * 10  # 0, 10 to 110, in a different order.
         changes.append(forebay.insert(f"user-{n % 3}", event))
     return orders, orders.batch(changes).complete().token
 
 
 def _seconds(selected: forebay.Selected) -> list[int]:
-    """Return in which seconds the events happened."""
+    """Return the seconds of the events' times."""
     return [int((event.time - _EPOCH).total_seconds()) for event in selected.events]
 
 

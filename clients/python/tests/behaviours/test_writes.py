@@ -205,7 +205,8 @@ def test_batch_writes(stores: Stores) -> None:
 
 def test_write_stream(stores: Stores) -> None:
     store, reader = stores.create({"n": "int64", "order": "list<int64>"})
-    # Less room than there are writes: sending waits for room, never for its own write.
+    # The stream has less space than there are writes: sending waits for space, never for its own
+    # write.
     with store.write_stream(changes_max=100) as stream:
         acknowledgements = []
         for at in range(2000):

@@ -1,4 +1,4 @@
-//! Several partitions in one order.
+//! Merges several partitions into one order.
 
 use forebay_core::Result;
 use futures::future::try_join_all;
@@ -22,10 +22,10 @@ impl Merge {
         self.scans.iter()
     }
 
-    /// The next document of all.
+    /// Returns the next document of all partitions.
     ///
     /// # Errors
-    /// As [`PartitionScan::fill`]; nothing is lost then.
+    /// Errors of [`PartitionScan::fill`]; no document is lost then.
     pub async fn next(&mut self, client: &ClientInner, shards: &Shards) -> Result<Option<Waiting>> {
         let empty = self.scans.iter_mut().filter(|scan| scan.next_stored().is_none());
         try_join_all(empty.map(|scan| scan.fill(client, shards))).await?;

@@ -32,9 +32,9 @@ type Shards = ShardsClient<Channel>;
 
 /// Ordered reads of one store, over the client's connection. Cheap to clone.
 ///
-/// Each costs a round trip, where a [`Reader`](crate::Reader) answers from this process's memory;
-/// for that, nothing is held here, and documents come in the order of their keys: bytes and text by
-/// their bytes, numbers by their value.
+/// Each read costs a round trip, while a [`Reader`](crate::Reader) answers from this process's
+/// memory. In return, this process stores nothing, and documents come in the order of their keys:
+/// bytes and text by their bytes, numbers by their value.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -60,10 +60,10 @@ pub struct OrderedReads {
 }
 
 impl Store {
-    /// Ordered reads of this store.
+    /// Returns ordered reads of this store.
     ///
     /// # Errors
-    /// `Unsupported` where the store is one of a reader in memory.
+    /// `Unsupported` if the store is the store of an in-memory reader.
     pub fn ordered(&self) -> Result<OrderedReads> {
         match self.place() {
             Place::Node(state) => {
@@ -81,12 +81,12 @@ impl Store {
 }
 
 impl OrderedReads {
-    /// A document, or `None`.
+    /// Returns a document, or `None`.
     ///
     /// # Errors
-    /// `InvalidArgument` for a key that the store does not have and a token of another store;
-    /// `NotFound` when the store was deleted; `TokenLost`, `Stale`; `DeadlineExceeded` or
-    /// `Unavailable` when it cannot be said in time.
+    /// `InvalidArgument` for a key that is invalid in the store and a token of another store;
+    /// `NotFound` if the store was deleted; `TokenLost`, `Stale`; `DeadlineExceeded` or
+    /// `Unavailable` if no answer comes in time.
     pub async fn get<'k>(
         &self,
         read: &Read,
@@ -97,12 +97,12 @@ impl OrderedReads {
         found.into_iter().next().unwrap_or_else(|| Err(fewer()))
     }
 
-    /// Documents by their keys, in the order of the keys, each with its own outcome; those of one
-    /// partition are of one position.
+    /// Returns documents by their keys, in the order of the given keys, each with its own outcome.
+    /// The documents of one partition are read at one position.
     ///
     /// # Errors
-    /// As [`OrderedReads::get`], where it concerns all; `LimitExceeded` for more than one answer
-    /// may hold.
+    /// Errors of [`OrderedReads::get`] that concern all keys; `LimitExceeded` for more than one
+    /// answer may hold.
     pub async fn multi_get<K: KeyList + ?Sized>(
         &self,
         read: &Read,
@@ -147,7 +147,8 @@ impl OrderedReads {
         }
     }
 
-    /// A scan of the whole store in the order of the keys, to be narrowed before it is opened.
+    /// Creates a scan of the whole store in the order of the keys, to be narrowed before it is
+    /// opened.
     pub fn scan(&self) -> OrderedScan {
         OrderedScan::new(self.clone())
     }

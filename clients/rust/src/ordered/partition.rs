@@ -17,37 +17,37 @@ use tonic::Streaming;
 use super::Shards;
 use crate::client::ClientInner;
 
-/// A document that waits for its turn.
+/// A received document that waits for its turn in the merge.
 pub(super) struct Waiting {
-    /// What it is ordered by.
+    /// Bytes that the document is ordered by.
     pub stored: Vec<u8>,
     pub key: Key,
     pub document: Document,
 }
 
-/// What is read of one partition.
+/// The state of one partition's scan.
 pub(super) struct PartitionScan {
     order: KeyOrder,
-    /// What is asked for, with the cursor behind the last page.
+    /// Request of the scan, with the cursor after the last page.
     request: v1::ScanRequest,
     pages: Option<Streaming<v1::ScanResponse>>,
     waiting: VecDeque<Waiting>,
-    /// The last document that was taken; before the first one, that of the cursor that the scan
-    /// began with.
+    /// Last document that was taken; before the first, the document of the cursor that the scan
+    /// starts from.
     taken: Option<Key>,
-    /// The position of the documents, once a page has come.
+    /// Position of the documents, once a page has come.
     pub token: Option<Token>,
-    /// Whether no page comes any more: at the end, or where enough were asked for.
+    /// Whether no further page comes: at the end, or once the limit is reached.
     is_over: bool,
-    /// Whether nothing is behind what has come.
+    /// Whether no document follows the received ones.
     is_end: bool,
 }
 
 impl PartitionScan {
-    /// A scan that begins with this request.
+    /// Creates a scan that starts with this request.
     ///
     /// # Errors
-    /// `InvalidArgument` for a cursor that no scan has answered.
+    /// `InvalidArgument` for a cursor that no scan has returned.
     pub fn new(order: KeyOrder, request: v1::ScanRequest) -> Result<Self> {
         let taken = match request.cursor.is_empty() {
             true => None,
@@ -65,7 +65,7 @@ impl PartitionScan {
         })
     }
 
-    /// The same scan, of which nothing is left.
+    /// Returns the same scan, with no documents left.
     #[must_use]
     pub fn ended(mut self) -> Self {
         (self.is_over, self.is_end) = (true, true);
@@ -76,22 +76,23 @@ impl PartitionScan {
         self.request.partition
     }
 
-    /// What the next document is ordered by; `None` where there is none, or none has come yet.
+    /// Returns the bytes that the next document is ordered by; `None` if there is no next document,
+    /// or none has come yet.
     pub fn next_stored(&self) -> Option<&[u8]> {
         self.waiting.front().map(|waiting| &waiting.stored[..])
     }
 
-    /// The next document, if one has come.
+    /// Returns the next document, if one has come.
     pub fn take(&mut self) -> Option<Waiting> {
         let taken = self.waiting.pop_front()?;
         self.taken = Some(taken.key.clone());
         Some(taken)
     }
 
-    /// Where it goes on behind what was taken; empty where nothing is left of it.
+    /// Returns the cursor after the last document that was taken; empty if no document follows.
     ///
     /// # Errors
-    /// `InvalidArgument` before its first page.
+    /// `InvalidArgument` before the first page.
     pub fn cursor(&self) -> Result<Bytes> {
         if self.is_end && self.waiting.is_empty() {
             return Ok(Bytes::new());
@@ -103,7 +104,7 @@ impl PartitionScan {
     /// Waits until a document has come, or none is left.
     ///
     /// # Errors
-    /// Why that cannot be known, `Unavailable` when nobody answers in time.
+    /// The reason why the scan cannot continue; `Unavailable` if no node answers in time.
     pub async fn fill(&mut self, client: &ClientInner, shards: &Shards) -> Result<()> {
         let wait_ms = self.request.read.as_ref().map_or(0, |read| read.wait_ms);
         let deadline = client.deadline() + Duration::from_millis(wait_ms.into());
@@ -125,7 +126,7 @@ impl PartitionScan {
         filled.unwrap_or_else(|_| Err(client.no_answer(last)))
     }
 
-    /// Takes in one page.
+    /// Processes one page.
     async fn page(&mut self, shards: &Shards) -> Result<()> {
         let told = |status: tonic::Status| error_of_status(&status);
         let pages = match &mut self.pages {

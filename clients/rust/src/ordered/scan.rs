@@ -1,4 +1,4 @@
-//! How a scan is asked for, and what it answers.
+//! Scans: their options and their documents.
 
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
@@ -23,7 +23,7 @@ use super::merge::Merge;
 use super::partition::PartitionScan;
 use crate::draft::GivenKey;
 
-/// Which documents a scan is of, before it is opened.
+/// A scan before it is opened: which documents, and which fields.
 #[must_use = "a scan does nothing before it is opened"]
 pub struct OrderedScan {
     reads: OrderedReads,
@@ -54,14 +54,14 @@ impl OrderedScan {
         }
     }
 
-    /// Only documents of this partition key, in a store that declares one. Keys are ordered inside
-    /// each, so a range or a prefix needs it.
+    /// Scans only documents of this partition key, in a store that declares one. Keys are ordered
+    /// inside each partition key, so a range or a prefix needs a partition key.
     pub fn partition_key<'k>(mut self, partition_key: impl Into<KeyValue<'k>>) -> Self {
         self.partition_key = Some(partition_key.into().into());
         self
     }
 
-    /// Only documents whose primary keys lie in this range.
+    /// Scans only documents whose primary keys are in this range.
     pub fn range<'k, K>(mut self, range: impl RangeBounds<K>) -> Self
     where
         K: Into<KeyValue<'k>> + Clone,
@@ -71,64 +71,64 @@ impl OrderedScan {
         self
     }
 
-    /// Only documents whose primary keys, of text or bytes, begin like this.
+    /// Scans only documents whose primary keys, of text or bytes, have this prefix.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.prefix = Some(prefix.as_ref().to_vec());
         self
     }
 
-    /// Only these fields of each document.
+    /// Returns only these fields of each document.
     pub fn fields<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.fields = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The largest key first.
+    /// Scans backward: the largest key first.
     pub fn backward(mut self) -> Self {
         self.is_backward = true;
         self
     }
 
-    /// At most so many documents.
+    /// Limits the number of documents.
     pub fn limit(mut self, documents: u64) -> Self {
         self.limit = Some(documents);
         self
     }
 
-    /// What is waited for before it begins, and how old it may be.
+    /// Sets the wait before the scan starts, and the staleness bound of its data.
     pub fn read(mut self, read: Read) -> Self {
         self.read = read;
         self
     }
 
-    /// Goes on behind the last document of an earlier stream of the same scan, which has answered
-    /// this cursor: at its position, which nodes hold for a minute.
+    /// Continues an earlier stream of the same scan after the document of this cursor, at the
+    /// cursor's position, which nodes hold for a minute.
     pub fn cursor(mut self, cursor: impl Into<Vec<u8>>) -> Self {
         self.cursor = cursor.into();
         self
     }
 
-    /// Goes on at a later position where that of the cursor, or of a connection that broke, is no
-    /// longer held. Without it that is `TokenLost`.
+    /// Lets the scan continue at a later position if the position of the cursor or of a broken
+    /// connection is no longer held. Otherwise that is `TokenLost`.
     pub fn may_move(mut self) -> Self {
         self.may_move = true;
         self
     }
 
-    /// Opens the scan: each partition is read at one position, while the store changes.
+    /// Opens the scan. Each partition is read at one position, while the store changes.
     ///
-    /// Of a store with several partitions and without a partition key all are read at once, and
-    /// merged in the order of the keys.
+    /// In a store with several partitions, a scan without a partition key reads all partitions at
+    /// once, and merges them in the order of the keys.
     ///
     /// # Errors
-    /// `InvalidArgument` for a range that the store does not have and for a cursor of something
-    /// else; `NotFound` for a field that the store does not have, or what kept the definition from
-    /// being fetched for one that is not known here. Nothing of the scan is sent yet: what a node
-    /// says of it comes with the first document.
+    /// `InvalidArgument` for a range that is invalid in the store, and for a cursor of another
+    /// scan; `NotFound` for a field that the store does not have; the error of the fetch if the
+    /// definition has to be fetched for an unknown field. Nothing of the scan is sent yet: an error
+    /// of the node comes with the first document.
     pub async fn open(self) -> Result<OrderedStream> {
         let mut definition = self.reads.state.definition();
         let mut scans = self.partitions(&definition);
-        // A field that is not known here may be new.
+        // A field that this client does not know may be new.
         if scans.as_ref().is_err_and(|error| error.code() == ErrorCode::NotFound) {
             definition = self.reads.state.refresh().await?;
             scans = self.partitions(&definition);
@@ -232,10 +232,10 @@ pub struct OrderedDocument {
 }
 
 impl OrderedDocument {
-    /// Its key.
+    /// Returns the document's key.
     ///
     /// # Errors
-    /// `Corrupt` when the node has answered a key that the store cannot have.
+    /// `Corrupt` if the node has returned a key that is invalid in the store.
     pub fn key(&self) -> Result<DocumentKey<'_>> {
         DocumentKey::of_identity(self.identity.as_bytes(), &self.definition)
     }
@@ -256,12 +256,12 @@ pub struct OrderedStream {
 }
 
 impl OrderedStream {
-    /// The next document; `None` behind the last one. A broken connection is made again behind it,
-    /// until the client's deadline.
+    /// Returns the next document; `None` after the last one. The stream replaces a broken
+    /// connection and continues after the last document, until the client's deadline.
     ///
     /// # Errors
-    /// `TokenLost` when the scan's position is no longer held and it may not move; `Stale`;
-    /// `Unavailable` when no node answers in time. The stream may be asked again after an error.
+    /// `TokenLost` if the scan's position is no longer held and the scan may not move; `Stale`;
+    /// `Unavailable` if no node answers in time. The caller may call again after an error.
     pub async fn next(&mut self) -> Result<Option<OrderedDocument>> {
         if self.left == Some(0) {
             return Ok(None);
@@ -275,10 +275,10 @@ impl OrderedStream {
         Ok(Some(OrderedDocument { identity, definition, document: waiting.document }))
     }
 
-    /// Where the scan goes on behind the last document; for [`OrderedScan::cursor`].
+    /// Returns the cursor after the last document; for [`OrderedScan::cursor`].
     ///
     /// # Errors
-    /// `InvalidArgument` before the first document was asked for.
+    /// `InvalidArgument` before the first document was requested.
     pub fn cursor(&self) -> Result<Vec<u8>> {
         let cursors =
             self.merge.scans().map(|scan| Ok((PartitionId(scan.partition()), scan.cursor()?)));

@@ -1,5 +1,5 @@
-//! Streams: what they are described as, and the events that they take and refuse. What the log has
-//! of them is tested beside the service.
+//! Streams: their descriptions, and the events that they accept and refuse. The content of their
+//! logs is tested next to the service.
 
 use forebay::{
     Alteration, Client, ColumnIndex, ColumnRules, ErrorCode, FieldSpec, KeyType, Reader,
@@ -17,7 +17,7 @@ fn city() -> ColumnRules {
     ColumnRules { index: Some(ColumnIndex::Exact), ..rules(true, []) }
 }
 
-/// Orders: when, a city that is required, one of two devices, a class of one to three.
+/// Returns a spec of orders: a time, a required city, one of two devices, a class of one to three.
 fn spec() -> StoreSpec {
     let mut spec = StoreSpec::stream(new_name(), KeyType::String, 3).field("at", TIMESTAMP);
     spec.stream = Some(StreamSpec { event_time: Some("at".to_owned()) });

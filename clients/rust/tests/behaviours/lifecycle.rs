@@ -20,7 +20,7 @@ use crate::world::{
     value,
 };
 
-/// A client of this language is closed by dropping it, a reader also by `close`.
+/// Proves that a reader may be closed twice; in Rust, dropping a client closes it.
 pub async fn close_twice() {
     let opened = Opened::with([("a", INT64)]).await;
     let options = || ReaderOptions::new(opened.name());
@@ -42,7 +42,7 @@ pub async fn close_twice() {
     assert!(document(&reader, &after(&token), "k").await.unwrap().is_some());
 }
 
-/// Nothing can be called on a client that was dropped; the compiler sees to that.
+/// Proves the errors after a close; the compiler rejects calls on a client that was dropped.
 pub async fn use_after_close() {
     let opened = Opened::with([("a", INT64)]).await;
     let reader = &opened.reader;
@@ -78,7 +78,7 @@ pub async fn use_after_close() {
         let Err(error) = result else { panic!("{call} answers") };
         assert_eq!(error.code(), ErrorCode::Closed, "{call}: {error}");
     }
-    // What cannot fail tells how the reader was, and that nobody should read it.
+    // Infallible calls report the last state of the reader, and that it is not ready for reads.
     assert!(!reader.is_ready());
 }
 
@@ -122,7 +122,7 @@ pub async fn close_during_reads() {
     }
 }
 
-/// Reads on a thread until the first error, which it answers.
+/// Reads on a thread until the first error, which the thread returns.
 fn spawn_reads(
     tasks: &mut tokio::task::JoinSet<Error>,
     done: &Arc<AtomicU64>,
@@ -162,7 +162,7 @@ pub async fn restart_from_checkpoint() {
     let increment_all =
         async || opened.write_all(keys.iter().map(|key| store.upsert(key).increment("n", 1))).await;
     let directory = tempfile::tempdir().unwrap();
-    // So rarely that only the close writes them.
+    // The interval is so long that only the close writes checkpoints.
     let every = 1_000 * PATIENCE;
     let checkpoint = CheckpointOptions { every, ..CheckpointOptions::new(directory.path()) };
     let options =
@@ -176,7 +176,8 @@ pub async fn restart_from_checkpoint() {
             let expected = FieldRead::Value(2 * round as i64 - 1);
             assert_eq!(scalar(&reader, &n, key).unwrap(), expected, "round {round}");
         }
-        // One that may share the files does; one that wants them for itself is refused.
+        // A second reader that may share the files does so; a reader that needs them exclusively is
+        // refused.
         let second = ready_reader(&opened.client, options.clone()).await;
         let a_count = scalar(&second, &n, &keys[0]).unwrap();
         assert_eq!(a_count, FieldRead::Value(2 * round as i64 - 1));
@@ -210,7 +211,7 @@ pub async fn server_restart() {
             total += 1;
         }
         node.kill();
-        // Sent while nobody is there, and settled once somebody is.
+        // The write is sent while the node is down, and settles once the node is back.
         let store = opened.store.clone();
         let sending = tokio::spawn(async move { sent(store.upsert("k").increment("n", 1)).await });
         node.restart().await;
@@ -221,7 +222,7 @@ pub async fn server_restart() {
     assert_eq!(opened.latest("k").await, Some(fields([("n", int(total))])));
 }
 
-/// Opens the log of a directory, once the node before has let go of it.
+/// Opens the log of a directory, once the previous node has released it.
 async fn open_log(options: EmbeddedOptions) -> Arc<dyn ChangeLog> {
     let opening = async {
         loop {
@@ -265,7 +266,7 @@ pub async fn many_threads_one_reader() {
     }
 }
 
-/// Reads one document until it is told to stop; answers how often.
+/// Reads one document until stopped; returns the number of reads.
 fn read_whole(reader: &Reader, stop: &AtomicBool) -> u64 {
     let (a, s) = (reader.handle("a", INT64).unwrap(), reader.handle("s", STRING).unwrap());
     let columns = [GatherField::new("a"), GatherField::new("b")];
@@ -292,7 +293,7 @@ fn read_whole(reader: &Reader, stop: &AtomicBool) -> u64 {
 
 pub async fn unreachable_server() {
     let hasty = || ClientOptions { deadline: SOON, ..ClientOptions::default() };
-    // Taken, and nobody listens there.
+    // The port is taken, and no process listens there.
     let taken = TcpSocket::new_v4().unwrap();
     taken.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let nobody = taken.local_addr().unwrap().to_string();

@@ -1,5 +1,5 @@
 //! The one list of behaviours, `proto/vectors/behaviours.toml`, in Rust: one test per name, against
-//! a real node on loopback. A module per kind; what each test asserts is said in the list.
+//! a real node on loopback. Each kind has a module; the list says what each test asserts.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 
 const LIST: &str = include_str!("../../../../proto/vectors/behaviours.toml");
 
-/// Makes a test of each function that is named, and a list of the names with their kinds. A
-/// function that is not named here is dead code, which the lint refuses.
+/// Declares a test of each named function, and a list of the names with their kinds. A function
+/// that is not named here is dead code, which the lint refuses.
 macro_rules! behaviours {
     ($($kind:ident: $($name:ident)*;)*) => {
         const TESTED: &[(&str, &str)] = &[$($((stringify!($kind), stringify!($name)),)*)*];

@@ -1,4 +1,4 @@
-//! Readers in memory: a program under test gets the answers that it would get elsewhere.
+//! In-memory readers: a program under test gets the same answers as from any other reader.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,13 +23,13 @@ fn opened<const N: usize>(
     Reader::in_memory(&spec(types), rows).unwrap()
 }
 
-/// The document as it is here now.
+/// Returns the document as this process has it now.
 fn found(reader: &Reader, key: &str) -> Option<Fields> {
     let document = reader.get(key).unwrap();
     document.map(|document| named(document, &reader.schema().definition))
 }
 
-/// A program under test: what a ranking would ask of a store, by any reader.
+/// Makes the reads of a ranking, by any reader: the program under test.
 fn profile(users: &Reader, keys: &[String]) -> Result<Vec<(i64, f64, String)>> {
     let visits = users.handle("visits", INT64)?;
     let score = users.handle("score", FLOAT64)?;
@@ -158,7 +158,7 @@ pub async fn in_memory_alterations() {
     assert_eq!(found(&reader, "k"), Some(fields([("z", int(5))])));
 }
 
-/// The status of each key of a batch.
+/// Returns the status of each key of a batch.
 fn statuses(reader: &Reader, bound: Option<Duration>, keys: &[String]) -> Vec<KeyStatus> {
     let mut statuses = Vec::new();
     let read = reader.read_local(bound, |view| {
@@ -174,7 +174,7 @@ fn statuses(reader: &Reader, bound: Option<Duration>, keys: &[String]) -> Vec<Ke
     statuses
 }
 
-/// Gathers the field `a` with the default 5 for two keys, where none answers.
+/// Gathers the field `a` with the default 5 for two keys; asserts that neither answers.
 fn gathers_nothing(reader: &Reader, bound: Option<Duration>, status: KeyStatus) {
     let fields = [GatherField::new("a").or(int(5))];
     let plan = reader.plan_gather::<i64>(&fields, Conversion::Exact).unwrap();

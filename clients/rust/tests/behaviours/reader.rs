@@ -1,4 +1,4 @@
-//! What reads promise and answer: presence, time to live, freshness, batches, gather, iteration.
+//! Behaviours of reads: presence, time to live, freshness, batches, gather, iteration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -84,7 +84,7 @@ pub async fn get_into_a_buffer() {
 
 pub async fn ttl_exact() {
     let opened = Opened::with([("a", INT64), ("b", INT64)]).await;
-    // On a machine that stands still for longer than the document lives, a longer life is tried.
+    // If the machine stalls for longer than the document lives, the test tries a longer life.
     let mut was_read_alive = false;
     for ttl_ms in [500, 4_000, 32_000] {
         was_read_alive = lives_exactly(&opened, Duration::from_millis(ttl_ms)).await;
@@ -104,7 +104,7 @@ pub async fn ttl_exact() {
     eventually("the store's time to live", async || opened.latest("k").await.is_none()).await;
 }
 
-/// Reads a document until it is gone; answers whether it was ever read.
+/// Reads a document until it is gone; returns whether it was ever read.
 async fn lives_exactly(opened: &Opened, ttl: Duration) -> bool {
     let now = || SystemClock.now().as_micros();
     let ttl_us = i64::try_from(ttl.as_micros()).unwrap();
@@ -115,14 +115,15 @@ async fn lives_exactly(opened: &Opened, ttl: Duration) -> bool {
     let alive = fields([("a", int(1)), ("b", int(2))]);
     let mut was_read = false;
     loop {
-        // It expires a life after its append, which was between the two times.
+        // The document expires one life after its append, which was between the two times.
         let asked = now();
         match opened.after(&token, "k").await {
             Some(found) if found == alive => {
                 assert!(asked < acknowledged + ttl_us, "read after it had expired");
                 was_read = true;
             }
-            // The upsert came when the document was gone already, and made one without an expiry.
+            // The upsert came after the document was gone, and created a document without an
+            // expiry.
             Some(found) => {
                 assert_eq!(found, fields([("b", int(2))]));
                 assert!(now() >= began + ttl_us, "expired too early");

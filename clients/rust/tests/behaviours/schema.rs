@@ -1,4 +1,4 @@
-//! Alterations, as readers and handles from before see them.
+//! Alterations, as existing readers and handles see them.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Selects of a stream's retained events: how they are found, what is answered of each, and what is
-//! refused.
+//! Selects of a stream's retained events: the criteria, the attributes of each event, and the
+//! selects that are refused.
 
 use forebay::{
     Client, ColumnIndex, ColumnRules, ErrorCode, FieldSpec, FieldType, KeyType, KeyValue, Presence,
@@ -13,14 +13,15 @@ use crate::world::{
 
 const SECOND_US: i64 = 1_000_000;
 
-/// Orders of three users, and what the log of them says.
+/// Orders of three users, and the token of the log.
 struct Orders {
     _client: Client,
     store: Store,
     token: Token,
 }
 
-/// When and where, of which class, for how much, and a note and tags, which have no index.
+/// Returns a spec with a time, a city, a class and a price, and a note and tags, which have no
+/// index.
 fn spec() -> StoreSpec {
     let indexed = |name: &str, of, index| {
         let rules = ColumnRules { index: Some(index), ..ColumnRules::default() };
@@ -34,8 +35,8 @@ fn spec() -> StoreSpec {
     spec.field("note", STRING).field("tags", FieldType::List(ScalarType::String))
 }
 
-/// Twelve orders, one a second: the even ones in Rome with a null note, the others in Oslo; the
-/// last one has no price.
+/// Writes twelve orders, one a second: the even ones in Rome with a null note, the others in Oslo;
+/// the last one has no price.
 async fn orders() -> Orders {
     let client = client().await;
     let store = client.create_store(&spec()).await.unwrap();
@@ -47,7 +48,7 @@ async fn orders() -> Orders {
             0 => event.set("city", "Rome").set_null("note"),
             _ => event.set("city", "Oslo"),
         };
-        // The prices 0, 10 to 110, in an order of their own.
+        // The prices are 0, 10 to 110, in a different order.
         let event = if n < 11 { event.set("price", n * 7 % 12 * 10) } else { event };
         batch.add(event).unwrap();
     }
@@ -61,7 +62,7 @@ impl Orders {
     }
 }
 
-/// In which seconds the events happened.
+/// Returns the seconds of the events' times.
 async fn seconds(select: Select) -> Vec<i64> {
     let selected = select.send().await.unwrap();
     selected.events.iter().map(|event| event.time.as_micros() / SECOND_US).collect()

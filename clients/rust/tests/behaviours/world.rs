@@ -1,4 +1,5 @@
-//! One node for all tests, a store of its own for each, and documents by the names of their fields.
+//! A node for all tests, a separate store for each test, and documents by the names of their
+//! fields.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub const FLOAT64: FieldType = FieldType::Scalar(ScalarType::Float64);
 pub const BYTES: FieldType = FieldType::Scalar(ScalarType::Bytes);
 pub const TIMESTAMP: FieldType = FieldType::Scalar(ScalarType::Timestamp);
 
-/// Time between two looks at what must happen by itself.
+/// Time between two polls for an event.
 const LOOK: Duration = Duration::from_millis(5);
 
 static NODE: OnceCell<TestNode> = OnceCell::const_new();
@@ -34,18 +35,18 @@ static NAMES: AtomicU32 = AtomicU32::new(0);
 /// A document by its fields' names; `None` is null.
 pub type Fields = BTreeMap<String, Option<Value>>;
 
-/// A node over a log in memory, which stays when the node is killed.
+/// Starts a node over a log in memory, which outlives a kill of the node.
 pub async fn memory_node() -> TestNode {
     node_with_snapshots(None).await
 }
 
-/// One that keeps snapshots at a URL, where there is one.
+/// Starts a node; if a URL is given, the node stores snapshots there.
 pub async fn node_with_snapshots(url: Option<&str>) -> TestNode {
     let memory: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
     TestNode::start(url, move || std::future::ready(memory.clone())).await
 }
 
-/// The address of the node that all tests share.
+/// Returns the address of the node that all tests share.
 pub async fn endpoint() -> String {
     NODE.get_or_init(memory_node).await.endpoint()
 }
@@ -59,12 +60,12 @@ pub async fn client() -> Client {
     client_of(&endpoint().await).await
 }
 
-/// A store name that no other test has.
+/// Returns a store name that no other test has.
 pub fn new_name() -> String {
     format!("store-{}", NAMES.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A spec of string keys in two partitions.
+/// Returns a spec of string keys in two partitions.
 pub fn spec<const N: usize>(fields: [(&str, FieldType); N]) -> StoreSpec {
     keyed(KeyType::String, 2, fields)
 }
@@ -78,7 +79,7 @@ pub fn keyed<const N: usize>(
     fields.into_iter().fold(spec, |spec, (name, field_type)| spec.field(name, field_type))
 }
 
-/// A store of one test, with a client of its own and a reader that is ready.
+/// A test's store, with its own client and a reader that is ready.
 pub struct Opened {
     pub client: Client,
     pub store: Store,
@@ -97,7 +98,7 @@ impl Opened {
         Self { client, store, reader }
     }
 
-    /// A store of these fields, with string keys.
+    /// Creates a store of these fields, with string keys.
     pub async fn with<const N: usize>(fields: [(&str, FieldType); N]) -> Self {
         Self::create(spec(fields)).await
     }
@@ -110,7 +111,7 @@ impl Opened {
         self.client.alter_store(self.name(), None, &[alteration]).await.unwrap()
     }
 
-    /// Sends the writes in one batch, all of which must be well; answers its token.
+    /// Sends the writes in one batch, all of which must succeed; returns its token.
     pub async fn write_all(&self, writes: impl IntoIterator<Item = Write>) -> Token {
         let mut batch = self.store.batch();
         for write in writes {
@@ -119,7 +120,7 @@ impl Opened {
         batch.send().await.unwrap().into_complete().unwrap().token
     }
 
-    /// The document once the token is applied.
+    /// Returns the document once the token is applied.
     pub async fn after<'k>(
         &self,
         token: &Token,
@@ -128,12 +129,12 @@ impl Opened {
         document(&self.reader, &after(token), key).await.unwrap()
     }
 
-    /// The document as the log has it.
+    /// Returns the document as the log has it.
     pub async fn latest<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Option<Fields> {
         document(&self.reader, &latest(), key).await.unwrap()
     }
 
-    /// Reads of these keys, as the log has them.
+    /// Reads these keys, as the log has them.
     pub async fn read_latest<K: KeyList + ?Sized, T>(
         &self,
         keys: &K,
@@ -143,7 +144,7 @@ impl Opened {
         self.reader.read(&latest(), &partitions, with).await
     }
 
-    /// A number of many documents, as the log has them; `None` for absent and null.
+    /// Returns a number of many documents, as the log has them; `None` for absent and null.
     pub async fn numbers<K: KeyList + ?Sized>(&self, keys: &K, field: &str) -> Vec<Option<i64>> {
         let handle = self.reader.handle_of_own_type(field).unwrap();
         let mut numbers = Vec::new();
@@ -160,7 +161,7 @@ impl Opened {
         numbers
     }
 
-    /// A gathered matrix, as the log has it.
+    /// Returns a gathered matrix, as the log has it.
     pub async fn gather<E: Element, K: KeyList + ?Sized>(
         &self,
         plan: &GatherPlan<E>,
@@ -172,7 +173,7 @@ impl Opened {
         values
     }
 
-    /// No document is in the log.
+    /// Asserts that no document is in the log.
     pub async fn assert_nothing_written(&self) {
         let partitions: Vec<_> = self.store.definition().partitions.partitions().collect();
         self.reader.wait(&latest(), &partitions).await.unwrap();
@@ -180,7 +181,7 @@ impl Opened {
         assert_eq!(visited.unwrap(), 0);
     }
 
-    /// Every live document by its string key, each of which must come once.
+    /// Returns every live document by its string key; asserts that each key comes once.
     pub fn iterate(&self) -> BTreeMap<String, Fields> {
         iterate(&self.reader)
     }
@@ -200,12 +201,12 @@ pub fn after(token: &Token) -> Read {
     Read::after_token(token.clone(), PATIENCE)
 }
 
-/// Sends a write that must be well; answers its token.
+/// Sends a write that must succeed; returns its token.
 pub async fn sent(write: Write) -> Token {
     outcome(write).await.token
 }
 
-/// Sends a write that must be well.
+/// Sends a write that must succeed; returns its outcome.
 pub async fn outcome(write: Write) -> WriteOutcome {
     write.send().await.unwrap()
 }
@@ -219,7 +220,7 @@ pub async fn document<'k>(
     Ok(document.map(|document| named(document, &reader.schema().definition)))
 }
 
-/// One field as it is here now.
+/// Returns one field as this process has it now.
 pub fn value<'k>(
     reader: &Reader,
     handle: &FieldHandle,
@@ -228,7 +229,7 @@ pub fn value<'k>(
     reader.read_local(None, |view| view.get_value(handle, key))
 }
 
-/// One number, bool or timestamp as it is here now.
+/// Returns a number, bool or timestamp as this process has it now.
 pub fn scalar<'k, T: FieldScalar>(
     reader: &Reader,
     handle: &FieldHandle,
@@ -237,7 +238,7 @@ pub fn scalar<'k, T: FieldScalar>(
     reader.read_local(None, |view| view.get_scalar(handle, key))
 }
 
-/// Every live document by its string key, each of which must come once.
+/// Returns every live document by its string key; asserts that each key comes once.
 pub fn iterate(reader: &Reader) -> BTreeMap<String, Fields> {
     let mut documents = BTreeMap::new();
     let mut scan = reader.scan();
@@ -255,7 +256,7 @@ pub fn iterate(reader: &Reader) -> BTreeMap<String, Fields> {
     }
 }
 
-/// The fields of a document, by their names of now.
+/// Returns the fields of a document, by their current names.
 pub fn named(document: Document, definition: &Definition) -> Fields {
     let name = |field| definition.field_by_id(field).unwrap().name.clone();
     document.cells().iter().map(|cell| (name(cell.field), cell.value.clone())).collect()
@@ -269,12 +270,12 @@ pub fn int(number: i64) -> Value {
     Value::Int64(number)
 }
 
-/// `k0`, `k1` and so on.
+/// Returns `k0`, `k1` and so on.
 pub fn keys(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("k{number}")).collect()
 }
 
-/// The error of what must be refused with this code.
+/// Returns the error of a call that must be refused with this code.
 #[track_caller]
 pub fn refused<T>(result: Result<T, impl Into<Error>>, code: ErrorCode) -> Error {
     let Err(error) = result else { panic!("not refused; expected {code:?}") };
@@ -283,14 +284,14 @@ pub fn refused<T>(result: Result<T, impl Into<Error>>, code: ErrorCode) -> Error
     error
 }
 
-/// The limit and what was sent instead.
+/// Returns the limit and the actual value of a call that must be over a limit.
 #[track_caller]
 pub fn over_limit<T>(result: Result<T, impl Into<Error>>) -> (u64, u64) {
     let error = refused(result, ErrorCode::LimitExceeded);
     (error.context().limit.unwrap(), error.context().actual.unwrap())
 }
 
-/// Looks again and again until it has happened.
+/// Polls until the event has happened.
 pub async fn eventually(what: &str, mut has_happened: impl AsyncFnMut() -> bool) {
     let looks = async {
         while !has_happened().await {

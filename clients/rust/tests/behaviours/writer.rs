@@ -104,7 +104,7 @@ pub async fn all_value_types() {
         let found = opened.after(&token, "k").await.unwrap();
         assert_eq!(found.len(), cases.len());
         for (name, value) in values {
-            // As text, so that NaN equals itself and the sign of zero counts.
+            // Values are compared as text, so that NaN equals itself and the sign of zero counts.
             assert_eq!(format!("{:?}", found[*name]), format!("{:?}", Some(value)), "{name}");
         }
     }
@@ -137,7 +137,8 @@ pub async fn every_key_type() {
     finds(KeyType::Int64, &[0, -1, i64::MAX, i64::MIN].map(KeyValue::from)).await;
 }
 
-/// Each key finds the document that was written under it, and iteration yields just these keys.
+/// Asserts that each key finds the document that was written under it, and that iteration yields
+/// just these keys.
 async fn finds(key_type: KeyType, keys: &[KeyValue<'_>]) {
     let opened = Opened::create(keyed(key_type, 4, [("at", INT64)])).await;
     let store = &opened.store;
@@ -233,7 +234,7 @@ pub async fn batch_writes() {
     let results: Vec<_> = outcome.results.into_iter().map(Result::unwrap).collect();
     assert_eq!(results[..3_001], [WriteResult::Appended; 3_001]);
     assert_eq!(results[3_001..], [WriteResult::NotMet(None)]);
-    // One wait for the token of all; then everything is here.
+    // After one wait for the token of all writes, every document is visible.
     opened.reader.wait_token(&outcome.token, PATIENCE).await.unwrap();
     let handle = opened.reader.handle("a", INT64).unwrap();
     for (key, number) in keys.iter().zip(0..) {
@@ -245,7 +246,8 @@ pub async fn batch_writes() {
 pub async fn write_stream() {
     let opened = Opened::with([("n", INT64), ("order", NUMBERS)]).await;
     let (store, keys) = (&opened.store, keys(10));
-    // Less room than there are writes: sending waits for room, never for its own write.
+    // The stream has less space than there are writes: sending waits for space, never for its own
+    // write.
     let mut stream =
         store.write_stream(StreamOptions { changes_max: 100, ..StreamOptions::default() }).unwrap();
     let mut acknowledgements = Vec::new();
@@ -260,7 +262,7 @@ pub async fn write_stream() {
     let summary = stream.finish().await.unwrap();
     assert_eq!((summary.settled, summary.not_met, summary.failed), (2_001, 1, 0));
     for acknowledgement in acknowledgements {
-        // All are known once the stream is closed.
+        // All outcomes are known once the stream is closed.
         let known = tokio::task::unconstrained(acknowledgement).now_or_never();
         let known = known.expect("the close waits for all of them");
         assert_eq!(known.unwrap().result, WriteResult::Appended);

@@ -1,4 +1,4 @@
-//! What the test binaries of this crate share.
+//! Code that the test binaries of this crate share.
 
 mod node;
 
@@ -10,7 +10,7 @@ pub use node::TestNode;
 
 pub const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
 pub const STRING: FieldType = FieldType::Scalar(ScalarType::String);
-/// Longest wait for what must happen; a test that waits so long has failed.
+/// Longest wait for something that must happen; a test that waits so long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
-/// A deadline that passes soon, for what must not happen.
+/// A deadline that passes soon, for something that must not happen.
 pub const SOON: Duration = Duration::from_millis(300);

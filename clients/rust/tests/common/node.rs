@@ -1,4 +1,4 @@
-//! A node on loopback that can be killed and started again on its address, over the same log.
+//! A node on loopback that can be killed and restarted on its address, over the same log.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,23 +30,23 @@ type OpenLog = dyn Fn() -> BoxFuture<'static, Arc<dyn ChangeLog>> + Send + Sync;
 pub struct TestNode {
     served: Served,
     address: SocketAddr,
-    /// A runtime of its own, so that a kill takes everything with it, in the middle of anything.
+    /// Runtime of the node alone, so that a kill stops everything, in the middle of anything.
     runtime: Option<Runtime>,
 }
 
-/// What outlives a kill.
+/// The state that survives a kill.
 #[derive(Clone)]
 struct Served {
     open_log: Arc<OpenLog>,
-    /// Where its shards lie.
+    /// Directory of the node's shards.
     data: Arc<TempDir>,
-    /// What it does about snapshots.
+    /// Snapshot settings of the node.
     config: DevConfig,
 }
 
 impl TestNode {
     /// Starts a node over the log that `open_log` opens, at each start and on the node's runtime.
-    /// At a URL, where there is one, it keeps snapshots, a new one each second.
+    /// If a URL is given, the node stores snapshots there, a new one each second.
     pub async fn start<F>(
         snapshots: Option<&str>,
         open_log: impl Fn() -> F + Send + Sync + 'static,
@@ -54,7 +54,8 @@ impl TestNode {
     where
         F: Future<Output = Arc<dyn ChangeLog>> + Send + 'static,
     {
-        // A host of its own: nobody else takes the port while the node is down.
+        // Each node has its own loopback host, so that no other process takes the port while the
+        // node is down.
         let host = HOSTS.fetch_add(1, Ordering::Relaxed);
         let address = SocketAddr::from(([127, 0, 1, host], 0));
         let open_log = Arc::new(move || -> BoxFuture<'static, _> { Box::pin(open_log()) });
@@ -66,7 +67,7 @@ impl TestNode {
         node
     }
 
-    /// Kills the node, if it runs, and starts it again on the same address.
+    /// Kills the node, if it runs, and restarts it on the same address.
     pub async fn restart(&mut self) {
         self.kill();
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -80,7 +81,7 @@ impl TestNode {
         self.address = address.await.unwrap();
     }
 
-    /// Ends the node in the middle of whatever it does; its socket is closed when this returns.
+    /// Kills the node in the middle of its work; its socket is closed when this returns.
     pub fn kill(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             // A runtime may not be dropped by a thread that runs async code.
@@ -92,9 +93,9 @@ impl TestNode {
         self.address.to_string()
     }
 
-    /// Pushes the files at a URL, which have the key in `id`, in the place of a store's documents;
-    /// answers the number of the version.
-    #[allow(dead_code)] // Each test binary uses its part of it.
+    /// Pushes the files at a URL, which have the key in `id`, as a new version of a store; returns
+    /// the number of the version.
+    #[allow(dead_code)] // Some test binaries do not use this function.
     pub async fn push(&self, store: &str, files: &str, partitions: Option<u32>) -> u32 {
         let request = v1::PushRequest {
             store: store.to_owned(),
@@ -111,8 +112,8 @@ impl TestNode {
         pushed.unwrap().version
     }
 
-    /// Lets reads answer from the version of this number.
-    #[allow(dead_code)] // Each test binary uses its part of it.
+    /// Makes the version of this number live, so that reads answer from it.
+    #[allow(dead_code)] // Some test binaries do not use this function.
     pub async fn make_live(&self, store: &str, version: u32) {
         let alteration = Some(Alteration::MakeLive(version));
         let request = v1::VersionsRequest { store: store.to_owned(), alteration };
@@ -148,7 +149,7 @@ impl Served {
             features: Some(features),
         };
         let node = loop {
-            // A fault may hit what a start reads; a supervisor would try again.
+            // A fault may hit the reads of a start; a supervisor would retry.
             match Node::start(parts.clone()).await {
                 Ok(node) => break node,
                 Err(error) if error.code().is_retryable() => {}

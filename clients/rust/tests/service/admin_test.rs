@@ -1,4 +1,4 @@
-//! Administration of stores, and what a client says when nobody is there.
+//! Administration of stores, and the errors of a client if no node answers.
 
 use std::fmt::Debug;
 
@@ -72,7 +72,7 @@ async fn nobody_there_is_unavailable_with_the_address() {
     following.open_timeout = SOON;
     let error = Reader::open(&endpoint, following).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unavailable);
-    // What reads is tried until the deadline; what changes surely never left.
+    // Reads retry until the deadline; a change surely never left.
     assert_eq!(client.list_stores().await.unwrap_err().code(), ErrorCode::Unavailable);
     let spec = StoreSpec::key_value("a", KeyType::Bytes, 1);
     let mut changed = client.create_store(&spec).await.unwrap_err().code();
@@ -80,7 +80,7 @@ async fn nobody_there_is_unavailable_with_the_address() {
         if changed == ErrorCode::Unavailable {
             break;
         }
-        // On a busy machine the time may pass before the refusal is heard.
+        // On a busy machine the time may pass before the refusal arrives.
         assert_eq!(changed, ErrorCode::UnknownOutcome);
         changed = client.create_store(&spec).await.unwrap_err().code();
     }
@@ -107,8 +107,8 @@ fn faults(world: &World) -> u64 {
     world.log.counts().by_name().iter().map(|(_, count)| count).sum()
 }
 
-/// Makes a call whose first append comes to this, and kills the writer behind it, so that nobody
-/// tells the caller before its deadline. Starts the writer again.
+/// Makes a call whose first append has this fault, and kills the writer right after, so that the
+/// caller gets no answer before its deadline. Restarts the writer.
 async fn leave_unknown<T: Debug>(
     world: &mut World,
     rates: FaultRates,
@@ -144,7 +144,7 @@ async fn the_same_create_settles_one_whose_outcome_was_unknown() {
         let store = settled(async || client.create_store(&spec()).await).await.unwrap();
         assert_eq!(other.list_stores().await.unwrap(), [(*store.definition()).clone()]);
         store.upsert("k").increment("n", 1).send().await.unwrap();
-        // It is settled: from now on the name is taken, for this client too.
+        // The creation is settled: from now on the name is taken, for this client too.
         for client in [&client, &other] {
             let error = client.create_store(&spec()).await.unwrap_err();
             assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
@@ -152,7 +152,7 @@ async fn the_same_create_settles_one_whose_outcome_was_unknown() {
     }
 }
 
-/// Makes a call of a hasty client again, as often as its outcome is not known.
+/// Repeats a call of a client with short deadlines until its outcome is known.
 async fn settled<T>(call: impl AsyncFn() -> forebay::Result<T>) -> forebay::Result<T> {
     let settle = async {
         loop {
@@ -190,7 +190,7 @@ async fn the_same_alteration_settles_one_whose_outcome_was_unknown_and_happens_o
             let altered = settled(alter).await.unwrap();
             assert_eq!(altered.version, SchemaVersion(2));
             assert_eq!(other.describe_store("counters", None).await.unwrap(), altered);
-            // It is settled: the next one is another alteration.
+            // The alteration is settled: the next one is another alteration.
             let again = [Alteration::DropAll];
             let next = client.alter_store("counters", None, &again).await.unwrap();
             assert_eq!(next.version, SchemaVersion(3));

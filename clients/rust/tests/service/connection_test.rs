@@ -1,5 +1,5 @@
-//! Connections end with those who opened them: a process that connects again and again runs out of
-//! nothing.
+//! A connection ends with its last user: a process that connects again and again exhausts no
+//! resource.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::world::{PATIENCE, World, counters};
 /// State of an established connection in `/proc/net/tcp`.
 const ESTABLISHED: &str = "01";
 
-/// Connections of this machine to an address.
+/// Returns the number of this machine's connections to an address.
 fn connections_to(address: SocketAddr) -> usize {
     let SocketAddr::V4(address) = address else { panic!("{address} is no loopback address") };
     let host = u32::from_le_bytes(address.ip().octets());
@@ -40,7 +40,7 @@ async fn a_connection_ends_with_its_client_stores_and_readers() {
         assert!(own.ordered().unwrap().get(&after, "u1").await.unwrap().is_some());
         let reader = world.reader("counters").await;
         reader.shut_down(PATIENCE).await.unwrap();
-        // A handle alone keeps its connection.
+        // A handle alone keeps its connection open.
         drop(client);
         own.upsert("u1").set("n", 2_i64).send().await.unwrap();
     }

@@ -1,5 +1,5 @@
-//! Events as an application inserts them: one by one, in batches, through a stream of writes; what
-//! the log has of them, and what a stream refuses.
+//! Events as an application inserts them: singly, in batches and through a write stream; their
+//! content in the log, and the events that a stream refuses.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ fn devices(allowed: &[&str]) -> ColumnRules {
     ColumnRules { allowed, ..ColumnRules::default() }
 }
 
-/// Orders: when, a city that is required, one of two devices, a price.
+/// Creates a stream of orders: a time, a required city, one of two devices, a price.
 async fn orders(client: &Client) -> Store {
     let required = ColumnRules { required: true, ..ColumnRules::default() };
     let mut spec = StoreSpec::stream("orders", KeyType::String, 3).field("at", TIME);
@@ -36,7 +36,7 @@ async fn orders(client: &Client) -> Store {
     client.create_store(&spec.field("price", INT64)).await.unwrap()
 }
 
-/// The events of all partitions as the log has them: each column's value by its name.
+/// Returns the events of all partitions as the log has them: each column's value by its name.
 async fn events(world: &World, store: &Store) -> Vec<BTreeMap<String, Option<Value>>> {
     let definition = store.definition();
     let mut events = Vec::new();
@@ -116,7 +116,7 @@ async fn rules_that_change_hold_for_the_next_event_of_every_client() {
     let section = FieldSpec { rules: required, ..FieldSpec::new("section", STRING) };
     let more = Alteration::AddField(section);
     client.alter_store("orders", None, &[wider, more]).await.unwrap();
-    // The other client does not know of the column yet, so that it misses nothing.
+    // The other client does not know the new column yet, so it does not miss a value for it.
     tv().send().await.unwrap();
     let without = orders.insert("u").set("city", "Rome").set("section", "a");
     without.send().await.unwrap();

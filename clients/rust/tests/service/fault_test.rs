@@ -1,4 +1,5 @@
-//! Failures between a write and its answer: a write happens once, or nobody says that it failed.
+//! Failures between a write and its answer: a write happens once, or the client does not report a
+//! failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,7 +102,7 @@ async fn a_write_that_never_left_is_unavailable_and_can_be_retried() {
     let client = world.hasty_client(SOON).await;
     let store = client.store("counters").await.unwrap();
     world.kill();
-    // The first call may still find the broken connection; the next one surely finds nobody.
+    // The first call may still use the broken connection; the next one surely finds no node.
     drop(store.upsert("other").set("n", 1).send().await);
     let error = store.upsert("u").increment("n", 1).send().await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
@@ -119,7 +120,7 @@ async fn a_writer_without_room_pushes_back_and_nothing_hangs() {
     let spec = StoreSpec::key_value("blobs", KeyType::Int64, 1);
     let store = client.create_store(&spec).await.unwrap();
     world.log.inner().close();
-    // One at the gate and four in the queue are all that fits.
+    // The gate and the queue hold one write and four more.
     let send = |number: i64| store.put_value(number, vec![0; 15 << 20]).send();
     let mut sends: FuturesUnordered<_> = (0..7).map(send).collect();
     let first = sends.next().await.unwrap().unwrap_err();
@@ -132,7 +133,7 @@ async fn a_writer_without_room_pushes_back_and_nothing_hangs() {
         match sent {
             Ok(_) => appended += 1,
             Err(error) => {
-                // A call that took too long is made again, and may then find no room.
+                // A call that took too long is retried, and may then find the queue full.
                 let codes = [ErrorCode::LimitExceeded, ErrorCode::UnknownOutcome];
                 assert!(codes.contains(&error.code()), "{error}");
             }
@@ -184,7 +185,7 @@ async fn a_write_that_its_partition_may_have_forgotten_is_not_sent_again() {
     let outcome = pending.unwrap().retry().await.unwrap();
     let error = outcome.into_complete().unwrap_err();
     assert_eq!(error.code(), ErrorCode::UnknownOutcome, "{error}");
-    // The client itself goes on: what it sends now gets sequences of its own.
+    // The client itself continues: its later writes get new sequences.
     store.upsert("v").set("n", 1).deadline(PATIENCE).send().await.unwrap();
     let appended = world.appended(&counters, forebay::PartitionId(0)).await;
     let last = appended.last().unwrap().1;
@@ -209,7 +210,7 @@ async fn a_killed_writer_loses_nothing_and_doubles_nothing() {
         })
         .collect();
     for kill in 1..=3 {
-        // Each kill comes behind a quarter of the writes, wherever the others are.
+        // Each kill comes after a quarter of the writes, at any point of the others.
         while world.appended_everywhere(&store).await.concat().len() < kill * 160 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

@@ -1,4 +1,4 @@
-//! A reader in a process of its own, over checkpoints, which can be killed.
+//! A reader in a separate process, over checkpoints; the process can be killed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::world::World;
 
-/// The example `follow` as a process of its own; killed at the latest when it is dropped.
+/// The example `follow` in a separate process; dropping the value kills the process.
 pub struct Follower {
     pub process: Child,
     output: BufReader<ChildStdout>,
@@ -20,7 +20,7 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Starts one on the store `counters`.
+    /// Starts a process that follows the store `counters`.
     pub fn start(world: &World, directory: &Path, is_shared: bool) -> Self {
         let mut command = Command::new(tree::built("follow").unwrap());
         command.args([&world.endpoint(), "counters"]).arg(directory);
@@ -30,14 +30,14 @@ impl Follower {
         Self { process, output, is_ready: false }
     }
 
-    /// The next line that it prints; empty where it has ended.
+    /// Returns the next line that the process prints; empty if the process has ended.
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line
     }
 
-    /// Waits until it has said that it is ready.
+    /// Waits until the process has printed that it is ready.
     pub fn await_ready(&mut self) {
         if !self.is_ready {
             let line = self.line();
@@ -46,7 +46,7 @@ impl Follower {
         }
     }
 
-    /// All documents as of a token, a line for each, in the order of their keys.
+    /// Returns all documents as of a token, a line for each, in the order of their keys.
     pub fn documents(&mut self, token: &Token) -> Vec<String> {
         self.await_ready();
         let digits: String = token.encode().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -61,7 +61,7 @@ impl Follower {
         documents
     }
 
-    /// Ends its input, and so the process.
+    /// Ends the input, and so the process.
     pub fn end_input(&mut self) {
         drop(self.process.stdin.take());
     }
@@ -69,13 +69,13 @@ impl Follower {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        // By SIGKILL, in the middle of whatever it does.
+        // The kill is a SIGKILL, in the middle of the process's work.
         let _ = self.process.kill();
         self.process.wait().unwrap();
     }
 }
 
-/// A directory for checkpoints; what readers share of it goes with it.
+/// A directory for checkpoints; dropping it also removes the copies that readers share of it.
 pub struct Kept {
     directory: TempDir,
     store: StoreId,
@@ -90,7 +90,7 @@ impl Kept {
         self.directory.path()
     }
 
-    /// Leaves what a restart of the machine would leave: the checkpoints.
+    /// Removes the copies, as a restart of the machine would; the checkpoints remain.
     pub fn lose_copies(&self) {
         LiveDirectory::new(self.path()).remove(self.store, (0..4).map(PartitionId));
     }

@@ -1,4 +1,4 @@
-//! A log whose appends of changes stop at a gate while it is closed.
+//! A log with a gate: while the gate is closed, appends of changes wait.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct GatedLog {
     closed: watch::Sender<Closed>,
 }
 
-/// Where appends of changes wait.
+/// The appends of changes that wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Closed {
     Nowhere,
@@ -39,17 +39,17 @@ impl GatedLog {
         Self { inner, closed: watch::Sender::new(Closed::Nowhere) }
     }
 
-    /// From now on appends of changes wait.
+    /// Closes the gate: from now on appends of changes wait.
     pub fn close(&self) {
         self.closed.send_replace(Closed::Everywhere);
     }
 
-    /// From now on appends of changes to this partition wait.
+    /// Closes the gate for appends of changes to this partition.
     pub fn close_at(&self, partition: PartitionId) {
         self.closed.send_replace(Closed::At(partition));
     }
 
-    /// All that wait go on, and later ones do not wait.
+    /// Opens the gate: all waiting appends continue, and later ones do not wait.
     pub fn open(&self) {
         self.closed.send_replace(Closed::Nowhere);
     }

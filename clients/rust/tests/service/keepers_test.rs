@@ -1,6 +1,6 @@
-//! Three processes share a directory, and the one that keeps a copy is killed again and again, at
-//! random moments of what is written. Whoever is left has the documents of the log, each change
-//! once; so has a reader that never knew the directory.
+//! Three processes share a directory, and the process that maintains a copy is killed again and
+//! again, at random moments of the writes. The remaining processes have the documents of the log,
+//! each change once; so does a reader that never used the directory.
 
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ const ROUNDS: u64 = 24;
 const PROCESSES: usize = 3;
 const WRITERS: u64 = 4;
 const KEYS: u64 = 60;
-/// Kills come at most so many microseconds after writes go on.
+/// Most microseconds between the resumption of writes and a kill.
 const KILL_US_MAX: u64 = 60_000;
 
-/// Who writes, until told to stop; whoever has the gate for itself is alone with what is written.
+/// Writers that run until `stop` is set; the holder of the gate's write lock excludes all writes.
 struct Writers {
     store: Store,
     gate: RwLock<()>,
     stop: AtomicBool,
-    /// Of all that was written.
+    /// Token of everything that was written.
     token: Mutex<Token>,
 }
 
 impl Writers {
-    /// Writes without end; answers how often it has counted.
+    /// Writes until stopped; returns the number of its increments.
     async fn write(&self, seed: u64) -> i64 {
         let entropy = SeededEntropy::new(seed);
         let number = |below: u64| entropy.next_u64().unwrap() % below;
@@ -52,7 +52,8 @@ impl Writers {
                 1 => batch.add(self.store.put(other.as_str()).set("n", number(99) as i64)),
                 2 => batch.add(self.store.upsert(other.as_str()).set("name", text).if_absent()),
                 3 => {
-                    // Twice in one entry, with a drop of the other one between.
+                    // Two changes of one key in one entry, with a delete of the other key in
+                    // between.
                     batch.add(self.store.delete(other.as_str())).unwrap();
                     batch.add(increment(&other)).unwrap();
                     counted += 1;
@@ -69,7 +70,7 @@ impl Writers {
     }
 }
 
-/// All documents of a reader, as [`Follower::documents`] prints them.
+/// Returns all documents of a reader, as [`Follower::documents`] prints them.
 fn documents(reader: &Reader) -> Vec<String> {
     let (mut documents, mut scan) = (Vec::new(), reader.scan());
     let mut visit = |found: forebay::ScannedDocument<'_>| {
@@ -82,7 +83,7 @@ fn documents(reader: &Reader) -> Vec<String> {
     documents
 }
 
-/// Which process has the lock of a partition.
+/// Returns the process that has the lock of a partition.
 fn keeper_of(kept: &Kept, partition: u64) -> Option<u32> {
     let mut files = std::fs::read_dir(kept.path()).unwrap().map(|file| file.unwrap().path());
     let is_it = |name: &str| name.ends_with(&format!("-{partition:04}.lock"));
@@ -126,7 +127,7 @@ async fn readers_whose_keeper_is_killed_again_and_again_have_each_change_once() 
         let of_keeper = processes.iter().position(|at| Some(at.process.id()) == keeper);
         keepers_killed += u64::from(of_keeper.is_some());
         drop(processes.remove(of_keeper.unwrap_or(0)));
-        // Its successor comes while others take over, and while writes go on.
+        // The replacement starts while others take over, and while writes continue.
         processes.push(start());
         if round % 3 > 0 {
             continue;

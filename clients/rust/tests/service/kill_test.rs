@@ -1,6 +1,7 @@
-//! A reader's process that is killed at any moment while it writes checkpoints: its directory opens
-//! at exactly one position of each partition's log, and the next reader goes on from there. Both
-//! where readers share a copy, which lies beside the checkpoints, and where each maps a checkpoint.
+//! A reader's process is killed at any moment while it writes checkpoints. The directory then opens
+//! at exactly one position of each partition's log, and the next reader continues from there. The
+//! tests cover readers that share a copy, which is next to the checkpoints, and readers that each
+//! map a checkpoint.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -29,17 +30,17 @@ use crate::world::{INT64, PATIENCE, SOON, World, counters};
 
 const ROUNDS: u64 = 40;
 const KEYS: u64 = 400;
-/// Kills come at most so many milliseconds behind the start of the process, or, every other time,
-/// behind its being ready.
+/// Most milliseconds between the start of the process, or every other time its readiness, and a
+/// kill.
 const KILL_MS_MAX: u64 = 120;
-/// In one of so many rounds the copy is lost that readers share, as by a restart of the machine.
+/// Rounds for each loss of the shared copy, as by a restart of the machine.
 const ROUNDS_PER_LOSS: u64 = 5;
 
 fn key(number: u64) -> String {
     format!("key-{number}")
 }
 
-/// What each key's count is when the entries below an offset are applied: a change counts once,
+/// Returns each key's count once the entries below an offset are applied: a change counts once,
 /// however often its client has sent it.
 async fn oracle(
     world: &World,
@@ -71,7 +72,7 @@ async fn oracle(
     counts
 }
 
-/// Opens the directory that a killed process has left, over a log that cannot be reached.
+/// Opens the directory that a killed process has left, over an unreachable log.
 struct Looker {
     parts: ReaderParts,
     options: ReaderOptions,
@@ -108,7 +109,8 @@ impl Looker {
         }
     }
 
-    /// Compares what the directory holds with the oracle; answers the offset of each partition.
+    /// Compares the contents of the directory with the oracle; returns the offset of each
+    /// partition.
     async fn look(&self, world: &World, store: &Store, has_files: &[bool]) -> Vec<u64> {
         let reader = Reader::open(self.options.clone(), self.parts.clone()).await.unwrap();
         let is_told = |partition: &PartitionStatus| {
@@ -147,7 +149,8 @@ impl Looker {
     }
 }
 
-/// Whether each of four partitions has a whole checkpoint, and whether one is unfinished.
+/// Returns whether each of four partitions has a whole checkpoint, and whether there is an
+/// unfinished checkpoint.
 fn files(directory: &Path) -> ([bool; 4], bool) {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -159,7 +162,7 @@ fn files(directory: &Path) -> ([bool; 4], bool) {
     (whole, names().any(|name| name.ends_with(".new")))
 }
 
-/// Counts keys up until it is told to stop; answers how often.
+/// Increments keys until stopped; returns the number of increments.
 async fn write(store: Store, seed: u64, stop: Arc<AtomicBool>) -> i64 {
     let entropy = SeededEntropy::new(seed);
     let mut written = 0;
@@ -189,7 +192,7 @@ async fn kill_and_look(is_shared: bool) {
     let kept = Kept::new(store.definition().store);
     let looker = Looker::new(&world, kept.path(), is_shared);
     tokio::time::timeout(PATIENCE, looker.knows_the_store()).await.unwrap();
-    // Answers that get lost: the log holds some changes twice.
+    // Some answers get lost: the log contains some changes twice.
     world.log.set_rates(FaultRates { append_in_doubt_appended: 300, ..FaultRates::default() });
     let stop = Arc::new(AtomicBool::new(false));
     let writers: Vec<_> =
@@ -200,8 +203,8 @@ async fn kill_and_look(is_shared: bool) {
     for round in 0..ROUNDS {
         let mut follower = Follower::start(&world, kept.path(), is_shared);
         if round % 2 == 1 {
-            // Ready, or ended by an answer that got lost. On a busy machine all others may die
-            // before they have come to a checkpoint.
+            // The process is ready, or a lost answer has ended it. On a busy machine all other
+            // processes may die before their first checkpoint.
             tokio::task::block_in_place(|| follower.line());
         }
         let delay = delays.next_u64().unwrap() % (KILL_MS_MAX * 1_000);
@@ -225,13 +228,13 @@ async fn kill_and_look(is_shared: bool) {
 
     stop.store(true, Ordering::Relaxed);
     let written: i64 = join_all(writers).await.into_iter().map(Result::unwrap).sum();
-    // A barrier of the last process whose answer got lost would end it.
+    // A lost answer to the last process's barrier would end it.
     world.log.set_rates(FaultRates::default());
     assert_goes_on(&world, &store, &kept, is_shared, written).await;
 }
 
-/// A last process goes on, and ends in order; what it leaves is all that was written, each once. It
-/// is alone in the directory, or shares it.
+/// Asserts that a last process continues, alone in the directory or sharing it, and shuts down in
+/// order; it leaves every write, each once.
 async fn assert_goes_on(world: &World, store: &Store, kept: &Kept, is_shared: bool, written: i64) {
     // A slow machine may have killed each follower before some partition's first checkpoint.
     let checkpoints = files(kept.path()).0.into_iter().filter(|is_whole| *is_whole).count();
@@ -242,7 +245,7 @@ async fn assert_goes_on(world: &World, store: &Store, kept: &Kept, is_shared: bo
     match Reader::open(looker.options.clone(), looker.parts.clone()).await {
         Ok(second) => {
             assert!(is_shared);
-            // Without the log it answers from what the process keeps.
+            // Cut off from the log, the reader answers from the copy that the process maintains.
             let n = second.handle("n", INT64).unwrap();
             let total = || {
                 (0..KEYS).map(|number| {

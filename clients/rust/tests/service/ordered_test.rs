@@ -16,7 +16,7 @@ fn after(token: &Token) -> Read {
     Read::after_token(token.clone(), PATIENCE)
 }
 
-/// The key and the field `n` of what is left of a stream.
+/// Returns the keys and the fields `n` of the remaining documents of a stream.
 async fn drain(stream: &mut OrderedStream) -> Vec<(String, i64)> {
     let mut found = Vec::new();
     while let Some(next) = stream.next().await.unwrap() {
@@ -30,7 +30,7 @@ async fn drain(stream: &mut OrderedStream) -> Vec<(String, i64)> {
     found
 }
 
-/// Writes `key-000` and so on; what was written, in order, and the token of it all.
+/// Writes `key-000` and so on; returns the documents in order, and their token.
 async fn fill(store: &Store) -> (BTreeMap<String, i64>, Token) {
     let (mut model, mut batch) = (BTreeMap::new(), store.batch());
     for n in 0..DOCUMENTS {
@@ -180,7 +180,8 @@ async fn a_scan_that_cannot_be_is_refused() {
     assert_eq!(code(other).await, refused);
 }
 
-/// The store as an ordered key-value server: arbitrary bytes, put, got, deleted and scanned.
+/// The store serves as an ordered key-value server: arbitrary bytes are put, read, deleted and
+/// scanned.
 #[tokio::test]
 async fn a_key_value_store_holds_any_bytes_in_their_order() {
     let world = World::start().await;

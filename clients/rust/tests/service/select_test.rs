@@ -1,5 +1,5 @@
-//! Selects of a stream's events: what they answer of each, what is refused before it is sent, and
-//! a node that is killed. What they find is tested beside the service, and in every language.
+//! Selects of a stream's events: the attributes of each event, requests that the client refuses,
+//! and a node that is killed. The criteria are tested next to the service, and in every language.
 
 use std::ops::Bound;
 
@@ -11,7 +11,7 @@ use forebay::{
 
 use crate::world::{INT64, PATIENCE, SOON, STRING, World, counters};
 
-/// Orders of users that are numbers: when, a city and a price, and what the log of them says.
+/// Creates orders of numbered users, with a time, a city and a price; returns the token of the log.
 async fn orders(world: &World) -> (Store, Token) {
     let indexed = |name: &str, of, index| {
         let rules = ColumnRules { index: Some(index), ..ColumnRules::default() };

@@ -1,4 +1,4 @@
-//! Streams of writes: order and exactness over failures and restarts, and how they push back.
+//! Write streams: order and exactness over failures and restarts, and back-pressure.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,8 @@ use futures::stream::{FuturesUnordered, StreamExt};
 
 use crate::world::{PATIENCE, SOON, World, counters, counts};
 
-/// In every partition's log the first of each sequence stands behind the ones before it.
+/// Asserts that in every partition's log the first occurrence of each sequence is after the
+/// sequences before it.
 async fn assert_in_order(world: &World, store: &Store) {
     for appended in world.appended_everywhere(store).await {
         let mut seen = HashSet::new();
@@ -63,7 +64,7 @@ async fn order_and_count_survive_lost_answers_and_restarts_of_the_writer() {
         }
         let write = store.upsert(&format!("u{}", number % 10)).set("name", "x");
         stream.send(write.increment("n", 1)).await.unwrap();
-        // Small requests, so that there are many of them to fail.
+        // Small requests, so that many of them can fail.
         if number % 50 == 0 {
             tokio::task::yield_now().await;
         }
@@ -145,7 +146,7 @@ async fn a_stream_waits_out_back_pressure() {
     let spec = forebay::StoreSpec::key_value("blobs", forebay::KeyType::Int64, 1);
     let store = client.create_store(&spec).await.unwrap();
     world.log.inner().close();
-    // One at the gate and four in the queue are all that fits.
+    // The gate and the queue hold one write and four more.
     let blob = || vec![0; 15 << 20];
     let send = |number: i64| tokio::spawn(store.put_value(number, blob()).send());
     let mut sends: FuturesUnordered<_> = (0..7).map(send).collect();

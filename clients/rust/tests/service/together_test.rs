@@ -1,4 +1,4 @@
-//! Writes that come while others are under way: they go together, and each hears its own outcome.
+//! Concurrent writes are coalesced, and each receives its own outcome.
 
 use forebay::{ColumnRules, ErrorCode, FieldSpec, KeyType, PartitionId, Store, StoreSpec};
 use forebay_core::partition::partition_of;
@@ -22,7 +22,7 @@ async fn writes_that_come_at_once_go_together_and_each_has_its_own_answer() {
     let world = World::start().await;
     let store = counters(&world.client().await, 4).await;
     let keys = keys();
-    // All come before any is answered.
+    // All writes start before any is answered.
     let sends = keys.iter().map(|key| store.upsert(key).increment("n", 1).send());
     for (key, sent) in keys.iter().zip(join_all(sends).await) {
         let outcome = sent.unwrap();
@@ -33,7 +33,7 @@ async fn writes_that_come_at_once_go_together_and_each_has_its_own_answer() {
     let counts = counts(&world.reader("counters").await).await;
     assert_eq!(counts.len(), WRITES);
     assert!(counts.values().all(|count| *count == 1), "{counts:?}");
-    // Two go at once, each by itself; the others make an entry in each partition at most.
+    // Two writes go at once, each alone; the others form at most one entry in each partition.
     let batches = world.batches(&store).await;
     assert!(batches.len() <= 2 + 4, "{batches:?}");
     assert_eq!(batches.iter().sum::<usize>(), WRITES);

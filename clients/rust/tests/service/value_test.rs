@@ -1,4 +1,4 @@
-//! Every field type, from the language's own types to a reader and back.
+//! Every field type, from Rust's own types to a reader and back.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A node on loopback that can be killed and started again over the same log.
+//! A node on loopback that can be killed and restarted over the same log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,12 +39,12 @@ impl World {
         Self { log, node: node.await }
     }
 
-    /// Kills the node, if it runs, and starts it again on the same address.
+    /// Kills the node, if it runs, and restarts it on the same address.
     pub async fn restart(&mut self) {
         self.node.restart().await;
     }
 
-    /// Ends the node in the middle of whatever it does; its socket is closed when this returns.
+    /// Kills the node in the middle of its work; its socket is closed when this returns.
     pub fn kill(&mut self) {
         self.node.kill();
     }
@@ -57,13 +57,13 @@ impl World {
         self.client_with(ClientOptions { deadline: PATIENCE, ..ClientOptions::default() }).await
     }
 
-    /// A client that hears of silence soon.
+    /// Returns a client with a short time limit for attempts.
     pub async fn hasty_client(&self, deadline: Duration) -> Client {
         self.client_with(ClientOptions { deadline, attempt: SOON / 3 }).await
     }
 
     pub async fn client_with(&self, options: ClientOptions) -> Client {
-        // Connecting is not what these tests hurry.
+        // The connection itself has no short time limit.
         let connected =
             tonic::transport::Endpoint::from_shared(format!("http://{}", self.endpoint()));
         let channel = connected.unwrap().connect().await.unwrap();
@@ -76,7 +76,8 @@ impl World {
         reader
     }
 
-    /// Who sent each change of a partition's log, and its number there; see [`World::changes`].
+    /// Returns the sender of each change in a partition's log, and its sequence; see
+    /// [`World::changes`].
     pub async fn appended(
         &self,
         store: &Store,
@@ -86,7 +87,7 @@ impl World {
         changes.map(|(client, change)| (client, change.sequence)).collect()
     }
 
-    /// The changes of a partition's log in its order, each as often as it was appended.
+    /// Returns the changes of a partition's log in order, each as often as it was appended.
     pub async fn changes(&self, store: &Store, partition: PartitionId) -> Vec<(ClientId, Change)> {
         let mut appended = Vec::new();
         for batch in self.batches_of(store, partition).await {
@@ -96,7 +97,7 @@ impl World {
         appended
     }
 
-    /// How many changes each request brought, in all partitions.
+    /// Returns the number of changes of each request, in all partitions.
     pub async fn batches(&self, store: &Store) -> Vec<usize> {
         let mut all = Vec::new();
         for partition in store.definition().partitions.partitions() {
@@ -123,7 +124,7 @@ impl World {
         all
     }
 
-    /// Every partition's changes; see [`World::appended`].
+    /// Returns every partition's changes; see [`World::appended`].
     pub async fn appended_everywhere(&self, store: &Store) -> Vec<Vec<(ClientId, Sequence)>> {
         let mut all = Vec::new();
         for partition in store.definition().partitions.partitions() {
@@ -139,7 +140,7 @@ impl Drop for World {
     }
 }
 
-/// A store of counters in this many partitions: `n` is a number, `name` a text.
+/// Creates a store of counters in this many partitions: `n` is a number, `name` a text.
 pub async fn counters(client: &Client, partitions: u32) -> Store {
     let spec = StoreSpec::documents("counters", KeyType::String, partitions)
         .field("n", INT64)
@@ -147,7 +148,7 @@ pub async fn counters(client: &Client, partitions: u32) -> Store {
     client.create_store(&spec).await.unwrap()
 }
 
-/// A document as it is once the token is applied.
+/// Returns a document as of a token.
 pub async fn document<'k>(
     reader: &Reader,
     token: &Token,
@@ -157,7 +158,7 @@ pub async fn document<'k>(
     reader.get_with(&read, key).await.unwrap()
 }
 
-/// The field `n` of every document once everything in the log is applied.
+/// Returns the field `n` of every document once everything in the log is applied.
 pub async fn counts(reader: &Reader) -> BTreeMap<Vec<u8>, i64> {
     let partitions: Vec<_> = reader.schema().definition.partitions.partitions().collect();
     reader.wait(&Read::latest(PATIENCE), &partitions).await.unwrap();

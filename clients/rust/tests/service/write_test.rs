@@ -1,4 +1,4 @@
-//! Writes as an application makes them, read back in process.
+//! Writes as an application sends them, read back in process.
 
 use forebay::{
     Alteration, DocumentKey, ErrorCode, FieldSpec, FieldType, KeyType, ScalarType, StoreSpec,
@@ -257,7 +257,7 @@ async fn a_handle_learns_what_others_alter() {
     let store = counters(&client, 2).await;
     let add = Alteration::AddField(FieldSpec::new("city", STRING));
     other.alter_store("counters", None, &[add]).await.unwrap();
-    // A name that the handle does not know makes it look again.
+    // A name that the handle does not know makes the client fetch the definition.
     store.upsert("u").set("city", "Oslo").send().await.unwrap();
     assert_eq!(store.definition().version.0, 2);
 
@@ -266,7 +266,7 @@ async fn a_handle_learns_what_others_alter() {
         Alteration::AddField(FieldSpec::new("city", INT64)),
     ];
     other.alter_store("counters", None, &drop_and_add).await.unwrap();
-    // The answer to this one tells that the definition is behind, so the next one has the new.
+    // The answer to this write says that the definition is old, so the next write has the new one.
     store.upsert("u").set("n", 1).send().await.unwrap();
     let written = store.upsert("u").set("city", 47).send().await.unwrap();
     assert_eq!(store.definition().version.0, 3);

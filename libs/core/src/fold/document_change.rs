@@ -1,4 +1,4 @@
-//! What one change makes of one document: condition, verb, field operations, expiries.
+//! The effect of one change on one document: condition, verb, field operations, expiries.
 
 use std::cmp::Ordering;
 
@@ -13,17 +13,18 @@ use crate::row::Document;
 use crate::schema::Definition;
 use crate::value::{FieldType, ScalarType, Value};
 
-/// What becomes of the document under the change's key.
+/// Effect of a change on the document under its key.
 pub(super) enum Effect {
-    /// It stays as it is.
+    /// The document does not change.
     Keep,
-    /// It becomes this.
+    /// The document becomes this one.
     Write(Document),
-    /// It goes.
+    /// The document is deleted.
     Delete,
 }
 
-/// Applies a change to what is present under its key (nothing expired, nothing retired).
+/// Applies a change to the document under its key, from which expired and retired fields are
+/// already removed.
 pub(super) fn change_document(
     present: Option<&Document>,
     change: &Change,
@@ -48,14 +49,14 @@ pub(super) fn change_document(
     (effect, Verdict::Applied)
 }
 
-/// Whether a change can only take away: on a document that is not there, it makes none.
+/// Returns whether a change only removes; on an absent document such a change creates none.
 fn only_takes(change: &Change) -> bool {
     let takes = |op: &FieldOp| matches!(op, FieldOp::Remove | FieldOp::SetRemove { .. });
     !change.fields.is_empty() && change.fields.iter().all(|field_change| takes(&field_change.op))
 }
 
-/// The document with the change's fields on top of `base`, or of a new one. What the change
-/// replaces is not copied first.
+/// Returns `base`, or a new document, with the change's fields. Fields that the change names are
+/// not copied from `base` first.
 fn written(
     base: Option<&Document>,
     change: &Change,
@@ -76,16 +77,17 @@ fn written(
     document.version = definition.options.versioned.then(|| definition.document_version(at));
     set_partition_key(&mut document, &change.key, definition);
     for field_change in &change.fields {
-        // An id that was retired since the entry was made: its value is ignored.
+        // The field was retired after the entry was created: its value is ignored.
         let Some(field) = definition.field_by_id(field_change.field) else { continue };
         let expires_at = expiry(field_change.ttl_us.or(field.ttl_us));
-        // Only the partition key's field is there already: it says what the key says.
+        // At this point the document can hold only the partition key's field, with the key's own
+        // value.
         let present = document.cell(field.id).or_else(|| before(field.id));
         let value = present.and_then(|cell| cell.value.as_ref());
         match merge(value, &field_change.op, field.field_type) {
             Merged::Set(value) => document.set(field.id, value, expires_at),
             Merged::Absent => document.remove(field.id),
-            // Each write of a field sets its expiry, also one that leaves its value as it is.
+            // Each write of a field sets its expiry, even if the value does not change.
             Merged::Unchanged => {
                 if let Some(value) = present.map(|cell| cell.value.clone()) {
                     document.set(field.id, value, expires_at);
@@ -107,14 +109,15 @@ fn condition_holds(present: Option<&Document>, change: &Change, definition: &Def
     }
 }
 
-/// Whether the change sets the field above what it holds; NaN is above nothing, not even absent.
+/// Returns whether the change sets the field above its present value. NaN is above nothing, not
+/// even absent.
 fn is_newer(
     present: Option<&Document>,
     id: FieldId,
     change: &Change,
     definition: &Definition,
 ) -> bool {
-    // A retired field orders nothing: the change is skipped, as its value would be.
+    // A retired field has no order: the change is skipped, as its value would be ignored.
     let Some(field) = definition.field_by_id(id) else { return false };
     let new = change.fields.iter().find_map(|field_change| match &field_change.op {
         FieldOp::Set(Some(value)) if field_change.field == id => {
@@ -129,7 +132,7 @@ fn is_newer(
     }
 }
 
-/// The partition key's field always says what the key says.
+/// Sets the partition key's field to the value in the key.
 fn set_partition_key(document: &mut Document, key: &Key, definition: &Definition) {
     let Some(id) = definition.partition_key else { return };
     let Ok((Some(bytes), _)) = Key::split(key.as_bytes(), true) else { return };

@@ -1,4 +1,5 @@
-//! The documents that one entry touches: read before anything changes, written once at its end.
+//! The documents that one entry touches: all are read before anything changes, and each is written
+//! once at the end.
 
 use super::document_change::{Effect, change_document};
 use super::{Blocked, Documents, Schemas};
@@ -12,35 +13,35 @@ use crate::outcome::Verdict;
 use crate::row::{Document, row_schema_version};
 use crate::schema::Definition;
 
-/// Keys that are asked for at once: about as many as a core can wait for.
+/// Keys that are prefetched at once: about as many cache misses as a core has outstanding.
 const PREFETCHED: usize = 32;
 
-/// The state of each document that an entry names, as the entry has made it so far.
+/// Intermediate state of each document that an entry names.
 #[derive(Default)]
 pub(super) struct Overlay<'e> {
-    /// In the order of their keys.
+    /// Documents, ordered by key.
     touched: Vec<Touched<'e>>,
-    /// Of each change, in their order, the place of its document.
+    /// For each change, in order, the index of its document.
     places: Vec<u32>,
 }
 
 struct Touched<'e> {
     key: &'e Key,
-    /// Whether a change looks at what was there before.
+    /// Whether a change reads the document's previous state.
     is_looked_at: bool,
-    /// What the document is now, without what has expired; `None`: there is none.
+    /// Present document without expired fields; `None` if there is none.
     document: Option<Document>,
-    /// Its encoded form, where the entry wrote it.
+    /// Encoded form, if the entry wrote the document.
     row: Option<Vec<u8>>,
-    /// Whether the entry wrote or deleted it.
+    /// Whether the entry wrote or deleted the document.
     changed: bool,
 }
 
 impl<'e> Overlay<'e> {
-    /// The documents that the changes of these batches name; none of them is there.
+    /// Creates the overlay of the documents that these batches name, none of them loaded.
     pub(super) fn of(batches: &'e [ClientBatch]) -> Self {
         let changes = || batches.iter().flat_map(|batch| &batch.changes);
-        // The first bytes beside each key: most comparisons end there.
+        // The sort key includes the first bytes of each key, which decide most comparisons.
         let mut order: Vec<_> =
             changes().enumerate().map(|(at, change)| (prefix(&change.key), change, at)).collect();
         order.sort_unstable_by(|(left, a, _), (right, b, _)| {
@@ -66,7 +67,7 @@ impl<'e> Overlay<'e> {
         Self { touched, places }
     }
 
-    /// Reads every document that a change looks at. All that can fail in applying an entry fails
+    /// Reads every document whose previous state a change needs. Every failure of an apply happens
     /// here, before the state has moved.
     pub(super) fn load(
         &mut self,
@@ -94,7 +95,7 @@ impl<'e> Overlay<'e> {
         Ok(())
     }
 
-    /// Applies the change with this number to its document.
+    /// Applies the change with this index to its document.
     pub(super) fn apply(
         &mut self,
         number: usize,
@@ -117,20 +118,20 @@ impl<'e> Overlay<'e> {
         verdict
     }
 
-    /// The last row of each document that changed, by key; `None` deletes it.
+    /// Returns the last row of each document that changed, ordered by key; `None` deletes it.
     pub(super) fn into_writes(self) -> Vec<(Key, Option<Vec<u8>>)> {
         let changed = self.touched.into_iter().filter(|touched| touched.changed);
         changed.map(|touched| (touched.key.clone(), touched.row)).collect()
     }
 }
 
-/// A number that orders keys as their first eight bytes do.
+/// Returns a number that orders keys as their first eight bytes do.
 fn prefix(key: &Key) -> u64 {
     let bytes = key.as_bytes();
     let mut first = [0; 8];
     let length = bytes.len().min(8);
     first[..length].copy_from_slice(&bytes[..length]);
-    // The first byte counts most.
+    // The first byte is the most significant one.
     u64::from_le_bytes(first).swap_bytes()
 }
 
@@ -149,8 +150,9 @@ fn decode(row: &[u8], schemas: &impl Schemas, current: &SchemaAt) -> Result<Docu
     })
 }
 
-/// The document as the current definition sees it: without what has expired at `now` and without
-/// retired fields, its values as wide as their fields; `None` when all of it has expired.
+/// Returns the document as the current definition sees it: without fields that expired at `now`,
+/// without retired fields, and with values widened to their fields' types. Returns `None` if the
+/// whole document has expired.
 fn live_part(mut document: Document, now: Timestamp, current: &Definition) -> Option<Document> {
     if document.expires_at.is_some_and(|at| at <= now) {
         return None;

@@ -1,4 +1,4 @@
-//! A document as a value, and its way into and out of a row.
+//! A document as a value, and its conversion to and from a row.
 
 use super::value_codec::{decode_value, encode_value};
 use super::{
@@ -11,17 +11,17 @@ use crate::layout::{Layout, Place, ROW_HEADER_BYTES, Slot};
 use crate::limits::{ROW_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::value::Value;
 
-/// Bytes of a row's footers without expiries of fields: expiry and version.
+/// Bytes of a row's footers without field expiries: document expiry and version.
 const FOOTER_BYTES: usize = 16;
 
-/// One field of a document.
+/// A field of a document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldCell {
     /// The field.
     pub field: FieldId,
-    /// Its value; `None` is null.
+    /// Value of the field; `None` is null.
     pub value: Option<Value>,
-    /// When it expires.
+    /// Time at which the field expires.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -29,30 +29,30 @@ pub struct FieldCell {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Document {
     cells: Vec<FieldCell>,
-    /// When the whole document expires.
+    /// Time at which the whole document expires.
     pub expires_at: Option<Timestamp>,
-    /// Its version, in a store that keeps versions.
+    /// Version, in a store with versions.
     pub version: Option<DocumentVersion>,
 }
 
 impl Document {
-    /// A document without fields.
+    /// Creates a document without fields.
     pub fn new(expires_at: Option<Timestamp>, version: Option<DocumentVersion>) -> Self {
         Self { cells: Vec::new(), expires_at, version }
     }
 
-    /// Its fields, by ascending id; absent ones are not among them.
+    /// Returns the fields by ascending id, without absent ones.
     pub fn cells(&self) -> &[FieldCell] {
         &self.cells
     }
 
-    /// One field, or `None` when absent.
+    /// Returns one field, or `None` if it is absent.
     pub fn cell(&self, field: FieldId) -> Option<&FieldCell> {
         let place = self.cells.binary_search_by_key(&field, |cell| cell.field).ok()?;
         self.cells.get(place)
     }
 
-    /// A field's value, or `None` when it is absent or null.
+    /// Returns a field's value, or `None` if it is absent or null.
     pub fn value(&self, field: FieldId) -> Option<&Value> {
         self.cell(field)?.value.as_ref()
     }
@@ -71,12 +71,12 @@ impl Document {
         self.cells.retain(|cell| cell.field != field);
     }
 
-    /// Keeps the fields that `keep`, which may change them, says so of.
+    /// Keeps the fields for which `keep` returns true; `keep` may change them.
     pub fn retain(&mut self, keep: impl FnMut(&mut FieldCell) -> bool) {
         self.cells.retain_mut(keep);
     }
 
-    /// A copy with the fields that `copy` says so of, and room for the others.
+    /// Copies the fields for which `copy` returns true; the copy has capacity for all fields.
     #[must_use]
     pub fn copied_where(&self, copy: impl Fn(&FieldCell) -> bool) -> Self {
         let mut cells = Vec::with_capacity(self.cells.len());
@@ -88,13 +88,13 @@ impl Document {
     /// of a narrower type are widened.
     ///
     /// # Errors
-    /// `LimitExceeded` for a value or a row over its limit, `InvalidArgument` for a value of
-    /// another type.
+    /// Returns `LimitExceeded` for a value or a row over its limit, `InvalidArgument` for a value
+    /// of another type.
     pub fn encode(&self, layout: &Layout) -> Result<Vec<u8>> {
         let mut row = Vec::with_capacity(layout.tail_at() + self.bytes_behind(layout));
         row.resize(layout.tail_at(), 0);
         row[..2].copy_from_slice(&(layout.version().0 as u16).to_le_bytes());
-        // Both stand by ascending field id.
+        // Cells and slots are both ordered by field id.
         let mut cells = self.cells.iter().peekable();
         for slot in layout.slots() {
             while cells.next_if(|cell| cell.field < slot.field).is_some() {}
@@ -113,7 +113,7 @@ impl Document {
         Ok(row)
     }
 
-    /// About how many bytes of a row lie behind its fixed part.
+    /// Returns the approximate number of bytes after a row's fixed part.
     fn bytes_behind(&self, layout: &Layout) -> usize {
         let is_tail = |cell: &FieldCell| {
             layout.slot(cell.field).is_some_and(|slot| matches!(slot.place, Place::Tail(_)))
@@ -154,8 +154,8 @@ impl Document {
     /// Decodes a row that was encoded at this layout.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes contradict the format or the layout, `UpgradeNeeded` for flags that
-    /// only a newer build knows.
+    /// Returns `Corrupt` if the bytes contradict the format or the layout, `UpgradeNeeded` for
+    /// flags that only a newer build knows.
     pub fn decode(bytes: &[u8], layout: &Layout) -> Result<Self> {
         let row = Row::new(bytes, layout)?;
         let cells = Vec::with_capacity(layout.slots().len());
@@ -181,8 +181,8 @@ fn check_row_length(row: &[u8]) -> Result<()> {
     Err(Error::limit_exceeded(advice, ROW_BYTES_MAX as u64, row.len() as u64))
 }
 
-/// After the tail value of this slot (which may be empty): writes where it ended. The end of the
-/// last one is the end of the tail and is not written.
+/// Writes the end of this slot's tail value (which may be empty). The end of the last value is the
+/// end of the tail and is not written.
 fn end_tail_value(row: &mut [u8], layout: &Layout, slot: &Slot) {
     let Place::Tail(number) = slot.place else { return };
     if number + 1 < layout.tail_values() {

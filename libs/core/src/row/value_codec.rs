@@ -1,10 +1,10 @@
-//! Values as bytes: the form that rows, list components and the wire share.
+//! Byte form of values, shared by rows, list components and messages.
 
 use crate::error::{Error, Result};
 use crate::limits::LIST_COMPONENTS_MAX;
 use crate::value::{FieldType, ScalarType, Value, VectorType};
 
-/// Appends a value's bytes as a row holds them.
+/// Appends a value in the byte form of a row.
 pub fn encode_value(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Bool(v) => out.push(u8::from(*v)),
@@ -28,11 +28,11 @@ pub fn encode_value(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads a value's bytes as a row holds them.
+/// Decodes a value from the byte form of a row.
 ///
 /// # Errors
-/// `Corrupt` when the length or the content cannot be of this type, `LimitExceeded` for a list of
-/// too many components.
+/// Returns `Corrupt` if the length or the content does not fit this type, `LimitExceeded` for a
+/// list with too many components.
 pub fn decode_value(bytes: &[u8], field_type: FieldType) -> Result<Value> {
     match field_type {
         FieldType::Scalar(scalar) => decode_scalar(bytes, scalar),

@@ -1,5 +1,5 @@
-//! What a definition must be: within its limits, at one with itself, and a successor of the one
-//! before it.
+//! Checks of a definition: its limits, its internal consistency, and whether it can follow the
+//! previous definition.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::limits::{
 use crate::value::{FieldType, ScalarType};
 
 impl Definition {
-    /// Refuses a definition that breaks a limit or contradicts itself; decoders call it too.
+    /// Refuses a definition that breaks a limit or contradicts itself; decoders call it, too.
     pub fn check(&self) -> Result<()> {
         let at_store = |error: Error| error.with_store(&self.name);
         check_name(&self.name).map_err(at_store)?;
@@ -59,10 +59,11 @@ impl Definition {
         self.check_partition_key().map_err(at_store)
     }
 
-    /// Refuses a definition that cannot come right after `previous` in one store's history.
+    /// Refuses a definition that cannot directly follow `previous` in one store's history.
     ///
     /// # Errors
-    /// `InvalidArgument`, naming what would make earlier rows or keys unreadable.
+    /// Returns `InvalidArgument`, naming the change that would make earlier rows or keys
+    /// unreadable.
     pub fn check_follows(&self, previous: &Self) -> Result<()> {
         let refuse =
             |message: &str| Err(Error::invalid_argument(message).with_store(&previous.name));

@@ -1,5 +1,5 @@
-//! Streams: stores of events, which are appended and never changed. What makes a store one, what it
-//! refuses of its columns' values, and what an event must be.
+//! Streams: stores of events, which are appended and never changed. This module defines the
+//! properties of a stream, the rules of its columns, and the checks of an event.
 
 use super::{Definition, Field};
 use crate::change::{Change, FieldChange, FieldOp, Verb};
@@ -11,55 +11,55 @@ use crate::merge::compare;
 use crate::value::{FieldType, ScalarType, Value};
 use crate::view::View;
 
-/// What a stream does with a column: which values it refuses, and whether its events are found by
-/// them. A store of documents has no such rules.
+/// Rules of a stream's column: the values that it accepts, and whether its values are indexed. A
+/// document store has no such rules.
 ///
-/// What is refused is refused when an event is inserted. What a log has is not held against rules
-/// that came later.
+/// A stream applies the rules when an event is inserted. Later rules do not affect events that are
+/// already in the log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ColumnRules {
-    /// Whether an event must have a value: neither absent nor null. A column with a default needs
-    /// no such rule, for the default is stored where the value is absent.
+    /// Whether an event must have a value, neither absent nor null. A column with a default needs
+    /// no such rule, because the default is stored if the value is absent.
     pub required: bool,
-    /// The values that there are; empty for all of the column's type.
+    /// Allowed values; empty allows all values of the column's type.
     pub allowed: Vec<Value>,
-    /// How events are found by their values. An index that comes later has all that is retained.
+    /// Index over the column's values. An index that is added later covers all retained events.
     pub index: Option<ColumnIndex>,
 }
 
-/// How the retained events of a stream are found by a column's values; those without a value are
-/// not found by it.
+/// Index over the retained events of a stream by a column's values. Events without a value are not
+/// in the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnIndex {
-    /// Those of one value, in the order of their times. Takes few bytes for each event, however
-    /// long the value is.
+    /// Finds the events with one value, in the order of their times. Takes few bytes for each
+    /// event, however long the value is.
     Exact,
-    /// Those of one value, or between two.
+    /// Finds the events with one value, or with a value in a range.
     Range,
 }
 
-/// What makes a store a stream of events.
+/// Properties of a store that is a stream of events.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stream {
-    /// The column that says when an event happened. Without it, and where an event has no value of
-    /// it, that is when the log took it.
+    /// Column with the event time. If there is no such column, or an event has no value in it, the
+    /// event time is the append time.
     pub event_time: Option<FieldId>,
-    /// What derives its events of another stream's, if it is a feature view.
+    /// Derivation of the stream's events from another stream, if it is a feature view.
     pub view: Option<Box<View>>,
 }
 
-/// A stream as its creator asks for it.
+/// Specification of a stream that a caller creates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamSpec {
-    /// Name of the timestamp column that says when an event happened.
+    /// Name of the timestamp column with the event time.
     pub event_time: Option<String>,
 }
 
 impl StreamSpec {
-    /// The stream that it is in a definition that has its columns.
+    /// Resolves the specification with a definition that has the columns.
     ///
     /// # Errors
-    /// `InvalidArgument` for an event time that is none of them.
+    /// Returns `InvalidArgument` for an event time that is not a column.
     pub(super) fn define(&self, definition: &Definition) -> Result<Stream> {
         let id = |name: &String| match definition.field(name) {
             Some(field) => Ok(field.id),
@@ -73,15 +73,15 @@ impl StreamSpec {
 }
 
 impl ColumnRules {
-    /// Whether they refuse nothing.
+    /// Returns whether the rules accept every value and have no index.
     pub fn is_empty(&self) -> bool {
         !self.required && self.allowed.is_empty() && self.index.is_none()
     }
 
-    /// The same rules with values of a column's type.
+    /// Converts the allowed values to a column's type.
     ///
     /// # Errors
-    /// `InvalidArgument` for a value that the type does not hold.
+    /// Returns `InvalidArgument` for a value that the type does not hold.
     pub(super) fn fitted(self, to: FieldType) -> Result<Self> {
         let allowed = self.allowed.into_iter().map(|value| fit(value, to));
         Ok(Self { allowed: allowed.collect::<Result<_>>()?, ..self })
@@ -109,7 +109,7 @@ impl ColumnRules {
         }
     }
 
-    /// Whether a value is one of those that there are.
+    /// Returns whether a value is allowed.
     fn allows(&self, value: &Value) -> bool {
         let is_it = |one: &Value| compare(one, value).is_some_and(|order| order.is_eq());
         self.allowed.is_empty() || self.allowed.iter().any(is_it)
@@ -117,10 +117,10 @@ impl ColumnRules {
 }
 
 impl Definition {
-    /// Refuses a store of events where one of documents is meant.
+    /// Refuses a stream if the caller needs a document store.
     ///
     /// # Errors
-    /// `InvalidArgument`, naming the store.
+    /// Returns `InvalidArgument`, naming the store.
     pub fn check_is_of_documents(&self) -> Result<()> {
         match self.stream {
             None => Ok(()),
@@ -131,18 +131,18 @@ impl Definition {
         }
     }
 
-    /// The column that says when an event of a stream happened, where there is one.
+    /// Returns the column with a stream's event time, if it has one.
     pub fn event_time(&self) -> Option<&Field> {
         self.field_by_id(self.stream.as_ref()?.event_time?)
     }
 
-    /// What makes it a feature view, if it is one.
+    /// Returns the view's properties, if the store is a feature view.
     pub fn view(&self) -> Option<&View> {
         self.stream.as_ref()?.view.as_deref()
     }
 
-    /// What a stream is not, and what its columns may be; of a store of documents that it has no
-    /// rules for columns.
+    /// Refuses options and columns that a stream cannot have; refuses column rules in a document
+    /// store.
     pub(super) fn check_stream(&self) -> Result<()> {
         let Some(stream) = &self.stream else {
             return match self.fields.iter().find(|field| !field.rules.is_empty()) {
@@ -194,7 +194,7 @@ impl Definition {
 }
 
 impl Change {
-    /// Refuses an insert that is no event: it only sets columns, and holds for ever.
+    /// Refuses an insert that is not an event: an event only sets columns and never expires.
     pub(crate) fn check_verb(&self, definition: &Definition) -> Result<()> {
         match (self.verb, &definition.stream) {
             (Verb::Insert, None) => {
@@ -222,12 +222,12 @@ impl Change {
         Err(Error::invalid_argument("an event only sets columns"))
     }
 
-    /// Refuses an event that its stream's newest rules do not let in, before it is appended. What
-    /// it was made with may have had fewer columns, and of the others it needs no value. Other
-    /// changes pass.
+    /// Refuses an event that the stream's newest rules do not accept, before it is appended. The
+    /// definition that the event was created with may lack newer columns; the event needs no values
+    /// in them. Changes other than inserts pass.
     ///
     /// # Errors
-    /// `InvalidArgument`, naming the column.
+    /// Returns `InvalidArgument`, naming the column.
     pub fn check_rules(&self, newest: &Definition, made_with: &Definition) -> Result<()> {
         if self.verb != Verb::Insert {
             return Ok(());
@@ -247,7 +247,7 @@ impl Change {
         Ok(())
     }
 
-    /// What an event has in a column; `None` where it is null or not named.
+    /// Returns an event's value in a column; `None` if it is null or not named.
     pub fn set_value(&self, column: FieldId) -> Option<&Value> {
         self.fields.iter().find_map(|change| match &change.op {
             FieldOp::Set(value) if change.field == column => value.as_ref(),
@@ -255,7 +255,7 @@ impl Change {
         })
     }
 
-    /// Sets the columns of an event that it does not name to their defaults.
+    /// Sets the columns that an event does not name to their defaults.
     pub fn fill_in(&mut self, definition: &Definition) {
         if self.verb != Verb::Insert {
             return;

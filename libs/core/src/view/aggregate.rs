@@ -1,5 +1,5 @@
-//! What an aggregate is, as a feature view declares it: its kind and parameters, the type of what
-//! it takes in, and the types of what it answers.
+//! Aggregates in the declaration of a feature view: kind and parameters, input type, and output
+//! types.
 
 use crate::error::{Error, Result};
 use crate::limits::{
@@ -7,23 +7,23 @@ use crate::limits::{
 };
 use crate::value::{FieldType, ScalarType, Value};
 
-/// Logarithm of the registers of a distinct count, unless it is told otherwise: 4 KiB, a standard
-/// error of 1.6%.
+/// Default logarithm of the registers of a distinct count: 4 KiB, a standard error of 1.6 %.
 pub const DISTINCT_LG_K: u8 = 12;
-/// Compression of a t-digest, unless it is told otherwise.
+/// Default compression of a t-digest.
 pub const QUANTILES_K: u16 = 100;
-/// Logarithm of the table of a `top-k`, unless it is told otherwise: counts are at most 0.7% of all
-/// events too high.
+/// Default logarithm of the table of a `top-k`: a count is too high by at most 0.7 % of all events.
 pub const TOP_LG_COUNTERS: u8 = 9;
 
 /// Kind and parameters of an aggregate.
 ///
-/// What each makes of missing values, NaN, infinities and overflow: see the crate `forebay-sketch`.
+/// The crate `forebay-sketch` specifies how each kind treats missing values, NaN, infinities and
+/// overflow.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AggregateKind {
-    /// How many events, or how many that have a value.
+    /// Number of events, or number of events with a value.
     Count,
-    /// A count that no window cuts: of events, or the sum of integers by which they say it changes.
+    /// A count that no window bounds: the number of events, or the sum of integers by which the
+    /// events change the count.
     AccumulatingCount,
     /// Sum; an int64 of integers, a float64 of floats.
     Sum,
@@ -37,44 +37,47 @@ pub enum AggregateKind {
     Variance,
     /// Square root of the variance.
     StandardDeviation,
-    /// Third standardised moment, 0 for what is symmetric.
+    /// Third standardised moment; 0 for a symmetric distribution.
     Skewness,
-    /// Fourth standardised moment less 3, 0 for a normal distribution.
+    /// Fourth standardised moment less 3; 0 for a normal distribution.
     Kurtosis,
-    /// Value of the earliest event that has one.
+    /// Value of the earliest event that has a value.
     First,
-    /// Value of the latest event that has one.
+    /// Value of the latest event that has a value.
     Last,
-    /// Values of the latest events, the latest of them last.
+    /// Values of the latest events; the latest event is last.
     LastN {
-        /// How many, at least 1.
+        /// Number of values, at least 1.
         count: u16,
     },
-    /// About how many different values.
+    /// Approximate number of different values.
     DistinctCount {
         /// Logarithm of the number of registers, 4 to 16; each is a byte.
         lg_k: u8,
-        /// Standard deviations, 1 to 3, of the bounds that it answers beside, if any.
+        /// Standard deviations, 1 to 3, of the error bounds that the aggregate also returns, if
+        /// any.
         bounds: Option<u8>,
     },
-    /// About what value so much of all values lies below.
+    /// Approximate quantiles: the value below which a given fraction of all values is.
     Quantiles {
         /// Fractions of all values, from 0 to 1, each once.
         ranks: Vec<f64>,
-        /// Compression of the t-digest, 10 to 1,000; as many centroids are kept at most twice over.
+        /// Compression of the t-digest, 10 to 1,000; the digest holds at most twice as many
+        /// centroids.
         k: u16,
     },
-    /// About which values are most frequent, and how frequent.
+    /// Approximately most frequent values, with their counts.
     TopK {
-        /// How many, at least 1.
+        /// Number of values, at least 1.
         count: u16,
-        /// Logarithm of the table's size, 3 to 10; three quarters of it are counted at once.
+        /// Logarithm of the table's size, 3 to 10; the table counts up to three quarters of its
+        /// size at once.
         lg_counters: u8,
     },
 }
 
 impl AggregateKind {
-    /// Its name in definitions and messages.
+    /// Returns the kind's name in definitions and messages.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Count => "count",
@@ -97,12 +100,12 @@ impl AggregateKind {
     }
 }
 
-/// One of the values that an aggregate answers.
+/// An output value of an aggregate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// What is put behind the aggregate's own name; empty for the value that it is named for.
+    /// Suffix after the aggregate's own name; empty for the main value.
     pub suffix: String,
-    /// Its type.
+    /// Type of the value.
     pub field_type: FieldType,
 }
 
@@ -127,28 +130,29 @@ pub struct AggregateSpec {
 }
 
 impl AggregateSpec {
-    /// Checks an aggregate. Without an input a count counts every event.
+    /// Checks an aggregate. A count without an input counts every event.
     ///
     /// # Errors
-    /// `InvalidArgument` for an input that is missing or that the kind cannot take in, and for
-    /// parameters outside their range; `LimitExceeded` for more values than may be kept.
+    /// Returns `InvalidArgument` for an input that is missing or that the kind does not accept, and
+    /// for parameters outside their range; `LimitExceeded` for more values than an aggregate may
+    /// store.
     pub fn new(kind: AggregateKind, input: Option<ScalarType>) -> Result<Self> {
         check_input(&kind, input)?;
         check_parameters(&kind)?;
         Ok(Self { kind, input })
     }
 
-    /// Kind and parameters.
+    /// Returns kind and parameters.
     pub fn kind(&self) -> &AggregateKind {
         &self.kind
     }
 
-    /// Type of its input, if it has one.
+    /// Returns the input type, if the aggregate has an input.
     pub fn input(&self) -> Option<ScalarType> {
         self.input
     }
 
-    /// Types of the values that it answers, in their order.
+    /// Returns the output values in their order.
     pub fn outputs(&self) -> Vec<Output> {
         use AggregateKind as Kind;
         let one = |suffix: &str, field_type| Output { suffix: suffix.to_owned(), field_type };
@@ -180,11 +184,12 @@ impl AggregateSpec {
         }
     }
 
-    /// Refuses what cannot be an event's value of this aggregate, before anything is folded in.
+    /// Refuses a value that an event cannot have for this aggregate, before anything is folded.
     ///
     /// # Errors
-    /// `InvalidArgument` for a value of another type than the input's, or for one where there is no
-    /// input; `LimitExceeded` for one that would be kept and is too long for that.
+    /// Returns `InvalidArgument` for a value whose type is not the input's, or for any value if
+    /// there is no input; `LimitExceeded` for a value that the aggregate would store and that is
+    /// too long.
     pub fn check(&self, value: Option<&Value>) -> Result<()> {
         let Some(value) = value else { return Ok(()) };
         let named = self.kind.name();
@@ -210,7 +215,7 @@ impl AggregateSpec {
         keeps_many || matches!(self.kind, Kind::Min | Kind::Max | Kind::First | Kind::Last)
     }
 
-    /// Type of a sum: whole numbers have a whole one.
+    /// Returns the type of a sum: the sum of integers is an int64.
     pub fn sum_type(&self) -> ScalarType {
         match self.input {
             Some(ScalarType::Float32 | ScalarType::Float64) => ScalarType::Float64,
@@ -290,7 +295,7 @@ fn check_ranks(ranks: &[f64]) -> Result<()> {
     Ok(())
 }
 
-/// `p99_9` for 0.999: the digits of the rank as it is written, two places on.
+/// Returns the output suffix of a rank, `p99_9` for 0.999: the digits of the rank as a percentage.
 fn rank_suffix(rank: f64) -> String {
     let text = rank.abs().to_string();
     let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));

@@ -1,4 +1,4 @@
-//! What a view must be, whoever declared it: decoders hold to it too.
+//! Checks of a view. They apply to every declaration; decoders call them, too.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +12,17 @@ use crate::schema::{Definition, check_name};
 use crate::value::{FieldType, ScalarType};
 use crate::view::AggregateKind;
 
-/// One of the values that a view answers for a group: a field of the documents that they go to.
+/// An output value of a view for a group: a field of the documents to which the view emits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewOutput {
-    /// Its name: the feature's, the window's and the aggregate's own, as far as there are such.
+    /// Name, composed of the names of feature, window and aggregate output, as far as each has one.
     pub name: String,
-    /// Its type.
+    /// Type of the value.
     pub field_type: FieldType,
 }
 
 impl View {
-    /// All values that it answers for a group, window by window, and in each feature by feature.
+    /// Returns all output values for a group, ordered by window and then by feature.
     pub fn outputs(&self) -> Vec<ViewOutput> {
         let mut outputs = Vec::new();
         for window in &self.windows {
@@ -38,7 +38,7 @@ impl View {
         outputs
     }
 
-    /// Refuses a view that breaks a limit or contradicts itself or the stream that it is.
+    /// Refuses a view that breaks a limit or contradicts itself or its own stream.
     pub(crate) fn check(&self, definition: &Definition) -> Result<()> {
         if self.source == definition.store {
             return Err(Error::invalid_argument("a view is of another stream"));

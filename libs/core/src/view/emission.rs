@@ -1,7 +1,9 @@
-//! Where a view's values go: the store that it needs for that, and the ids of its fields there.
+//! Emission of a view's values: the store with the fields that the view needs, and the ids of these
+//! fields.
 //!
-//! A field that a view emits to is known by `VIEW.NAME`, too, which says whose it is: where the
-//! view was never defined, or is gone, whoever applies it again may drop what was left behind.
+//! Each field that a view emits to has the alias `VIEW.NAME`, which records its owner. If the view
+//! was never defined, or was dropped, the next apply of a view with this name may drop the orphaned
+//! fields.
 
 use std::collections::BTreeSet;
 
@@ -12,40 +14,40 @@ use crate::limits::{VIEW_CADENCE_US_MAX, VIEW_CADENCE_US_MIN, VIEW_GRACE_US_MAX}
 use crate::schema::{Alteration, Definition, Field, FieldSpec, StoreSpec, check_name};
 use crate::value::{FieldType, ScalarType};
 
-/// Where a view's values go: fields of documents in a store, one document for each group.
+/// Destination of a view's values: fields of documents in a store, one document for each group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Emission {
     /// The store.
     pub store: StoreId,
-    /// Its field for each of the view's outputs, in their order ([`View::outputs`]).
+    /// Field for each of the view's outputs, in their order ([`View::outputs`]).
     pub fields: Vec<FieldId>,
-    /// Its field that says of which position of the view a document's values are; it only grows.
+    /// Field with the position in the view's log from which a document's values are; it only grows.
     pub position: FieldId,
-    /// How far apart emissions of one group are at least, in microseconds.
+    /// Least interval between two emissions of one group, in microseconds.
     pub cadence_us: i64,
-    /// How long a windowed value outlives its next change, in microseconds: what readers see of it
-    /// where nothing is emitted any more.
+    /// Grace: how long a windowed value outlives its next change, in microseconds. Readers see the
+    /// value for this time if the view stops emitting.
     pub grace_us: i64,
 }
 
-/// Where a view's values are to go.
+/// Specification of the destination of a view's values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EmissionSpec {
-    /// The store's name.
+    /// Name of the store.
     pub store: String,
-    /// How far apart emissions of one group are at least, in microseconds.
+    /// Least interval between two emissions of one group, in microseconds.
     pub cadence_us: i64,
-    /// How long a windowed value outlives its next change, in microseconds.
+    /// Grace: how long a windowed value outlives its next change, in microseconds.
     pub grace_us: i64,
 }
 
 impl Emission {
-    /// Whether it is to a field of a store.
+    /// Returns whether the view emits to this field of this store.
     pub fn is_to(&self, store: StoreId, field: FieldId) -> bool {
         self.store == store && (self.position == field || self.fields.contains(&field))
     }
 
-    /// Refuses one that breaks a limit, or does not fit the view.
+    /// Refuses an emission that breaks a limit or does not fit the view.
     pub(super) fn check(&self, view: &View, definition: &Definition) -> Result<()> {
         let wrong = |message: String| Err(Error::invalid_argument(message));
         if self.store == definition.store || self.store == view.source {
@@ -78,10 +80,11 @@ impl Emission {
 }
 
 impl EmissionSpec {
-    /// A store of this id that has what the view needs, where there is none of its name yet.
+    /// Creates the definition of a store with this id and the fields that the view needs, if no
+    /// store has the name yet.
     ///
     /// # Errors
-    /// `InvalidArgument` or `LimitExceeded` for a name of the store or of a field that cannot be.
+    /// Returns `InvalidArgument` or `LimitExceeded` for an invalid name of the store or of a field.
     pub fn new_store(&self, id: StoreId, definition: &Definition) -> Result<Definition> {
         let view = view_of(definition)?;
         let (key_type, partitions) =
@@ -91,15 +94,17 @@ impl EmissionSpec {
         Ok(Definition { version: SchemaVersion(1), ..made })
     }
 
-    /// The next definition of the store, with the fields that the view needs and it lacks; the same
-    /// where it has them. What the view once left behind there is dropped, and added anew.
+    /// Returns the next definition of the store, with the fields that the view needs and the store
+    /// lacks; returns the same definition if it has them. Orphaned fields of the view are dropped
+    /// and added again.
     ///
-    /// `definition` is the view as it shall be, `was` as it is; `is_emitted` answers whether a view
-    /// that is there emits to a field of the store.
+    /// `definition` is the new definition of the view, `was` the present one. `is_emitted` returns
+    /// whether an existing view emits to a field of the store.
     ///
     /// # Errors
-    /// `InvalidArgument` for a store that the view cannot emit to, and for fields of others that
-    /// have names which it needs; `LimitExceeded` for names that are too long, or too many fields.
+    /// Returns `InvalidArgument` for a store to which the view cannot emit, and if a field that the
+    /// view does not own has a name that the view needs; `LimitExceeded` for names that are too
+    /// long, or too many fields.
     pub fn altered_store(
         &self,
         definition: &Definition,
@@ -129,11 +134,11 @@ impl EmissionSpec {
         if alterations.is_empty() { Ok(store.clone()) } else { store.altered(&alterations) }
     }
 
-    /// The emission by the ids of a store that has the fields.
+    /// Resolves the emission to the field ids of a store that has the fields.
     ///
     /// # Errors
-    /// As [`EmissionSpec::altered_store`], and for a cadence or grace that cannot be; `NotFound`
-    /// for a field that the store lacks.
+    /// Returns the errors of [`EmissionSpec::altered_store`], `InvalidArgument` or `LimitExceeded`
+    /// for an invalid cadence or grace, and `NotFound` for a field that the store lacks.
     pub(super) fn emission(
         &self,
         definition: &Definition,
@@ -159,7 +164,7 @@ impl EmissionSpec {
         Ok(emission)
     }
 
-    /// Refuses a store whose documents cannot be those of the view's groups.
+    /// Refuses a store whose documents cannot represent the view's groups.
     fn check_store(
         &self,
         definition: &Definition,
@@ -193,8 +198,8 @@ impl EmissionSpec {
     }
 }
 
-/// What drops of a store the fields that a view of this name has left behind there: those that were
-/// made for it, and that no view emits to.
+/// Returns the alterations that drop the orphaned fields of a view with this name: fields that were
+/// created for it and to which no view emits.
 pub fn left_behind(
     store: &Definition,
     view: &str,
@@ -204,7 +209,7 @@ pub fn left_behind(
     left.map(|field| Alteration::DropField(field.name.clone())).collect()
 }
 
-/// The fields that a view needs where it emits to, that of its position last.
+/// Returns the fields to which the view emits; the position field is last.
 fn emitted_fields(definition: &Definition) -> Result<Vec<FieldSpec>> {
     let outputs = view_of(definition)?.outputs();
     let position = format!("{}_position", definition.name);
@@ -218,7 +223,8 @@ fn emitted_fields(definition: &Definition) -> Result<Vec<FieldSpec>> {
     Ok(fields)
 }
 
-/// The field that the view emits to already under a name, whatever the store calls it now.
+/// Returns the field to which the view already emits an output, whatever the store now calls the
+/// field.
 fn kept<'s>(
     definition: &Definition,
     was: Option<&Definition>,
@@ -252,12 +258,12 @@ fn check_type(field: &Field, wanted: &FieldSpec) -> Result<()> {
     Err(Error::invalid_argument(message).with_field(&wanted.name))
 }
 
-/// The name that says whose a field is.
+/// Returns the name that records the owner of a field.
 fn owned_name(view: &str, field: &str) -> String {
     format!("{view}.{field}")
 }
 
-/// Whether a field was made for a view of this name.
+/// Returns whether a field was created for a view with this name.
 fn is_of(field: &Field, view: &str) -> bool {
     let names = || std::iter::once(&field.name).chain(&field.aliases);
     names().any(|name| names().any(|owned| *owned == owned_name(view, name)))

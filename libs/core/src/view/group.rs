@@ -1,5 +1,5 @@
-//! Which group of a view an event is of, which partition has it, and which document its values are
-//! fields of.
+//! Groups of a view: the group of an event, the group's partition, and the document that receives
+//! its values.
 
 use super::{Origin, View};
 use crate::id::FieldId;
@@ -8,26 +8,27 @@ use crate::row::encode_value;
 use crate::schema::Definition;
 use crate::value::{FieldType, ScalarType, Value};
 
-/// Bytes that most names of groups fit in.
+/// Size in bytes that most group names fit in.
 const NAME_BYTES: usize = 64;
-/// Stands between the values of a document's key.
+/// Separator between the values in a document's key.
 const BETWEEN: char = ':';
-/// Stands before what would be that, or itself, in a value.
+/// Escape before a separator or an escape character in a value.
 const ESCAPE: char = '\\';
 
 impl View {
-    /// The bytes that name a group: the values of its columns in their order. No group's are the
-    /// beginning of another one's. `None` where a column has no value: that is of no group.
+    /// Returns the bytes that name a group: the values of its columns in their order. No group's
+    /// bytes are a prefix of another group's. Returns `None` if a column has no value: the event
+    /// then belongs to no group.
     ///
-    /// `value` answers a column's value.
+    /// `value` returns a column's value.
     pub fn group_key<'v>(&self, value: &impl Fn(FieldId) -> Option<&'v Value>) -> Option<Vec<u8>> {
         key_of(self.group_by.iter().copied(), value)
     }
 
-    /// The bytes that say which partition has a group: those of its columns that do not depend on
-    /// what is looked up, so that an event that is derived again goes where it went before.
+    /// Returns the bytes that select a group's partition: the values of the group's columns that do
+    /// not come from a lookup. An event that is derived again therefore goes to the same partition.
     ///
-    /// Empty for a view that has no such columns, which has one partition.
+    /// The bytes are empty for a view without such columns, which has one partition.
     pub fn partition_key<'v>(
         &self,
         value: &impl Fn(FieldId) -> Option<&'v Value>,
@@ -35,11 +36,11 @@ impl View {
         key_of(self.partition_by(), value)
     }
 
-    /// The primary key of the document whose fields a group's values are, in the byte form of
-    /// [`View::document_key_type`]. No two groups have one. `None` where a column has no value:
-    /// that is of no group.
+    /// Returns the primary key of the document that receives a group's values, in the byte form of
+    /// [`View::document_key_type`]. Different groups have different keys. Returns `None` if a
+    /// column has no value: the event then belongs to no group.
     ///
-    /// `value` answers a column's value.
+    /// `value` returns a column's value.
     pub fn document_key<'v>(
         &self,
         value: &impl Fn(FieldId) -> Option<&'v Value>,
@@ -62,7 +63,8 @@ impl View {
         Some(key.into_bytes())
     }
 
-    /// The type of the keys of a store that its values go to. `definition` is the view's own.
+    /// Returns the key type of a store that receives the view's values. `definition` is the view's
+    /// own.
     pub fn document_key_type(&self, definition: &Definition) -> KeyType {
         let [column] = self.group_by[..] else { return KeyType::String };
         match definition.field_by_id(column).map(|column| column.field_type) {
@@ -72,7 +74,7 @@ impl View {
         }
     }
 
-    /// The columns that say which partition has a group.
+    /// Returns the columns that select a group's partition.
     pub(super) fn partition_by(&self) -> impl Iterator<Item = FieldId> {
         let is_looked_up =
             |id: &FieldId| matches!(self.columns.get(id), Some(Origin::Lookup { .. }));
@@ -95,7 +97,7 @@ fn key_of<'v>(
     Some(key)
 }
 
-/// A value as text in a document's key.
+/// Appends a value as text of a document's key.
 fn write_text(value: &Value, text: &mut String) {
     match value {
         Value::Bool(is_true) => text.push_str(if *is_true { "true" } else { "false" }),
@@ -112,7 +114,7 @@ fn write_text(value: &Value, text: &mut String) {
         Value::Bytes(bytes) => {
             bytes.iter().for_each(|byte| text.push_str(&format!("{byte:02x}")));
         }
-        // Refused of groups.
+        // No view groups by these types.
         Value::Float32(_)
         | Value::Float64(_)
         | Value::List(..)

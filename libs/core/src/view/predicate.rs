@@ -1,5 +1,5 @@
-//! Conditions on the columns of an event, as SQL means them: what compares with a missing value is
-//! neither true nor false, and an event counts only where its condition is true.
+//! Conditions on the columns of an event, with the semantics of SQL: a comparison with a missing
+//! value is neither true nor false, and an event counts only if its condition is true.
 
 use std::cmp::Ordering;
 
@@ -8,36 +8,36 @@ use crate::limits::PREDICATE_DEPTH_MAX;
 use crate::merge::compare;
 use crate::value::Value;
 
-/// A condition on columns, which are named by `C`.
+/// A condition on columns; `C` names a column.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Predicate<C> {
-    /// All of them are true; true without any.
+    /// All conditions are true; true for an empty list.
     All(Vec<Predicate<C>>),
-    /// One of them is true; false without any.
+    /// At least one condition is true; false for an empty list.
     Any(Vec<Predicate<C>>),
-    /// It is false.
+    /// The condition is false.
     Not(Box<Predicate<C>>),
     /// The column has no value: it is absent or null.
     IsMissing(C),
-    /// How the column's value compares with another of its type. NaN compares with nothing.
+    /// The comparison with a value of the column's type holds. NaN compares with nothing.
     Compare {
-        /// The column on the left.
+        /// Column on the left.
         column: C,
-        /// How the two compare.
+        /// The comparison.
         comparison: Comparison,
-        /// What is on the right.
+        /// Operand on the right.
         to: Operand<C>,
     },
-    /// The column's value is one of these.
+    /// The column's value is one of these values.
     IsOneOf {
         /// The column.
         column: C,
-        /// The values, of its type.
+        /// The values, of the column's type.
         values: Vec<Value>,
     },
 }
 
-/// What stands on the right of a comparison.
+/// Operand on the right of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand<C> {
     /// A value of the column's type.
@@ -46,7 +46,7 @@ pub enum Operand<C> {
     Column(C),
 }
 
-/// How two values compare.
+/// Comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `=`
@@ -64,7 +64,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// Whether it holds for two values in this order.
+    /// Returns whether the comparison holds for two values in this order.
     fn holds(self, order: Ordering) -> bool {
         match self {
             Self::Equal => order.is_eq(),
@@ -78,7 +78,8 @@ impl Comparison {
 }
 
 impl<C> Predicate<C> {
-    /// Whether it is true of an event, whose columns are found by `value`.
+    /// Returns whether the condition is true for an event; `value` returns the event's value in a
+    /// column.
     ///
     /// ```
     /// use forebay_core::value::Value;
@@ -100,7 +101,7 @@ impl<C> Predicate<C> {
         self.truth(value) == Some(true)
     }
 
-    /// Whether it is true, if that can be told.
+    /// Returns whether the condition is true; `None` if it is unknown.
     fn truth<'v>(&self, value: &impl Fn(&C) -> Option<&'v Value>) -> Option<bool> {
         match self {
             Self::All(all) => settled(all.iter().map(|one| one.truth(value)), false),
@@ -122,10 +123,11 @@ impl<C> Predicate<C> {
         }
     }
 
-    /// The same condition on columns that are named otherwise, each by its own type's rules.
+    /// Resolves the condition to other column names, with literals converted to the column's type.
     ///
     /// # Errors
-    /// What `column` and `literal` answer; `LimitExceeded` for one that is nested too deep.
+    /// Returns the errors of `column` and `literal`; `LimitExceeded` for a condition that is nested
+    /// too deep.
     pub fn resolved<D>(
         &self,
         column: &impl Fn(&C) -> Result<D>,
@@ -183,7 +185,8 @@ impl<C> Predicate<C> {
     }
 }
 
-/// Of many truths whether one is `decisive`, which decides; unknown where an unknown one might be.
+/// Combines truth values: one `decisive` value decides. If there is none, the result is unknown if
+/// any value is unknown.
 fn settled(truths: impl Iterator<Item = Option<bool>>, decisive: bool) -> Option<bool> {
     let mut is_known = true;
     for truth in truths {
@@ -205,7 +208,7 @@ mod tests {
         Predicate::Compare { column, comparison, to: Operand::Value(Value::Int64(to)) }
     }
 
-    /// `one` is 1, `two` is 2, `nan` is no number; there is nothing else.
+    /// Evaluates with `one` = 1, `two` = 2 and `nan` = NaN; other columns are missing.
     fn truth(predicate: &Predicate<&'static str>) -> Option<bool> {
         let (one, two, nan) = (Value::Int64(1), Value::Int64(2), Value::Float64(f64::NAN));
         predicate.truth(&|column| match *column {

@@ -1,4 +1,4 @@
-//! A view as its creator asks for it, by names, and the definition that it becomes.
+//! Specification of a view by names, and the definition that results from it.
 
 use std::collections::BTreeMap;
 
@@ -13,92 +13,93 @@ use crate::key::KeyType;
 use crate::schema::{Definition, Field, FieldSpec, StoreSpec, StreamSpec};
 use crate::value::{FieldType, ScalarType, Value};
 
-/// What names the key of the source's events among its columns, unless a column has that name.
+/// Name of the source event's key among its columns, unless a column has that name.
 pub const KEY_COLUMN: &str = "key";
-/// The name of a view's event time where its source has no such column.
+/// Name of a view's event time if its source has no such column.
 const EVENT_TIME: &str = "event_time";
 
-/// A view to be.
+/// Specification of a view.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ViewSpec {
-    /// Its name: that of the stream that it becomes.
+    /// Name of the view and of its stream.
     pub name: String,
-    /// Name of the stream that it is of.
+    /// Name of the source stream.
     pub stream: String,
-    /// Number of its partitions; that of its source without, or one where it groups by nothing but
-    /// what it looks up.
+    /// Partition count. The default is the source's count, or one if the view groups only by
+    /// looked-up columns.
     pub partitions: Option<u32>,
-    /// Which events; all without.
+    /// Filter; `None` selects all events.
     pub filter: Option<Predicate<String>>,
-    /// What they are looked up in.
+    /// Lookups for each event.
     pub lookups: Vec<LookupSpec>,
-    /// The columns that say of which group an event is.
+    /// Columns that identify an event's group.
     pub group_by: Vec<String>,
-    /// Columns that are kept of each event beside those of groups and features, for features that
-    /// come later.
+    /// Extra columns to keep for each event, in addition to those of groups and features, for
+    /// features that are added later.
     pub keep: Vec<String>,
-    /// What is folded.
+    /// Aggregates over a group's events.
     pub features: Vec<FeatureSpec>,
-    /// The windows that each feature is over.
+    /// The windows of each feature.
     pub windows: Vec<NamedWindow>,
-    /// How far an event may lie behind its partition's time, in microseconds.
+    /// Allowed lateness: how far an event's time may be before its partition's time, in
+    /// microseconds.
     pub lateness_us: i64,
-    /// Where its values go; nowhere without.
+    /// Destination of the view's values; `None` emits nothing.
     pub emission: Option<EmissionSpec>,
 }
 
-/// A look into a store, to be.
+/// Specification of a lookup.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LookupSpec {
-    /// The store's name.
+    /// Name of the store.
     pub store: String,
-    /// The column that is its documents' key; the event's own key without.
+    /// Column that is the document key; `None` uses the event's own key.
     pub key: Option<String>,
-    /// The columns that it brings: name of each, the store's field, and what an event has that
-    /// finds no document or a document without it.
+    /// Columns that the lookup adds: the column's name, the store's field, and the default for an
+    /// event that finds no document or a document without the field.
     pub columns: Vec<(String, String, Option<Value>)>,
-    /// Whether an event that finds no document is left out.
+    /// Whether an event that finds no document is dropped.
     pub is_required: bool,
 }
 
-/// A feature to be.
+/// Specification of a feature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeatureSpec {
-    /// Its name.
+    /// Name of the feature.
     pub name: String,
     /// Kind and parameters.
     pub kind: AggregateKind,
-    /// The column that it is of; a count of events is of none.
+    /// Column that the aggregate reads; a count of events has none.
     pub input: Option<String>,
 }
 
-/// The part of a view that something is wrong with.
+/// Part of a view specification that is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewPart {
     /// The view as a whole, or its name.
     View,
-    /// Its source.
+    /// The source stream.
     Stream,
-    /// Its filter.
+    /// The filter.
     Filter,
-    /// One of its lookups, from 0.
+    /// A lookup, by its index from 0.
     Lookup(usize),
-    /// One of the columns that it groups by, from 0.
+    /// A grouping column, by its index from 0.
     GroupBy(usize),
-    /// One of the columns that it keeps, from 0.
+    /// An extra column, by its index from 0.
     Keep(usize),
-    /// One of its features, from 0.
+    /// A feature, by its index from 0.
     Feature(usize),
-    /// Where its values go.
+    /// The destination of the values.
     Emission,
 }
 
-/// What is wrong with a view, and where.
+/// Error in a view specification, with its location.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ViewFault {
-    /// The part.
+    /// The invalid part.
     pub part: ViewPart,
-    /// What is wrong.
+    /// The error.
     pub error: Error,
 }
 
@@ -109,23 +110,24 @@ struct Available {
     default: Option<Value>,
 }
 
-/// What a view is put together of.
+/// Builder of a view's columns.
 struct Making<'s> {
     source: &'s Definition,
-    /// What was looked up, by its name.
+    /// Looked-up columns, by name.
     looked_up: BTreeMap<String, Available>,
     fields: Vec<FieldSpec>,
     origins: Vec<Origin>,
 }
 
 impl ViewSpec {
-    /// The first definition of the view, of this id.
+    /// Creates the first definition of the view, under this id.
     ///
-    /// `store` answers the newest definition of a store by its name; that of the one to emit to
-    /// as [`EmissionSpec::new_store`] or [`EmissionSpec::altered_store`] make it.
+    /// `store` returns the newest definition of a store by its name; for the destination store it
+    /// returns the definition that [`EmissionSpec::new_store`] or [`EmissionSpec::altered_store`]
+    /// creates.
     ///
     /// # Errors
-    /// [`ViewFault`] of the first part that cannot be.
+    /// Returns [`ViewFault`] for the first invalid part.
     pub fn define(
         &self,
         id: StoreId,
@@ -136,7 +138,7 @@ impl ViewSpec {
         self.emitting(definition, None, store)
     }
 
-    /// The first definition of a view that emits nothing.
+    /// Creates the first definition of the view, without its emission.
     fn define_silent(
         &self,
         id: StoreId,
@@ -167,7 +169,7 @@ impl ViewSpec {
         for (number, name) in self.keep.iter().enumerate() {
             making.take(name).map_err(at(ViewPart::Keep(number)))?;
         }
-        // Where an event goes must not depend on what is looked up.
+        // An event's partition must not depend on looked-up values.
         let is_looked_up = |name: &String| {
             self.lookups.iter().flat_map(|lookup| &lookup.columns).any(|(of, ..)| of == name)
         };
@@ -197,12 +199,13 @@ impl ViewSpec {
         Ok(definition)
     }
 
-    /// The next definition of a view: with other features, windows or lateness, of the columns that
-    /// its events have, or emitted otherwise. `current` itself where nothing changes.
+    /// Creates the next definition of a view: with other features, windows or lateness over the
+    /// columns that its events have, or with another emission. Returns `current` if nothing
+    /// changes.
     ///
     /// # Errors
-    /// As [`ViewSpec::define`]; `InvalidArgument` too for what its events were derived by, and for
-    /// columns that they do not have.
+    /// Returns the errors of [`ViewSpec::define`]; `InvalidArgument` also if the derivation of the
+    /// view's events would change, and for columns that the events do not have.
     pub fn alter(
         &self,
         current: &Definition,
@@ -261,7 +264,8 @@ impl ViewSpec {
         Ok(next)
     }
 
-    /// A view with its emission, if there is to be one. `was` is the view before.
+    /// Adds the emission to a view, if the specification has one. `was` is the previous definition
+    /// of the view.
     fn emitting(
         &self,
         mut definition: Definition,
@@ -277,7 +281,7 @@ impl ViewSpec {
         Ok(definition)
     }
 
-    /// The features by the columns of a definition that has them.
+    /// Resolves the features with a definition that has their columns.
     fn features(&self, definition: &Definition) -> std::result::Result<Vec<Feature>, ViewFault> {
         let feature = |(number, spec): (usize, &FeatureSpec)| {
             spec.feature(definition).map_err(|error| {
@@ -313,7 +317,7 @@ impl FeatureSpec {
 }
 
 impl<'s> Making<'s> {
-    /// With the event time as its first column.
+    /// Creates a builder with the event time as the first column.
     fn of(source: &'s Definition) -> Self {
         let mut name = source.event_time().map_or(EVENT_TIME, |column| &column.name).to_owned();
         while source.event_time().is_none() && source.field(&name).is_some() {
@@ -363,7 +367,7 @@ impl<'s> Making<'s> {
         Ok(Lookup { store: definition.store, key, is_required: spec.is_required })
     }
 
-    /// Makes a column one of the view's, unless it is one already.
+    /// Adds a column to the view, unless the view has it already.
     fn take(&mut self, name: &str) -> Result<()> {
         if self.fields.iter().any(|field| field.name == name) {
             return Ok(());
@@ -390,7 +394,7 @@ impl<'s> Making<'s> {
     }
 }
 
-/// Where a view has a column from, and what it has without.
+/// Returns the origin of a view's column, and its default.
 fn origin<'d>(
     definition: &'d Definition,
     name: &str,
@@ -409,7 +413,7 @@ fn source_column<'s>(source: &'s Definition, name: &str) -> Result<&'s Field> {
     found.ok_or_else(|| Error::not_found("the stream has no such column").with_field(name))
 }
 
-/// A condition by the ids of the source's columns, with values of their types.
+/// Resolves a condition to the ids of the source's columns, with literals of their types.
 fn source_predicate(
     source: &Definition,
     predicate: &Predicate<String>,
@@ -424,7 +428,7 @@ fn source_predicate(
     Ok(resolved)
 }
 
-/// Refuses comparisons of columns of different types, and of what has no order.
+/// Refuses comparisons of columns with different types, or with types that have no order.
 fn check_types(source: &Definition, predicate: &Predicate<FieldId>) -> Result<()> {
     use super::Operand;
     let type_of = |id: &FieldId| source.field_by_id(*id).map(|column| column.field_type);

@@ -1,31 +1,31 @@
-//! The windows of event time that a feature is over.
+//! Windows of event time over which features are computed.
 
 use crate::error::{Error, Result};
 use crate::limits::{WINDOW_TILES_MAX, WINDOW_US_MAX};
 
-/// A window and the name that it has in those of values, such as `1h`.
+/// A window and its name in the names of values, such as `1h`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedWindow {
-    /// The name; empty for the only window of a view, or for all time.
+    /// Name; empty for the only window of a view, or for all time.
     pub name: String,
     /// The window.
     pub window: Window,
 }
 
-/// A span of event time that an aggregate's value is of.
+/// Span of event time that an aggregate's value covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Window {
-    /// Spans that lie one behind the other from 1970 on, of which the one that holds the moment
-    /// counts, as far as it has come: this day so far.
+    /// Consecutive spans from 1970 on. The value covers the span that contains the present moment,
+    /// up to that moment: today so far.
     Tumbling {
-        /// How long each is, in microseconds.
+        /// Length of each span, in microseconds.
         length_us: i64,
     },
-    /// A span that ends with the hop that holds the moment: the last hour, by minutes.
+    /// A span that ends with the hop that contains the present moment: the last hour, by minutes.
     Sliding {
-        /// How long it is, in microseconds: a multiple of the hop.
+        /// Length of the span, in microseconds: a multiple of the hop.
         length_us: i64,
-        /// By how much it moves on, in microseconds.
+        /// Interval by which the span moves, in microseconds.
         hop_us: i64,
     },
     /// All time.
@@ -33,7 +33,8 @@ pub enum Window {
 }
 
 impl Window {
-    /// Length of its tiles and of the whole, in microseconds; `None` for all time.
+    /// Returns the length of the window's tiles and of the window, in microseconds; `None` for all
+    /// time.
     pub fn lengths(self) -> Option<(i64, i64)> {
         match self {
             Self::Tumbling { length_us } => Some((length_us, length_us)),
@@ -42,11 +43,11 @@ impl Window {
         }
     }
 
-    /// Refuses a window that cannot be.
+    /// Refuses an invalid window.
     ///
     /// # Errors
-    /// `InvalidArgument` for lengths that are not positive or no multiples of their hops;
-    /// `LimitExceeded` for too long a one, and for one of too many tiles.
+    /// Returns `InvalidArgument` if a length is not positive or not a multiple of its hop;
+    /// `LimitExceeded` if the window is too long or has too many tiles.
     pub fn check(self) -> Result<()> {
         let Some((hop_us, length_us)) = self.lengths() else { return Ok(()) };
         if hop_us < 1 || length_us < 1 {

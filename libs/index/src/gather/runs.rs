@@ -1,5 +1,5 @@
-//! A plan's fields at one version of a row: those that lie side by side, in the row as in the
-//! matrix and in the matrix's own type, are copied together.
+//! A plan's fields at one version of a row. Fields that are adjacent in the row and in the matrix,
+//! and are stored in the matrix's own type, are copied together.
 
 use std::ops::Range;
 
@@ -10,31 +10,31 @@ use super::Planned;
 use crate::number::Element;
 use crate::row_ref::RowRef;
 
-/// How a plan reads rows that were written at one version and are seen at one version.
+/// The copy instructions of a plan for rows that were written at one version and are seen at one
+/// version.
 #[derive(Clone, Debug)]
 pub(super) struct Runs {
     versions: [SchemaVersion; 2],
     pub(super) runs: Box<[Run]>,
 }
 
-/// Some of a plan's fields, in their order.
+/// Consecutive fields of a plan.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
-    /// Their places in the plan.
+    /// The fields' indexes in the plan.
     pub(super) fields: Range<usize>,
-    /// Their columns.
+    /// The fields' columns.
     pub(super) columns: Range<usize>,
-    /// Where their bytes lie, as they go into the matrix; `None` for one field that is read by
-    /// itself.
+    /// The bytes that are copied into the matrix; `None` for a single field that is read by itself.
     pub(super) copied: Option<Copied>,
 }
 
-/// Fields whose bytes are those of their cells.
+/// Fields whose bytes are the bytes of their cells.
 #[derive(Clone, Debug)]
 pub(super) struct Copied {
-    /// Their numbers among the row's fields.
+    /// The fields' numbers among the row's fields.
     pub(super) slots: Range<usize>,
-    /// Their bytes in the row.
+    /// The fields' bytes in the row.
     pub(super) bytes: Range<usize>,
 }
 
@@ -54,7 +54,7 @@ impl Runs {
         Self { versions: row.versions(), runs: runs.into() }
     }
 
-    /// Whether a row is read so.
+    /// Whether these instructions apply to a row.
     #[inline]
     pub(super) fn are_for(&self, row: &RowRef<'_>) -> bool {
         self.versions == row.versions()
@@ -62,7 +62,7 @@ impl Runs {
 }
 
 impl Run {
-    /// Whether a field lies behind this one, in the row and in the matrix.
+    /// Whether a field follows this run directly, in the row and in the matrix.
     fn takes(&self, columns: &Range<usize>, next: Option<&Copied>) -> bool {
         let (Some(copied), Some(next)) = (&self.copied, next) else { return false };
         self.columns.end == columns.start

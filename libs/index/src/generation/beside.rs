@@ -1,5 +1,6 @@
-//! Live generations that are made beside another one: of an image, by the records that another
-//! version of the partition has alike, and the same once more, without anything borrowed.
+//! Live generations that are built next to an existing generation: (1) from an image, sharing the
+//! records that are equal in another version of the partition (the donor); (2) from a generation,
+//! with all shared records copied.
 
 use std::sync::Arc;
 
@@ -14,11 +15,12 @@ use crate::memory::{BLOCK_BYTES, image_end};
 use crate::storage::Space;
 use crate::table::{Borrowing, Document, PREFETCHED, Publishing, Table};
 
-/// Of how many documents it is seen whether another version has them alike, before all are.
+/// Number of documents that are compared with the donor's before all of them are.
 const TRIED: usize = 32 * PREFETCHED;
 
-/// Whether a lender has at least half of an image's documents alike, as the first of them tell:
-/// what is lent stays where it is, so fewer are not worth it.
+/// Whether a donor has at least half of an image's documents in equal form, estimated from the
+/// first [`TRIED`] documents. Shared records pin the donor's memory, so a smaller share is not
+/// worth it.
 ///
 /// # Errors
 /// `Corrupt`, `LimitExceeded`, `Unavailable`: those of the image.
@@ -36,16 +38,17 @@ pub(crate) fn has_most(lender: &Space, image: &Image) -> Result<bool> {
     Ok(alike > 0 && 2 * alike >= tried)
 }
 
-/// The table of an image, mapped, to be read.
+/// Maps an image and returns its table, for reads.
 fn table_of(image: &Image) -> Result<Table> {
     let addresses = image_end(image, &[]).next_multiple_of(BLOCK_BYTES);
     Table::of_image(image, addresses, None)
 }
 
 impl Generation {
-    /// One in a live space that is empty and has borrowed of this lender: of an image, each block
-    /// of which is proved, with the fold's state as of the image. What the lender has alike is
-    /// named there, all else is copied.
+    /// Builds a generation from an image, with the fold's state as of the image. `space` is an
+    /// empty live space that has borrowed from the donor `lender`. Each block of the image is
+    /// verified. Records that the donor has in equal form are referenced there; all others are
+    /// copied.
     pub(crate) fn of_image_beside(
         image: &Image,
         lender: &Space,
@@ -68,7 +71,7 @@ impl Generation {
         Ok(made)
     }
 
-    /// What this one has, of this state, in a space that is empty and has borrowed nothing.
+    /// Copies this generation, with this state, into an empty space that has borrowed nothing.
     pub(crate) fn alone(
         &self,
         space: Arc<Space>,
@@ -87,7 +90,7 @@ impl Generation {
         Ok(made)
     }
 
-    /// Adds documents, of which none is there and nobody reads yet.
+    /// Adds documents, none of which is in the table yet; no reader sees the generation yet.
     fn fill(
         &mut self,
         documents: &[Document],

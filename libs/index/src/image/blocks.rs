@@ -1,10 +1,11 @@
-//! The blocks of an image in its file: each is compared with its checksum, and a damaged one is
-//! mended.
+//! The blocks of an image in its file: each is compared with its checksum, and a damaged block is
+//! repaired from parity.
 //!
-//! The last `p` blocks are parity. Those whose number by `p` leaves the same are a *class*; one of
-//! it is a parity block, which is the XOR of the others. So any block is the XOR of all others of
-//! its class, and a run of up to `p` damaged blocks has one of each. What comes of it is believed
-//! once it fits the damaged block's own checksum, whatever the others were.
+//! The last `p` blocks are parity. Blocks whose numbers are equal modulo `p` are a *class*; one
+//! block of a class is its parity block, the XOR of the others. Therefore any block is the XOR of
+//! all others of its class, and a run of up to `p` damaged blocks has one block of each class. A
+//! repaired block is accepted only if it matches the damaged block's own checksum, whatever the
+//! other blocks contained.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use crate::memory::CHUNK_BYTES_MIN;
 /// The blocks of one image.
 pub(crate) struct Blocks {
     file: Arc<dyn ImageFile>,
-    /// By block of the file, the parity blocks behind the others.
+    /// The checksums by block of the file; those of parity blocks are last.
     checksums: Arc<[u64]>,
     parities: u64,
     mended: Arc<AtomicU64>,
@@ -33,12 +34,12 @@ impl fmt::Debug for Blocks {
 }
 
 impl Blocks {
-    /// The last so many of the blocks are the parity.
+    /// Creates the set of blocks; the last `parities` blocks are parity.
     pub(super) fn new(file: Arc<dyn ImageFile>, checksums: Arc<[u64]>, parities: u64) -> Self {
         Self { file, checksums, parities, mended: Arc::default() }
     }
 
-    /// How many were mended so far.
+    /// Number of blocks that were repaired so far.
     pub(super) fn mended(&self) -> &Arc<AtomicU64> {
         &self.mended
     }
@@ -59,21 +60,21 @@ impl Blocks {
         }
     }
 
-    /// Reads a block; nothing is proved by that.
+    /// Reads a block without verifying it.
     ///
     /// # Errors
-    /// `Unavailable`; `Corrupt` where the file ends before it.
+    /// `Unavailable`; `Corrupt` if the file ends before the block.
     pub(super) fn read(&self, number: u64, block: &mut Block) -> Result<()> {
-        // The first block of the file is the header.
+        // The file's first block is the header.
         read_exactly(&*self.file, block, (number + 1) * CHUNK_BYTES_MIN)
     }
 
-    /// A block as it was written, made of the others of its class, all of which are read from the
-    /// file: in memory they may have changed since.
+    /// Recomputes a block as it was written, from the others of its class. All of them are read
+    /// from the file, because they may have changed in memory.
     ///
     /// # Errors
-    /// `Corrupt` where another of its class is damaged as well, or there is no parity;
-    /// `Unavailable` for one that cannot be read.
+    /// `Corrupt` if another block of the class is damaged as well, or there is no parity;
+    /// `Unavailable` for a block that cannot be read.
     pub(crate) fn mend(&self, number: u64) -> Result<Box<Block>> {
         let Some(class) = self.class_of(number) else {
             return Err(damaged("a block whose checksum does not fit, without parity"));
@@ -95,7 +96,7 @@ impl Blocks {
 /// The parity of blocks that are being written.
 #[derive(Default)]
 pub(super) struct Parity {
-    /// By class.
+    /// The XOR of each class.
     sums: Vec<Block>,
 }
 
@@ -104,7 +105,7 @@ impl Parity {
         Self { sums: vec![[0; BLOCK]; parities as usize] }
     }
 
-    /// Takes in the block of this number; all are taken in.
+    /// Adds the block of this number; every block must be added.
     pub(super) fn take(&mut self, number: u64, block: &Block) {
         let class = (number as usize).checked_rem(self.sums.len());
         if let Some(sum) = class.and_then(|class| self.sums.get_mut(class)) {
@@ -112,7 +113,7 @@ impl Parity {
         }
     }
 
-    /// The parity blocks that come behind so many others.
+    /// Returns the parity blocks that follow this many other blocks.
     pub(super) fn behind(mut self, blocks: u64) -> Vec<Block> {
         let first = (blocks as usize).checked_rem(self.sums.len()).unwrap_or(0);
         self.sums.rotate_left(first);

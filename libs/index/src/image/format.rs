@@ -1,4 +1,4 @@
-//! The bytes of an image: `proto/spec/image.md`. Decoders take any bytes.
+//! The image format, `proto/spec/image.md`. The decoders accept any bytes.
 
 use std::sync::Arc;
 
@@ -20,45 +20,46 @@ pub(crate) const BLOCK: usize = CHUNK_BYTES_MIN as usize;
 pub(crate) type Block = [u8; BLOCK];
 
 const MAGIC: u32 = u32::from_le_bytes(*b"FBIM");
-/// The oldest that is opened still. It has neither parity nor blocks of a spill file.
+/// The oldest version that can be opened; it has neither parity nor blocks of a spill file.
 const FORMAT_VERSION_MIN: u16 = 1;
-/// One with blocks of a spill file; it has no parity.
+/// The version with blocks of a spill file; it has no parity.
 const FORMAT_VERSION_SPILLED: u16 = 2;
-/// What is written: one with parity.
+/// The version that is written; it has parity.
 pub(super) const FORMAT_VERSION: u16 = 3;
-/// Blocks of the largest memory: what an image says of itself is read whole, so it has a bound.
+/// Number of blocks of the largest memory. An image's metadata is read as a whole, so it is
+/// bounded.
 const BLOCKS_MAX: u64 = RESERVED_BYTES / CHUNK_BYTES_MIN;
 /// Bytes of the header before its checksum.
 const HEADER_BYTES: usize = 152;
 const EXTENT_BYTES: usize = 8;
 const SEGMENT_BYTES: usize = 32;
 const SEGMENT_OPEN: u64 = 1;
-/// For so many blocks there is a parity block: a sixty-fourth more to write, and what mending one
-/// block reads.
+/// Blocks per parity block: parity adds a sixty-fourth to an image, and the repair of one block
+/// reads this many.
 const BLOCKS_PER_PARITY: u64 = 64;
-/// The most parity blocks, all of which are in memory while an image is written: 16 MiB. Images of
-/// more than 1 GiB have more blocks for each.
+/// Maximum number of parity blocks, all of which are in memory while an image is written: 16 MiB.
+/// Images of more than 1 GiB have more blocks per parity block.
 const PARITIES_MAX: u64 = 2_048;
 
-/// Blocks that lie side by side, in memory and in the file.
+/// Blocks that are adjacent in memory and in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// Number of the first in memory: its address by its length.
+    /// Number of the first block in memory: its address divided by the block length.
     pub(crate) first: u64,
-    /// How many.
+    /// Number of blocks.
     pub(crate) blocks: u64,
-    /// Number of the first among the blocks of the file.
+    /// Number of the first block in the file.
     pub(crate) first_in_file: u64,
 }
 
 impl Extent {
-    /// Whether the blocks are of a spill file.
+    /// Whether the blocks are from a spill file.
     pub(crate) fn is_spilled(&self) -> bool {
         is_spilled(self.first * CHUNK_BYTES_MIN)
     }
 }
 
-/// A segment, as a writer must know it.
+/// A segment, with the facts that a writer needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentAt {
     pub(crate) address: u64,
@@ -79,7 +80,7 @@ pub(super) struct Header {
     pub(super) meta_checksum: u64,
 }
 
-/// How much an image holds.
+/// The sizes of an image's parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) blocks: u64,
@@ -90,40 +91,40 @@ pub(super) struct Counts {
     pub(super) parities: u64,
 }
 
-/// What stands behind the blocks.
+/// The metadata after the blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Meta {
-    /// By block of the file, the parity blocks behind the others.
+    /// The checksums by block of the file; those of parity blocks are last.
     pub(super) checksums: Arc<[u64]>,
     pub(super) extents: Vec<Extent>,
-    /// By group in the order of the directory: before this time none of its documents expires.
+    /// By group in the order of the directory: the time before which none of its documents expires.
     pub(super) expiries: Vec<i64>,
     pub(super) segments: Vec<SegmentAt>,
     pub(super) state: Vec<u8>,
 }
 
-/// The checksum of a block that is this one in the file.
+/// Computes the checksum of the block at this number in the file.
 pub(crate) fn checksum(block: &Block, in_file: u64) -> u64 {
     xxh3_64_with_seed(block, in_file)
 }
 
-/// The checksum of what stands behind the blocks.
+/// Computes the checksum of the metadata.
 pub(super) fn meta_checksum(meta: &[u8]) -> u64 {
     xxh3_64(meta)
 }
 
-/// How many parity blocks are written for so many others.
+/// Returns how many parity blocks are written for this many other blocks.
 pub(super) fn parities_for(blocks: u64) -> u64 {
     blocks.div_ceil(BLOCKS_PER_PARITY).min(PARITIES_MAX)
 }
 
 impl Counts {
-    /// Blocks of both kinds.
+    /// Number of blocks of both kinds.
     fn all_blocks(&self) -> u64 {
         self.blocks.saturating_add(self.parities)
     }
 
-    /// Bytes of what stands behind the blocks.
+    /// Bytes of the metadata.
     pub(super) fn meta_bytes(&self) -> Option<u64> {
         let fixed = u64::from(self.extents) * EXTENT_BYTES as u64
             + u64::from(self.groups) * 8
@@ -132,7 +133,7 @@ impl Counts {
         self.all_blocks().checked_mul(8)?.checked_add(fixed)
     }
 
-    /// Where in the file that begins.
+    /// Offset of the metadata in the file.
     pub(super) fn meta_at(&self) -> u64 {
         (1 + self.all_blocks()) * CHUNK_BYTES_MIN
     }
@@ -211,7 +212,7 @@ impl Meta {
     }
 }
 
-/// The first block of a file.
+/// Encodes the first block of a file.
 pub(super) fn encode_header(header: &Header) -> Vec<u8> {
     let ImageAbout { partition, partitions, progress, held } = header.about;
     let mut bytes = Vec::with_capacity(BLOCK);
@@ -247,7 +248,7 @@ pub(super) fn encode_header(header: &Header) -> Vec<u8> {
     bytes
 }
 
-/// Reads the first block of a file.
+/// Decodes the first block of a file.
 ///
 /// # Errors
 /// `Unsupported` for a format that this build does not know; `Corrupt`.
@@ -278,7 +279,7 @@ pub(super) fn decode_header(bytes: &Block) -> Result<Header> {
 }
 
 impl Header {
-    /// Whether an image of this version may have blocks of a spill file, or none.
+    /// Whether this version allows, or requires, blocks of a spill file as the image has them.
     pub(super) fn fits(&self, has_spilled: bool) -> bool {
         self.format_version == FORMAT_VERSION
             || has_spilled == (self.format_version == FORMAT_VERSION_SPILLED)

@@ -1,4 +1,4 @@
-//! Opening an image: what it says of itself is read and checked, its blocks are not.
+//! Opening an image: the metadata is read and checked, the blocks are not.
 
 use std::fmt;
 use std::io;
@@ -13,10 +13,10 @@ use super::format::{BLOCK, Block, Extent, Header, Meta, SegmentAt, decode_header
 use super::{ImageAbout, ImageFile, damaged};
 use crate::memory::CHUNK_BYTES_MIN;
 
-/// Blocks that are read at once when an image is copied.
+/// Number of blocks that are read at once when an image is copied.
 const COPIED_AT_ONCE: usize = 64;
 
-/// An image whose description was read and found sound. Its blocks are proved when they are used.
+/// An image with verified metadata; its blocks are verified at first use.
 pub struct Image {
     file: Arc<dyn ImageFile>,
     header: Header,
@@ -31,12 +31,12 @@ impl fmt::Debug for Image {
 }
 
 impl Image {
-    /// Opens an image. Reads its first block and what stands behind the others: about a thousandth
-    /// of it.
+    /// Opens an image. Reads its first block and the metadata after the other blocks: about a
+    /// thousandth of the image.
     ///
     /// # Errors
-    /// `Unsupported` for a format that this build does not know, `Corrupt` for damage and for what
-    /// is no image, `Unavailable` for bytes that cannot be read.
+    /// `Unsupported` for a format that this build does not know, `Corrupt` for damage and for a
+    /// file that is no image, `Unavailable` for bytes that cannot be read.
     pub fn open(file: Arc<dyn ImageFile>) -> Result<Self> {
         let size = file.size().map_err(|error| refused("open", &error))?;
         let mut first: Block = [0; BLOCK];
@@ -48,7 +48,7 @@ impl Image {
         if header.counts.file_bytes() != Some(size) {
             return Err(damaged("it is shorter or longer than its header says"));
         }
-        // Not more than the file has, which was just compared.
+        // This is bounded by the file's size, which was just compared.
         let bytes = header.counts.meta_bytes().unwrap_or(0);
         let mut meta = vec![0; bytes as usize];
         read_exactly(&*file, &mut meta, size - bytes)?;
@@ -64,18 +64,18 @@ impl Image {
         Ok(Self { file, header, meta, blocks })
     }
 
-    /// What it says of itself.
+    /// The image's metadata for callers.
     pub fn about(&self) -> &ImageAbout {
         &self.header.about
     }
 
-    /// The state that it was written with.
+    /// The state that the image was written with.
     pub fn state(&self) -> &[u8] {
         &self.meta.state
     }
 
-    /// Reads every block, those of the parity too, and compares it with its checksum; mends
-    /// nothing. With [`Image::open`] every byte of the file is then proved.
+    /// Reads every block, including the parity blocks, and compares it with its checksum; repairs
+    /// nothing. Together with [`Image::open`] this verifies every byte of the file.
     ///
     /// # Errors
     /// `Corrupt`, `Unavailable`.
@@ -87,7 +87,7 @@ impl Image {
         })
     }
 
-    /// Whether a part of it was spilled.
+    /// Whether a part of the image is from a spill file.
     pub(crate) fn is_spilled(&self) -> bool {
         self.meta.extents.iter().any(Extent::is_spilled)
     }
@@ -100,7 +100,7 @@ impl Image {
         &self.blocks
     }
 
-    /// How many blocks were mended so far, by whoever came to them.
+    /// Number of blocks that were repaired so far, by any user of the image.
     pub(crate) fn mended(&self) -> &Arc<AtomicU64> {
         self.blocks.mended()
     }
@@ -121,8 +121,8 @@ impl Image {
         self.header.root
     }
 
-    /// Reads the blocks of an extent, and hands over each that fits its checksum, or that could be
-    /// mended, with its number in the extent.
+    /// Reads the blocks of an extent. Passes each block that matches its checksum or could be
+    /// repaired to `take`, with its number in the extent.
     ///
     /// # Errors
     /// `Corrupt`, `Unavailable`, and those of `take`.
@@ -147,11 +147,11 @@ impl Image {
         Ok(())
     }
 
-    /// Brings the blocks of an extent to an address: maps them, or reads them.
+    /// Maps the blocks of an extent to an address, or reads them into it.
     ///
     /// # Safety
-    /// The address is a multiple of a block, at least as many bytes from there are mapped to be
-    /// written, and nobody uses them.
+    /// The address is a multiple of a block, at least as many bytes from there are mapped writable,
+    /// and nobody uses them.
     pub(crate) unsafe fn bring(&self, extent: &Extent, to: *mut u8) -> Result<()> {
         let bytes = (extent.blocks * CHUNK_BYTES_MIN) as usize;
         let at = (extent.first_in_file + 1) * CHUNK_BYTES_MIN;
@@ -162,8 +162,8 @@ impl Image {
         };
         let protect = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-        // SAFETY: the range is the caller's and unused. The mapping is private: what is written
-        // there never comes to the file.
+        // SAFETY: the range is the caller's and unused. The mapping is private: writes there never
+        // reach the file.
         let mapped = unsafe { mmap(to.cast(), bytes, protect, flags, fd, at) };
         mapped.map(drop).map_err(|error| refused("map", &error.into()))
     }

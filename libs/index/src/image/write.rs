@@ -1,5 +1,4 @@
-//! Writing an image: the blocks of a table in the order of their addresses, then what it says of
-//! itself.
+//! Writing an image: the blocks of a table in the order of their addresses, then the metadata.
 
 use std::sync::Arc;
 
@@ -14,27 +13,28 @@ use super::{ImageAbout, ImageSink};
 use crate::memory::{CHUNK_BYTES_MIN, Memory, is_spilled};
 use crate::table::filler;
 
-/// Free blocks between two that are written, and are written too: each gap is a mapping of its own
-/// when the image is opened, and a process may have only so many.
+/// Gaps of at most this many free blocks are written, too: each larger gap is a mapping of its own
+/// when the image is opened, and the system limits a process's number of mappings.
 const GAP_BLOCKS_MAX: u64 = 32;
-/// Blocks that are handed over at once.
+/// Number of blocks per write to the sink.
 const WRITTEN_AT_ONCE: usize = 128;
 
-/// What of a table goes into an image.
+/// The parts of a table that an image contains.
 pub(crate) struct Content {
     pub(crate) hash_seed: u64,
     pub(crate) root: u64,
-    /// Chunks that are written whole: groups and the directory.
+    /// Chunks that are written in full: groups and the directory.
     pub(crate) chunks: Vec<(u64, u64)>,
     pub(crate) expiries: Vec<i64>,
     pub(crate) segments: Vec<SegmentAt>,
 }
 
-/// Writes an image and answers its bytes.
+/// Writes an image and returns its number of bytes.
 ///
 /// # Errors
-/// Those of the sink; `LimitExceeded` for what is too large for an image; `Corrupt` when the table
-/// is of an image itself, and damaged; `Unavailable` when the spill file cannot be read.
+/// Any error of the sink; `LimitExceeded` for a table that is too large for an image; `Corrupt`
+/// when the table itself comes from an image, and is damaged; `Unavailable` when the spill file
+/// cannot be read.
 pub(crate) fn write(
     memory: &Memory,
     about: ImageAbout,
@@ -65,12 +65,12 @@ pub(crate) fn write(
     Ok(at + bytes.len() as u64)
 }
 
-/// Bytes that lie side by side, and what ends them.
+/// Adjacent bytes in memory, and the filler that ends them.
 struct Piece {
     address: u64,
     bytes: u64,
     filler: Vec<u8>,
-    /// Free blocks before it that are written too.
+    /// Free blocks before the piece that are written too.
     gap: u64,
 }
 
@@ -87,8 +87,8 @@ impl Piece {
             memory.read_spilled(self.address + from, &mut block[..held])?;
             return Ok(block);
         }
-        // SAFETY: bytes of a chunk in use that were written; only the writer, who is here, changes
-        // them.
+        // SAFETY: bytes of a chunk in use that were written; only the writer, which runs this code,
+        // changes them.
         block[..held].copy_from_slice(unsafe { memory.bytes(self.address + from, held) });
         let behind = BLOCK - held;
         let filler = &self.filler[..self.filler.len().min(behind)];
@@ -97,8 +97,8 @@ impl Piece {
     }
 }
 
-/// All that is written, in the order of addresses. The open segment ends with a block from now on,
-/// so that nobody ever writes into a block of an image that was not proved.
+/// Returns all pieces to write, in address order. The open segment then ends with a block, so that
+/// nobody ever writes into a block of an image that was not verified.
 fn pieces(content: &mut Content) -> Vec<Piece> {
     let whole = |(address, bytes): &(u64, u64)| {
         let (address, bytes) = (*address, *bytes);
@@ -123,7 +123,7 @@ fn pieces(content: &mut Content) -> Vec<Piece> {
     pieces
 }
 
-/// Where they lie, and which gaps between them are written.
+/// Computes the extents of the pieces, and the gaps between pieces that are written.
 fn extents(pieces: &mut [Piece]) -> Vec<Extent> {
     let mut extents: Vec<Extent> = Vec::new();
     let mut first_in_file = 0;
@@ -145,7 +145,7 @@ struct Output<'s> {
     sink: &'s mut dyn ImageSink,
     parity: Parity,
     checksums: Vec<u64>,
-    /// The last of these blocks, which were not handed over yet.
+    /// The last of these blocks, which were not passed to the sink yet.
     pending: Vec<u8>,
 }
 
@@ -159,7 +159,7 @@ impl<'s> Output<'s> {
         self.append(block)
     }
 
-    /// Writes the parity behind the blocks, and answers the checksums of all.
+    /// Writes the parity blocks after the others, and returns the checksums of all.
     fn end(mut self) -> Result<Arc<[u64]>> {
         let parity = std::mem::take(&mut self.parity).behind(self.checksums.len() as u64);
         parity.iter().try_for_each(|block| self.append(block))?;
@@ -177,7 +177,7 @@ impl<'s> Output<'s> {
         if self.pending.is_empty() {
             return Ok(());
         }
-        // The first block is the header.
+        // The file's first block is the header.
         let end = (self.checksums.len() as u64 + 1) * CHUNK_BYTES_MIN;
         self.sink.write_at(&self.pending, end - self.pending.len() as u64)?;
         self.pending.clear();

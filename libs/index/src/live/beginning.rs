@@ -1,9 +1,10 @@
-//! Where the readers of a partition begin: in its live copy, or in an image until there is one.
+//! The initial source of a partition's reads: its live copy, or an image until there is a live
+//! copy.
 //!
-//! An image is mapped and answers at once, whatever its size, while the live copy is made beside
-//! the reads. It is read only, by this process alone: its pages are those of the file, which the
-//! system may take back, and no budget counts them. Readers go on with the live copy once that has
-//! come as far: what they see never falls.
+//! An image is mapped and answers at once, whatever its size, while the live copy is being built
+//! concurrently. The image is mapped read-only, by this process alone: its pages are pages of the
+//! file, which the system may reclaim, and no budget counts them. Readers switch to the live copy
+//! once it has reached the image's position, so the position that they see never decreases.
 
 use std::sync::Arc;
 
@@ -16,33 +17,33 @@ use crate::image::Image;
 use crate::storage::Space;
 use crate::table::Table;
 
-/// Where the readers of a partition begin.
+/// The initial source of a partition's reads.
 #[derive(Debug)]
 pub struct Beginning {
     pub(crate) published: Published,
     pub(crate) space: Arc<Space>,
-    /// How they come to the live copy's later spaces; `None` in an image.
+    /// The path to the live copy's later spaces; `None` for an image.
     pub(crate) attach: Option<Attach>,
 }
 
 impl Beginning {
-    /// In the live copy of a partition.
+    /// Starts with the live copy of a partition.
     ///
     /// # Errors
-    /// `NotFound` where there is none yet; `Unavailable`, `Unsupported`, `Corrupt` for one that
+    /// `NotFound` if there is none yet; `Unavailable`, `Unsupported`, `Corrupt` for a copy that
     /// cannot be read.
     pub fn live(directory: &LiveDirectory, at: PartitionRef) -> Result<Self> {
         let (published, space, attach) = Attach::open(directory, at.store, at.partition)?;
         Ok(Self { published, space, attach: Some(attach) })
     }
 
-    /// In an image, which serves: the caller knows that it had caught up, and what was known of its
-    /// log. Its blocks are proved when somebody comes to them.
+    /// Starts with an image, in phase serving: the caller knows that it had caught up, and the
+    /// state of its log. The image's blocks are verified at first use.
     ///
     /// # Errors
-    /// `Corrupt` for an image that cannot be a table; `Unsupported` for one of which a part was
-    /// spilled, which would have to be copied first; `LimitExceeded` without addresses;
-    /// `Unavailable` when the file can be neither mapped nor read.
+    /// `Corrupt` for an image that cannot be a table; `Unsupported` for an image with a spilled
+    /// part, which would have to be copied first; `LimitExceeded` without addresses; `Unavailable`
+    /// when the file can be neither mapped nor read.
     pub fn of_image(image: &Image, following: Following) -> Result<Self> {
         if image.is_spilled() {
             let message = "an image of what was spilled is not served before it is copied";
@@ -56,8 +57,8 @@ impl Beginning {
         Ok(Self { published: Published::Own(Arc::new(words)), space, attach: None })
     }
 
-    /// In the live copy, if that may be served in place of an image; `None` where there is no such
-    /// copy yet.
+    /// Starts with the live copy if it may be served instead of an image; returns `None` if there
+    /// is no such copy yet.
     pub(crate) fn in_place_of(
         directory: &LiveDirectory,
         at: PartitionRef,
@@ -77,12 +78,12 @@ impl Beginning {
         Self::live(directory, at).map(Some)
     }
 
-    /// Whether anything was applied to it.
+    /// Whether anything was applied to the source.
     pub fn has_begun(&self) -> bool {
         self.published.status().progress != Progress::START
     }
 
-    /// Whether it does not serve yet.
+    /// Whether the source does not serve yet.
     pub fn is_bootstrapping(&self) -> bool {
         self.published.load_phase_acquire() == PartitionPhase::Bootstrapping
     }

@@ -1,7 +1,7 @@
 //! The header file of a live partition: a page that all processes map.
 //!
-//! Its words come first; behind them stands what it is, which never changes: it is written before
-//! the file gets its name.
+//! The words come first. After them comes the description, which never changes: it is written
+//! before the file gets its name.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,7 +18,7 @@ use crate::header::{Status, Words};
 
 /// Bytes of a header file.
 const HEADER_BYTES: usize = 4_096;
-/// Where in it stands what it is.
+/// Offset of the description.
 const ABOUT_AT: usize = 2_048;
 const MAGIC: [u8; 8] = *b"FBLIVE\0\0";
 /// Format of headers and spaces.
@@ -28,14 +28,14 @@ pub(super) const NAME_BYTES_MAX: usize = 1_024;
 
 const _: () = assert!(size_of::<Words>() <= ABOUT_AT, "the words end before the description");
 
-/// What a header file says of itself.
+/// The description in a header file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct About {
-    /// Which boot of the machine it was made in.
+    /// The id of the boot of the machine in which the file was created.
     pub(super) boot: [u8; 16],
-    /// Part of the names of its spaces.
+    /// Part of the names of the header's spaces.
     pub(super) token: u64,
-    /// Where spaces lie that are not beside it.
+    /// The directory of spaces that are not next to the header.
     pub(super) memory_dir: Option<PathBuf>,
 }
 
@@ -46,13 +46,14 @@ pub(crate) struct HeaderFile {
     about: About,
 }
 
-// SAFETY: the page is mapped until this value goes, and is only touched as atomics.
+// SAFETY: the page is mapped until this value is dropped, and is only accessed as atomics.
 unsafe impl Send for HeaderFile {}
 // SAFETY: as above.
 unsafe impl Sync for HeaderFile {}
 
 impl HeaderFile {
-    /// Makes a header under a name that nobody knows yet; see [`HeaderFile::name`].
+    /// Creates a header under a name that nobody knows yet; the caller renames it when it is
+    /// complete.
     pub(super) fn create(aside: &Path, about: About) -> Result<Self> {
         let file = File::options()
             .read(true)
@@ -65,7 +66,7 @@ impl HeaderFile {
         let mut page = vec![0; HEADER_BYTES];
         let description = encode(&about)?;
         page[ABOUT_AT..ABOUT_AT + description.len()].copy_from_slice(&description);
-        // Written and not cut to length, so that the page has its room on the disk.
+        // The page is written and not extended by a truncate, so that it has its space on the disk.
         let written = (&file).write_all(&page).and_then(|()| file.sync_data());
         written.map_err(|error| refused("write", aside, &error))?;
         let header = Self::map(&file, about, true, aside)?;
@@ -76,8 +77,8 @@ impl HeaderFile {
     /// Opens the header of this name.
     ///
     /// # Errors
-    /// `NotFound` without one, or with one of another boot of the machine; `Unsupported` for one of
-    /// another build; `Corrupt` for what is none; `Unavailable`.
+    /// `NotFound` without a header, or for a header of another boot of the machine; `Unsupported`
+    /// for a header of another build; `Corrupt` for any other file; `Unavailable`.
     pub(crate) fn open(path: &Path, is_written: bool) -> Result<Self> {
         let file = File::options().read(true).write(is_written).open(path);
         let file = file.map_err(|error| match error.kind() {
@@ -107,11 +108,11 @@ impl HeaderFile {
         Ok(Self { base, about })
     }
 
-    /// Its words.
+    /// The words of the header.
     #[inline]
     pub(crate) fn words(&self) -> &Words {
-        // SAFETY: a page is aligned for them, longer than they are, and mapped as long as `self`
-        // lives; any bytes are words.
+        // SAFETY: a page is aligned for the words, is longer than they are, and is mapped as long
+        // as `self` lives; any bytes are valid words.
         unsafe { self.base.cast().as_ref() }
     }
 
@@ -122,13 +123,13 @@ impl HeaderFile {
 
 impl Drop for HeaderFile {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map`, and whoever uses it borrows this value.
+        // SAFETY: mapped by `map`, and every user of the page borrows this value.
         let _refused = unsafe { munmap(self.base.as_ptr().cast(), HEADER_BYTES) };
     }
 }
 
-/// The id of this boot of the machine; zeros where the system does not tell. No process outlives a
-/// boot, so it is asked once.
+/// Returns the id of this boot of the machine; zeros if the system does not report one. No process
+/// outlives a boot, so the id is read once.
 pub(super) fn boot_id() -> [u8; 16] {
     static BOOT: OnceLock<[u8; 16]> = OnceLock::new();
     *BOOT.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! The files of a live partition's spaces: made, found, mapped and removed.
+//! The files of a live partition's spaces: creating, finding, mapping and removing them.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -20,16 +20,16 @@ use crate::memory::{BORROWED, Memory, SPACE_ABOUT_AT, SpillPlace};
 use crate::storage::{SeededHash, Space};
 use crate::table::FIRST_SERIAL;
 
-/// Room that a memory file system must have left before a space is begun there.
+/// Free space that a memory file system must have before a space is created there.
 const ROOM_BYTES_MIN: u64 = 32 * 1024 * 1024;
-/// Tries to map a space while the holder goes on to another one.
+/// Attempts to map a space while the holder switches to another one.
 const TRIES_MAX: usize = 100;
-/// How long a space is left alone that no header leads to.
+/// Age below which an unreferenced space is not removed.
 const ORPHAN_AGE_MIN: Duration = Duration::from_secs(60);
 const PREFIX: &str = "forebay-";
 
-/// The names of one partition's spaces. A space's number has a bit, the lowest, that says whether
-/// it lies beside the header.
+/// The names of one partition's spaces. The lowest bit of a space's number says whether the space
+/// is next to the header.
 #[derive(Clone, Debug)]
 pub(crate) struct Spaces {
     header: PathBuf,
@@ -58,29 +58,30 @@ impl Spaces {
         self.memory_dir.as_ref().filter(|_| !is_beside).unwrap_or(dir).join(name)
     }
 
-    /// What a space's own name for what it has borrowed may be: beside the lender's.
+    /// Returns the possible names of a space's link to its donor's file: in the directory of that
+    /// file.
     fn borrowed(&self, generation: u64) -> Vec<PathBuf> {
         let name = format!("{}-{}{BORROWED}", self.name, generation >> 1);
         self.memory_dir.iter().chain([&self.dir]).map(|dir| dir.join(&name)).collect()
     }
 
-    /// What a space says of the header that leads to it.
+    /// The text in a space that names the header leading to the space.
     fn about(&self) -> &[u8] {
         let name = self.header.to_str().unwrap_or("").as_bytes();
         &name[..name.len().min(NAME_BYTES_MAX)]
     }
 
-    /// Where the documents of a space are spilled: always on disk.
+    /// The spill file of a space, always on disk.
     fn spill(&self, generation: u64) -> SpillPlace {
         let path = self.dir.join(format!("{}-{}.spill", self.name, generation >> 1));
         SpillPlace::Named(path, self.about().to_vec())
     }
 
-    /// Makes an empty space with the number behind this one, with at most so many addresses, and
-    /// with all that a lender has.
+    /// Creates an empty space with the number after `behind`, with at most this many addresses,
+    /// borrowing all memory of a donor if there is one.
     ///
     /// # Errors
-    /// Those of [`Memory::create_live`]; `NotFound` where the lender is gone.
+    /// The errors of [`Memory::create_live`]; `NotFound` if the donor is gone.
     pub(crate) fn create(
         &self,
         behind: u64,
@@ -111,7 +112,7 @@ impl Spaces {
         lender: Option<&Lender>,
     ) -> Result<Arc<Space>> {
         let path = self.path(generation);
-        // Left by a holder that was killed before anybody could come to it.
+        // This file was left by a holder that was killed before any reader could reach it.
         self.remove(generation);
         let made = match lender {
             None => Memory::create_live(&path, addresses, self.about()),
@@ -133,8 +134,8 @@ impl Spaces {
         Ok(Arc::new(Space { memory, hash, generation }))
     }
 
-    /// Notes that a space found no room; answers whether the next one may have more: it lies beside
-    /// the header then.
+    /// Notes that a space found no room; returns whether the next space may have more, because it
+    /// will be next to the header.
     pub(crate) fn note_full(&mut self, generation: u64) -> bool {
         let is_in_memory = self.memory_dir.is_some() && generation & 1 == 0;
         self.is_memory_full |= is_in_memory;
@@ -144,7 +145,7 @@ impl Spaces {
     /// Maps a space.
     ///
     /// # Errors
-    /// Those of [`Memory::open_live`].
+    /// The errors of [`Memory::open_live`].
     pub(crate) fn open(&self, generation: u64, is_written: bool) -> Result<Arc<Space>> {
         let borrowed = self.borrowed(generation);
         let memory = Memory::open_live(&self.path(generation), is_written, &borrowed)?;
@@ -153,9 +154,9 @@ impl Spaces {
         Ok(Arc::new(Space { memory, hash, generation }))
     }
 
-    /// Takes a space's name away, and that of its spill file; whoever has them open goes on.
+    /// Removes the names of a space and of its spill file; processes that have them open continue.
     pub(crate) fn remove(&self, generation: u64) {
-        // What stays goes when the next holder sweeps.
+        // Remaining files are removed when the next holder sweeps.
         drop(std::fs::remove_file(self.path(generation)));
         for borrowed in self.borrowed(generation) {
             drop(std::fs::remove_file(borrowed));
@@ -166,18 +167,18 @@ impl Spaces {
     }
 }
 
-/// A space of another version of the same partition, of which a new one borrows what both have.
+/// A donor: a space of another version of the same partition, whose records a new space borrows.
 #[derive(Debug)]
 pub(crate) struct Lender {
-    /// As its readers have it.
+    /// The space as its readers map it.
     pub(crate) space: Arc<Space>,
     path: PathBuf,
-    /// What its own name for what it has borrowed itself may be.
+    /// The possible names of the donor's own link to a space that it has borrowed from.
     borrowed: Vec<PathBuf>,
 }
 
 impl Lender {
-    /// The space that is live now of a partition.
+    /// Opens the space of a partition that is live now.
     ///
     /// # Errors
     /// `NotFound` without a live copy; those of [`Attach::space`].
@@ -188,19 +189,19 @@ impl Lender {
         Ok(Self { space, path, borrowed })
     }
 
-    /// Gives its file one more name, and lends all that it has; answers how many bytes.
+    /// Gives the donor's file one more name, and lends all its memory; returns the number of bytes.
     fn lend(&self, name: &Path) -> Result<u64> {
         let gone = || Error::not_found("what was to be borrowed is gone");
         std::fs::hard_link(&self.path, name).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => gone(),
             _ => refused("link", &self.path, &error),
         })?;
-        // Its words are written, nothing else.
+        // This mapping writes the space's words and nothing else.
         Ok(Memory::open_live(name, true, &self.borrowed)?.lend())
     }
 }
 
-/// How a process comes to the space of a live partition that it reads.
+/// The access of a process to the spaces of a live partition that it reads.
 #[derive(Debug)]
 pub(crate) struct Attach {
     pub(crate) lock: Mutex<()>,
@@ -208,7 +209,7 @@ pub(crate) struct Attach {
 }
 
 impl Attach {
-    /// A header to read by, and the space that is live now.
+    /// Opens a header for reads, and the space that is live now.
     ///
     /// # Errors
     /// `NotFound` without a live copy; those of [`Attach::space`].
@@ -225,14 +226,14 @@ impl Attach {
         Ok((published, space, attach))
     }
 
-    /// The space that is live now.
+    /// Opens the space that is live now.
     ///
     /// # Errors
-    /// `Unavailable` when it cannot be mapped.
+    /// `Unavailable` when the space cannot be mapped.
     pub(crate) fn space(&self, published: &Published) -> Result<Arc<Space>> {
         for _ in 0..TRIES_MAX {
             match self.spaces.open(published.load_generation(), false) {
-                // Removed since the number was loaded: the next one is there already.
+                // The file was removed after the number was loaded: the next space exists already.
                 Err(error) if error.code() == ErrorCode::NotFound => std::thread::yield_now(),
                 opened => return opened,
             }
@@ -242,7 +243,7 @@ impl Attach {
     }
 }
 
-/// The words of a partition to be held, and the names of its spaces.
+/// Opens a header for its holder; returns its words and the names of its spaces.
 pub(super) fn header_to_write(
     at: &LiveDirectory,
     store: StoreId,
@@ -253,7 +254,7 @@ pub(super) fn header_to_write(
     Ok((Published::Shared(Arc::new(header)), spaces))
 }
 
-/// Makes sure that a partition has a header of this boot.
+/// Ensures that a partition has a header of this boot.
 pub(crate) fn make(
     at: &LiveDirectory,
     store: StoreId,
@@ -282,8 +283,8 @@ pub(crate) fn make(
     std::fs::rename(&aside, &path).map_err(|error| refused("name", &path, &error))
 }
 
-/// Leaves a copy as it is, if its space is there: the memory file system of a container, say, ends
-/// with it.
+/// Leaves a copy as it is if its space exists. The space may be gone: the memory file system of a
+/// container, for example, ends with the container.
 fn keep_or_begin(
     published: &Published,
     spaces: &Spaces,
@@ -304,14 +305,14 @@ pub(super) fn remove(at: &LiveDirectory, store: StoreId, partition: PartitionId)
         let spaces = Spaces::new(at, header.about(), store, partition);
         spaces.remove(header.words().load_generation());
     }
-    // What stays is found again by the next who comes to keep it, and replaced.
+    // A remaining header is found and replaced by the next holder.
     drop(std::fs::remove_file(&path));
 }
 
-/// Removes spaces that no header leads to: of directories that were removed, of an earlier boot, of
-/// holders that were killed. What cannot be removed stays for another time.
+/// Removes spaces that no header leads to: those of removed directories, of an earlier boot, and of
+/// killed holders. A space that cannot be removed stays for a later sweep.
 pub(super) fn sweep(at: &LiveDirectory) {
-    // What a space has borrowed is free once that space is gone.
+    // The link to a donor's file becomes removable once its borrower is gone, so links come second.
     for is_borrowed in [false, true] {
         for dir in at.memory_dir.iter().chain([&at.dir]) {
             drop(sweep_one(at, dir, is_borrowed));
@@ -319,7 +320,7 @@ pub(super) fn sweep(at: &LiveDirectory) {
     }
 }
 
-/// Of one directory, the spaces, or the names that spaces have for what they borrowed.
+/// Sweeps one directory: its spaces, or the links of spaces to donors' files.
 fn sweep_one(at: &LiveDirectory, dir: &Path, is_borrowed: bool) -> std::io::Result<()> {
     let own = rustix::process::geteuid().as_raw();
     let (names, now) = (std::fs::read_dir(dir)?, time_in(dir)?);
@@ -330,7 +331,7 @@ fn sweep_one(at: &LiveDirectory, dir: &Path, is_borrowed: bool) -> std::io::Resu
         });
         let is_own = entry.metadata().is_ok_and(|at| at.is_file() && at.uid() == own);
         let modified = entry.metadata().and_then(|at| at.modified());
-        // One that was just made may not have its header yet.
+        // A recent space may not have its header yet.
         let is_old = modified.is_ok_and(|at| at + ORPHAN_AGE_MIN < now);
         if is_asked && is_own && is_old && !is_in_use(at, &entry.path()) {
             drop(std::fs::remove_file(entry.path()));
@@ -339,7 +340,7 @@ fn sweep_one(at: &LiveDirectory, dir: &Path, is_borrowed: bool) -> std::io::Resu
     Ok(())
 }
 
-/// The time by which files are dated in a directory.
+/// Returns the current time by the clock that dates files in a directory.
 fn time_in(dir: &Path) -> std::io::Result<SystemTime> {
     let path = dir.join(format!("{PREFIX}now-{}", std::process::id()));
     let modified = File::create(&path).and_then(|file| file.metadata()?.modified());
@@ -347,7 +348,7 @@ fn time_in(dir: &Path) -> std::io::Result<SystemTime> {
     modified
 }
 
-/// Whether a file is of use: a space, or the name that one has for what it borrowed.
+/// Whether a file is in use: a space, or the link of a space to a donor's file.
 fn is_in_use(at: &LiveDirectory, path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
     match name.strip_suffix(BORROWED) {
@@ -359,7 +360,7 @@ fn is_in_use(at: &LiveDirectory, path: &Path) -> bool {
     }
 }
 
-/// Whether the header that a space belongs to is there, and is of the same token.
+/// Whether the header that a space belongs to exists and has the same token.
 fn is_led_to(space: &Path) -> bool {
     let mut about = vec![0; NAME_BYTES_MAX];
     let read = File::open(space).and_then(|file| file.read_exact_at(&mut about, SPACE_ABOUT_AT));
@@ -367,7 +368,7 @@ fn is_led_to(space: &Path) -> bool {
     let header = std::str::from_utf8(&about[..end]);
     let (Ok(()), Ok(header)) = (read, header) else { return true };
     if header.is_empty() {
-        // Just being made, or of a name that is not written down.
+        // The space is being created, or the name of its header is not recorded.
         return true;
     }
     let token = match HeaderFile::open(Path::new(header), false) {

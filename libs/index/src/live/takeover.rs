@@ -1,4 +1,4 @@
-//! Taking a live copy over: from a holder that was killed, or that has closed.
+//! Takeover of a live copy: from a holder that was killed, or that has closed it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,24 +17,25 @@ use crate::storage::{SeededHash, Space};
 use crate::table::Table;
 use crate::writer::WriterState;
 
-/// Where the holder before has left a copy; this one goes on from there.
+/// The state in which the previous holder left a copy; the new holder continues from it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resumed {
     /// The fold's state.
     pub state: PartitionState,
-    /// What was known of the log.
+    /// The previous holder's notes about the log.
     pub following: Following,
     /// Whether reads are answered from the copy.
     pub phase: PartitionPhase,
 }
 
-/// Makes this process the holder of a partition's copy, for which it has the lock. Finishes what
-/// the one before was doing. Answers where that had come to; `None` where nothing was applied yet,
-/// or where what it has left cannot be used: then the copy begins anew, and is empty. With the hash
-/// of an image that readers have until then, an empty copy is made to find keys by that one.
+/// Makes this process the holder of a partition's copy; the process has the copy's lock. Finishes
+/// the writes that the previous holder left half done. Returns the state that the previous holder
+/// had reached. Returns `None` if nothing was applied yet, or if its copy cannot be used: then the
+/// copy starts again, empty. If `of_image` is set, readers use an image until then, and an empty
+/// copy is created with that hash.
 ///
 /// # Errors
-/// `NotFound` without a copy; `LimitExceeded`, `Unavailable` where another cannot be begun.
+/// `NotFound` without a copy; `LimitExceeded`, `Unavailable` if no new copy can be created.
 pub(crate) fn hold(
     at: &LiveDirectory,
     partition: PartitionRef,
@@ -62,7 +63,7 @@ pub(crate) fn hold(
     Ok((WriterState::of_live(live, published, spaces), resumed))
 }
 
-/// Puts an empty space in the place of one that nobody can go on with.
+/// Replaces a space that cannot be used by an empty one.
 pub(super) fn begin_anew(
     published: &Published,
     spaces: &Spaces,
@@ -79,7 +80,7 @@ pub(super) fn begin_anew(
     Ok(live)
 }
 
-/// Finishes the step to another space, if it was begun: the status of that was prepared before.
+/// Finishes a begun switch to another space, whose status was prepared before.
 fn finish_swap(published: &Published) {
     let (turn, generation) = (published.turn(), published.load_generation());
     let next = published.status_of(turn + 1);
@@ -97,7 +98,7 @@ fn take_over(space: Arc<Space>, published: &Published) -> Result<Generation> {
             let at = swing.entry + entry * 4;
             memory.check_opened(at, 4)?;
             schedule::store();
-            // SAFETY: an entry of a directory of this space, only touched as atomics.
+            // SAFETY: an entry of a directory of this space, only accessed as an atomic.
             unsafe { memory.half_word(at) }.store(group, Ordering::Release);
         }
         words.end_swing();
@@ -109,7 +110,7 @@ fn take_over(space: Arc<Space>, published: &Published) -> Result<Generation> {
         schedule::store();
         words.serial.store(redo.serial, Ordering::Release);
     }
-    // What nothing leads to any more is free from here on, whoever may still read there.
+    // From here on unreferenced memory is free, even if a reader may still be there.
     memory.note_reuse();
     let serial = words.serial.load(Ordering::Acquire);
     let mut table = Table::of_live(&memory, hash, words.root.load(Ordering::Acquire), serial)?;
@@ -127,7 +128,8 @@ fn take_over(space: Arc<Space>, published: &Published) -> Result<Generation> {
     let items = match list {
         Some((_, redo)) => {
             memory.check_opened(redo.list, 8 * redo.count)?;
-            // SAFETY: the list was written before it was armed, and nothing is written meanwhile.
+            // SAFETY: the list was written before it was armed, and nothing is written in the
+            // meantime.
             let bytes = unsafe { memory.bytes(redo.list, 8 * redo.count as usize) };
             bytes.as_chunks::<8>().0.iter().map(|item| u64::from_le_bytes(*item)).collect()
         }
@@ -135,7 +137,8 @@ fn take_over(space: Arc<Space>, published: &Published) -> Result<Generation> {
     };
     memory.adopt(used, None)?;
     for item in items {
-        // The record that goes may have been spilled: its file and its checksum answer for it.
+        // A replaced record may be spilled: then the file and the record's checksum reveal a bad
+        // address.
         if !is_spilled(item & ADDRESS) {
             memory.check_opened(item & ADDRESS, 1)?;
         }
@@ -155,7 +158,7 @@ fn take_over(space: Arc<Space>, published: &Published) -> Result<Generation> {
     Ok(Generation::of(space, table, Some(windows), &status))
 }
 
-/// The bits of an item that are an address.
+/// The address bits of an item.
 const ADDRESS: u64 = (1 << 43) - 1;
 
 fn resume(

@@ -1,6 +1,6 @@
-//! What the fold keeps beside the documents, as records of a second table in a live space: the
-//! windows of its clients and the positions of its sources. So they move with the documents, a
-//! whole entry at a time.
+//! The fold's state next to the documents, as records of a second table in a live space: the
+//! windows of its clients and the positions of its sources. The state therefore changes together
+//! with the documents, a whole entry at a time.
 //!
 //! ```text
 //! client: key = client u128 | row = highest u64 | last_seen_us i64 | the 1,024 below it u64 * 16
@@ -17,30 +17,30 @@ use forebay_core::{Error, Result};
 use crate::storage::Space;
 use crate::table::{Publishing, Table};
 
-/// Serial of its table.
+/// Serial of the windows' table.
 pub(crate) const SERIAL: u64 = 1;
 
-/// The table of windows.
+/// The table of the fold's windows.
 #[derive(Debug)]
 pub(crate) struct Windows(pub(crate) Table);
 
 impl Windows {
-    /// An empty one, in a space that is empty.
+    /// Creates an empty table, in an empty space.
     pub(crate) fn new(space: &Space) -> Self {
         Self(Table::new(space.memory.clone(), space.hash, SERIAL))
     }
 
-    /// Prepares what an entry changed.
+    /// Prepares the changes of an entry.
     ///
     /// # Errors
-    /// `LimitExceeded`; give the table up then.
+    /// `LimitExceeded`; abandon the table's prepared writes then.
     pub(crate) fn prepare(
         &mut self,
         applied: &Applied,
         state: &PartitionState,
         publishing: Publishing<'_>,
     ) -> Result<()> {
-        // One write of each: of two, both would replace the same record.
+        // Each client is written once: two writes would both replace the same record.
         let clients: BTreeSet<ClientId> = applied.clients.iter().copied().collect();
         for client in clients {
             self.prepare_client(client, state.dedup.window(client), publishing)?;
@@ -51,7 +51,7 @@ impl Windows {
         })
     }
 
-    /// Prepares all that a state has, in a table that is empty.
+    /// Prepares the whole of a state, in an empty table.
     ///
     /// # Errors
     /// As [`Windows::prepare`].
@@ -89,10 +89,10 @@ impl Windows {
         self.0.prepare(self.0.hash().of(&key), &key, &at.to_bytes(), None, publishing).map(drop)
     }
 
-    /// Puts everything back into a state.
+    /// Restores the table's content into a state.
     ///
     /// # Errors
-    /// `Corrupt` for what is none of it.
+    /// `Corrupt` for records that no fold has written.
     pub(crate) fn restore(&self, state: &mut PartitionState) -> Result<()> {
         self.0.visit_rows(|key, row| {
             let none = || Error::corrupt("a live copy keeps what no fold has written");

@@ -1,4 +1,4 @@
-//! Addresses, which take nothing of the machine: reserved, and given back.
+//! Address ranges, which use no memory: reserved, and given back.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -8,13 +8,13 @@ use rustix::process::{Resource, getrlimit};
 
 use super::{BLOCK_BYTES, RESERVED_BYTES, RESERVED_BYTES_MIN};
 
-/// Addresses that all live spaces of a reader take, once.
+/// Addresses that all live spaces of a reader take, mapped once.
 const LIVE_ADDRESSES_MAX: u64 = 1 << 44;
 
 /// Reserves addresses: a multiple of a block, at a multiple of one.
 ///
 /// # Errors
-/// `LimitExceeded` when the system does not give them.
+/// `LimitExceeded` when the system refuses.
 pub(super) fn reserve_addresses(reserved: u64) -> Result<NonNull<u8>> {
     let bytes = (reserved + BLOCK_BYTES) as usize;
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -36,14 +36,14 @@ pub(super) fn reserve_addresses(reserved: u64) -> Result<NonNull<u8>> {
     let end = aligned.wrapping_add(reserved as usize);
     let outside = [(base, shift), (end, BLOCK_BYTES - shift)];
     for (start, bytes) in outside.into_iter().filter(|(_, bytes)| *bytes > 0) {
-        // SAFETY: the part of our own mapping before or behind the aligned range, unused.
+        // SAFETY: the part of our own mapping before or after the aligned range, unused.
         // A refusal leaves addresses mapped that nobody uses.
         let _refused = unsafe { munmap(start.cast(), bytes as usize) };
     }
     NonNull::new(aligned).ok_or_else(|| Error::internal("a mapping at address 0"))
 }
 
-/// Gives a mapping back.
+/// Unmaps a mapping.
 ///
 /// # Safety
 /// The range is a mapping of the caller's own, and nobody uses it any more.
@@ -52,13 +52,13 @@ pub(super) unsafe fn unmap(base: NonNull<u8>, bytes: u64) -> rustix::io::Result<
     unsafe { munmap(base.as_ptr().cast(), bytes as usize) }
 }
 
-/// How many addresses each of this many spaces may reserve.
+/// Returns how many addresses each of this many spaces may reserve.
 pub(crate) fn reserved_for(spaces: usize) -> u64 {
     reserved_of(getrlimit(Resource::As).current, spaces)
 }
 
-/// How many addresses each of this many live spaces has: a process that writes maps each twice, and
-/// all of them are to fit into a small part of what a process can address.
+/// Returns how many addresses each of this many live spaces has: a process that writes maps each
+/// space twice, and all of them must fit into a small part of a process's address space.
 pub(crate) fn live_addresses_for(spaces: usize) -> u64 {
     let share = LIVE_ADDRESSES_MAX / spaces.max(1) as u64;
     reserved_for(2 * spaces).min(1 << share.ilog2()).max(RESERVED_BYTES_MIN)

@@ -1,25 +1,25 @@
-//! Pages of the blocks that are written next: had before a writer comes there.
+//! Pre-faulting of the blocks that are written next.
 //!
-//! The system clears a huge page when it is first touched, which takes it some milliseconds, and a
-//! writer that comes to a fresh block would wait for that inside of one `apply`.
+//! The system clears a huge page at the first touch, which takes some milliseconds. A writer that
+//! reached a fresh block without pre-faulting would wait for that inside one `apply`.
 
 use std::sync::atomic::Ordering;
 
 use super::{Advice, BLOCK_BYTES, Memory};
 
-/// Blocks that have their pages before they are handed out: a writer may fill some while whoever
-/// prepares them waits for a core.
+/// Maximum number of pre-faulted blocks: a writer may fill some while the thread that pre-faults
+/// waits for a core.
 const BLOCKS_AHEAD_MAX: u64 = 4;
-/// How many a space has for each of them: what lies ahead is a small part of all.
+/// Blocks in a space per pre-faulted block: pre-faulted memory is a small part of the total.
 const BLOCKS_FOR_ONE_AHEAD: u64 = 16;
 
 impl Memory {
-    /// Whether a large space has fewer blocks ahead than it should.
+    /// Whether a large space has fewer pre-faulted blocks than it should.
     pub(crate) fn wants_blocks(&self) -> bool {
         self.next_block().is_some()
     }
 
-    /// The next fresh block that has no pages yet and will be wanted.
+    /// Returns the next fresh block that has no pages yet and will be needed.
     fn next_block(&self) -> Option<u64> {
         let opened = self.opened();
         let next = self.prepared.load(Ordering::Relaxed).max(opened);
@@ -30,18 +30,18 @@ impl Memory {
         (is_near && has_addresses && may_grow).then_some(next)
     }
 
-    /// Gives the blocks that are written next their pages. Takes no lock: a writer may come there
-    /// meanwhile, for what lies in them stays.
+    /// Pre-faults the blocks that are written next. Takes no lock: a writer may reach such a block
+    /// at the same time, because its content stays.
     pub(crate) fn prepare_blocks(&self) {
         for _ in 0..BLOCKS_AHEAD_MAX {
             let Some(block) = self.next_block() else { return };
-            // Without room the writer that comes there is told so.
+            // If there is no room, the writer that reaches the block gets the error.
             if self.make_usable(block, BLOCK_BYTES).is_ok() {
                 if !self.is_live() {
                     self.advise(block, BLOCK_BYTES, Advice::LinuxHugepage);
                 }
-                // SAFETY: a block of our own mapping; its pages come as if it were written to, and
-                // what lies there stays. A system that does not know the advice refuses it.
+                // SAFETY: a block of our own mapping; its pages are allocated as if it were written
+                // to, and its content stays. A system that does not know the advice refuses it.
                 let _refused = unsafe {
                     let start = self.pointer(block).cast();
                     libc::madvise(start, BLOCK_BYTES as usize, libc::MADV_POPULATE_WRITE)

@@ -1,4 +1,4 @@
-//! Live memory by the names of its files: made, opened and mapped.
+//! Live memory by the names of its files: creating, opening and mapping them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,8 +15,8 @@ use super::live::{self, LiveFile};
 use super::{Backing, Memory, SpaceWords, refused};
 
 impl Memory {
-    /// Makes live memory in a new file of this name, with at most this many addresses; the file
-    /// says what it is part of.
+    /// Creates live memory in a new file of this name, with at most this many addresses; `about`
+    /// says what the file is part of.
     ///
     /// # Errors
     /// `LimitExceeded` without room or addresses; `Unsupported` on a file system that cannot hold
@@ -28,8 +28,8 @@ impl Memory {
         Ok(Arc::new(memory))
     }
 
-    /// As [`Memory::create_live`], with what it borrows: `lend` gives a file this name, and answers
-    /// how many bytes of it are lent.
+    /// As [`Memory::create_live`], with borrowed memory: `lend` links the donor's file to this
+    /// name, and returns how many bytes of it are lent.
     ///
     /// # Errors
     /// As [`Memory::create_live`]; those of `lend`.
@@ -51,13 +51,13 @@ impl Memory {
         Ok(Arc::new(memory))
     }
 
-    /// Maps the live memory of this name, to read it or to go on writing it, with what it has
-    /// borrowed, which has one of those names. Which chunks are in use a writer hears from
+    /// Maps the live memory of this name, to read it or to continue writing it, with its borrowed
+    /// memory, which has one of the names in `borrowed`. A writer learns the chunks in use by
     /// [`Memory::adopt`].
     ///
     /// # Errors
-    /// `NotFound` for a name that is gone; `LimitExceeded` without addresses; `Corrupt` for what is
-    /// no live memory; `Unavailable`.
+    /// `NotFound` for a name that is gone; `LimitExceeded` without addresses; `Corrupt` for a file
+    /// that is no live memory; `Unavailable`.
     pub(crate) fn open_live(
         path: &Path,
         is_written: bool,
@@ -79,13 +79,14 @@ impl Memory {
         let base = reserve_addresses(end)?;
         let map = || {
             if let Some(borrowed) = &borrowed {
-                // SAFETY: the addresses were just reserved, these for exactly this.
+                // SAFETY: the addresses were just reserved, and this part only for the borrowed
+                // file.
                 unsafe {
                     let start = base.add(borrowed.at as usize);
                     live::map_borrowed(&borrowed.file, start, borrowed.bytes)?;
                 }
             }
-            // SAFETY: as above; what is borrowed lies behind.
+            // SAFETY: as above; the borrowed part is after these addresses.
             unsafe { LiveFile::map(file, base, reserved, is_written) }
         };
         let file = map().inspect_err(|_| {

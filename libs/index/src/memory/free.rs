@@ -1,7 +1,8 @@
-//! What is free in a space's memory: chunks by size, joined with their free other halves.
+//! The free chunks of a space's memory, by size; a buddy allocator joins free halves.
 //!
-//! Chunks smaller than a block are cut from blocks that keep their pages. Free blocks are *warm*, a
-//! few of them, whose pages stay for the next chunks, or *cold*: the system has their pages back.
+//! Chunks smaller than a block are cut from blocks that keep their pages. A free block is *warm* or
+//! *cold*: a few warm blocks keep their pages for the next chunks; the pages of a cold block were
+//! returned to the system.
 
 use std::collections::BTreeSet;
 
@@ -16,28 +17,29 @@ pub(super) const BLOCK_ORDER: u8 = 8;
 pub(crate) const BLOCK_BYTES: u64 = CHUNK_BYTES_MIN << BLOCK_ORDER;
 /// Order of the largest chunk, 256 MiB: room for the largest key and row.
 pub(super) const ORDER_MAX: u8 = 15;
-/// How many free blocks keep their pages.
+/// Number of free blocks that keep their pages.
 pub(super) const WARM_BLOCKS_MAX: usize = 4;
 
-/// The free chunks of a range of addresses; from `fresh` on it was never used.
+/// The free chunks of an address range; addresses from `fresh` on were never used.
 #[derive(Debug)]
 pub(super) struct Free {
-    /// By order; cold from a block on.
+    /// Free chunks by order; blocks and larger chunks are cold.
     by_order: [BTreeSet<u64>; ORDER_MAX as usize + 1],
     warm: Vec<u64>,
     fresh: u64,
 }
 
 impl Free {
-    /// All addresses from here on are fresh; a multiple of a block.
+    /// Creates the free list of a range that is fresh from this address on, a multiple of a block.
     pub(super) fn from(fresh: u64) -> Self {
         Self { by_order: Default::default(), warm: Vec::new(), fresh }
     }
 
-    /// What chunks, as start and bytes each, leave free of the blocks up to `end`.
+    /// Computes the chunks that are free in the blocks up to `end`, between these used chunks
+    /// (start and bytes each).
     ///
     /// # Errors
-    /// `Corrupt` for chunks that overlap, or lie beyond `end` or in the first block.
+    /// `Corrupt` for chunks that overlap, or are beyond `end` or in the first block.
     pub(super) fn around(mut used: Vec<(u64, u64)>, end: u64) -> Result<Self> {
         used.sort_unstable();
         let mut free = Self::from(BLOCK_BYTES);
@@ -52,7 +54,7 @@ impl Free {
         Ok(free)
     }
 
-    /// Makes all from the fresh addresses up to here free, in chunks as large as can be.
+    /// Frees all fresh addresses up to `end`, in the largest possible chunks.
     fn skip(&mut self, end: u64) {
         while self.fresh < end {
             let chunks = (end - self.fresh) / CHUNK_BYTES_MIN;
@@ -63,12 +65,12 @@ impl Free {
         }
     }
 
-    /// Where the fresh addresses begin.
+    /// The first fresh address.
     pub(super) fn fresh(&self) -> u64 {
         self.fresh
     }
 
-    /// Takes a chunk that was used before, if there is one: warm rather than cold.
+    /// Takes a chunk that was used before, if there is one; prefers warm to cold.
     pub(super) fn take(&mut self, order: u8) -> Option<Chunk> {
         let small = (order..BLOCK_ORDER).find_map(|larger| self.pop(larger));
         let warm = |free: &mut Self| {
@@ -81,13 +83,13 @@ impl Free {
         found.map(|found| self.cut(found, order))
     }
 
-    /// Where the next fresh chunk of an order would lie.
+    /// The next fresh chunk of an order.
     pub(super) fn next_fresh(&self, order: u8) -> Chunk {
         let order = order.max(BLOCK_ORDER);
         Chunk { address: self.fresh.next_multiple_of(CHUNK_BYTES_MIN << order), order }
     }
 
-    /// Takes the chunk that `next_fresh` named; what alignment skips is free.
+    /// Takes the chunk that `next_fresh` returned; addresses skipped for alignment become free.
     pub(super) fn take_fresh(&mut self, order: u8) -> Chunk {
         let next = self.next_fresh(order);
         for skipped in (self.fresh..next.address).step_by(BLOCK_BYTES as usize) {
@@ -97,7 +99,7 @@ impl Free {
         self.cut(next, order)
     }
 
-    /// Puts a chunk smaller than a block back; answers the block if it is free as a whole now.
+    /// Frees a chunk smaller than a block; returns the block if it is now free as a whole.
     pub(super) fn put_small(&mut self, chunk: Chunk) -> Option<Chunk> {
         let joined = self.join(chunk, BLOCK_ORDER);
         if joined.order == BLOCK_ORDER {
@@ -107,7 +109,7 @@ impl Free {
         None
     }
 
-    /// Takes all that begins below an address.
+    /// Takes all chunks that begin below an address.
     pub(super) fn take_below(&mut self, end: u64) -> Vec<Chunk> {
         let mut taken = Vec::new();
         for (order, free) in (0..).zip(&mut self.by_order) {
@@ -120,7 +122,7 @@ impl Free {
         taken
     }
 
-    /// Keeps a free block with its pages, if there is room for it; else hands it back.
+    /// Keeps a free block with its pages, if there are few enough; otherwise returns it.
     pub(super) fn keep_warm(&mut self, block: Chunk) -> Option<Chunk> {
         if block.order > BLOCK_ORDER || self.warm.len() >= WARM_BLOCKS_MAX {
             return Some(block);
@@ -129,7 +131,7 @@ impl Free {
         None
     }
 
-    /// Puts blocks back whose pages the system has.
+    /// Frees blocks whose pages were returned to the system.
     pub(super) fn put_cold(&mut self, blocks: Chunk) {
         self.insert(blocks);
     }
@@ -150,7 +152,7 @@ impl Free {
         self.by_order[joined.order as usize].insert(joined.address);
     }
 
-    /// The first part of a chunk, of the order wanted; the rest is free.
+    /// Cuts the first part of the requested order off a chunk; the rest becomes free.
     fn cut(&mut self, chunk: Chunk, order: u8) -> Chunk {
         let Chunk { address, order: mut larger } = chunk;
         while larger > order {
@@ -160,7 +162,7 @@ impl Free {
         Chunk { address, order }
     }
 
-    /// Joins a chunk with its free other halves, up to an order.
+    /// Joins a chunk with its free buddies, up to an order.
     fn join(&mut self, chunk: Chunk, order_max: u8) -> Chunk {
         let Chunk { mut address, mut order } = chunk;
         while order < order_max {

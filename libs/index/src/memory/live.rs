@@ -1,13 +1,13 @@
 //! Memory in a file that several processes map: one of them writes, the others read.
 //!
-//! The file is as long as the addresses from the start, and sparse: what is opened is allocated
-//! first, so that a disk that is full is an error and never a signal. It never shrinks, and holes
-//! are never made in it, for a reader that comes late, to memory that was taken from it, must still
-//! find memory there; what goes out of use is used again, behind a word that such a reader looks at
-//! once more before it believes what it has copied.
+//! The file has its full length from the start, and is sparse. Each opened part is allocated first,
+//! so a full disk causes an error and never a signal. The file never shrinks, and no holes are
+//! punched in it: a reader that comes late, to memory that was taken out of use, must still find
+//! memory there. Memory out of use is reused only after a word is incremented that such a reader
+//! checks once more before it uses its copy.
 //!
-//! Behind the addresses lies the *map*: two words for each smallest chunk, which say what a writer
-//! that takes over must know of the chunk that begins there.
+//! After the addresses comes the *map*: two words for each smallest chunk, with the facts about the
+//! chunk that begins there which a successor needs when it takes over.
 
 use std::fs::File;
 use std::io;
@@ -29,52 +29,52 @@ use crate::schedule;
 
 /// Bytes of the map for each smallest chunk.
 const NOTE_BYTES: u64 = 16;
-/// What a chunk is, in the low bits of the first word of its note.
+/// The kind of a chunk, in the low bits of the first word of its note.
 const SEGMENT: u64 = 1;
 const GROUP: u64 = 2;
 const KIND_BITS: u32 = 2;
 const ORDER_BITS: u32 = 4;
 /// Bytes of a page.
 const PAGE_BYTES: u64 = 4_096;
-/// Times that a huge page is asked for again: two or three have done, each of about a millisecond.
+/// Retries of a huge page: two or three have sufficed, each of about a millisecond.
 const COLLAPSE_TRIES: usize = 16;
 
-/// What the map says of a segment.
+/// The map's note of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentNote {
     pub(crate) address: u64,
     pub(crate) bytes: u64,
     pub(crate) used: u64,
     pub(crate) live: u64,
-    /// Serial of the table whose records lie in it.
+    /// Serial of the table whose records are in it.
     pub(crate) serial: u64,
 }
 
-/// The file behind a live space.
+/// The file of a live space.
 #[derive(Debug)]
 pub(super) struct LiveFile {
     file: File,
     base: NonNull<u8>,
     reserved: u64,
     is_written: bool,
-    /// Whether it lies in a memory file system.
+    /// Whether the file is in a memory file system.
     is_in_memory: bool,
 }
 
-/// Addresses and map of a live space that has this many addresses.
+/// Bytes of the addresses and the map of a live space with this many addresses.
 pub(super) fn mapped_bytes(reserved: u64) -> u64 {
     reserved + reserved / CHUNK_BYTES_MIN * NOTE_BYTES
 }
 
-/// The addresses of a file of this length.
+/// Returns the number of addresses of a file of this length.
 fn reserved_of(mapped: u64) -> Option<u64> {
     let reserved = 1_u64.checked_shl(mapped.checked_ilog2()?)?;
     let fits = reserved >= RESERVED_BYTES_MIN && mapped_bytes(reserved) == mapped;
     fits.then_some(reserved)
 }
 
-/// Makes the file of a space of at most this many addresses, that says what it is part of; answers
-/// it with how many it has.
+/// Creates the file of a space with at most this many addresses; `about` says what the space is
+/// part of. Returns the file and its number of addresses.
 ///
 /// # Errors
 /// `Unavailable`, `LimitExceeded`.
@@ -99,15 +99,16 @@ pub(super) fn create(path: &Path, most: u64, about: &[u8]) -> Result<(File, u64)
     }
     file.set_len(mapped_bytes(reserved)).map_err(|error| refused("make", path, &error))?;
     allocate(&file, 0, PAGE_BYTES)?;
-    // At once: without it nobody could tell that it was left by one that was killed.
+    // This is written at once: otherwise nobody could recognize the file after its creator was
+    // killed.
     file.write_all_at(about, SPACE_ABOUT_AT).map_err(|error| refused("write", path, &error))?;
     Ok((file, reserved))
 }
 
-/// Opens the file of a space that is there; answers it with how many addresses it has.
+/// Opens the file of an existing space; returns the file and its number of addresses.
 ///
 /// # Errors
-/// `NotFound` for a name that is gone; `Corrupt` for what is no such file; `Unavailable`.
+/// `NotFound` for a name that is gone; `Corrupt` if it is no such file; `Unavailable`.
 pub(super) fn open(path: &Path, is_written: bool) -> Result<(File, u64)> {
     let file = File::options()
         .read(true)
@@ -147,7 +148,7 @@ impl LiveFile {
                 "a live copy cannot be mapped: {error}; use another directory"
             ))
         })?;
-        // SAFETY: our own mapping; a core dump leaves it out, and it is read as before.
+        // SAFETY: our own mapping; core dumps leave it out, and reads work as before.
         let _refused = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxDontDump) };
         let is_in_memory = fstatfs(&file).is_ok_and(|at| is_of_memory(&at));
         Ok(Self { file, base, reserved, is_written, is_in_memory })
@@ -157,32 +158,33 @@ impl LiveFile {
         self.is_in_memory
     }
 
-    /// Brings a block into a huge page, for all who map it; answers whether the system can.
+    /// Moves a block into a huge page, for all processes that map it; returns whether the system
+    /// can do so.
     pub(super) fn collapse(&self, block: u64) -> bool {
         let mut tries = 0..COLLAPSE_TRIES;
         loop {
-            // SAFETY: a block of our own mapping; its pages move, what they hold stays.
+            // SAFETY: a block of our own mapping; its pages move, their content stays.
             let failed = unsafe {
                 let start = self.base.as_ptr().add(block as usize);
                 libc::madvise(start.cast(), BLOCK_BYTES as usize, libc::MADV_COLLAPSE)
             };
             match (failed, io::Error::last_os_error().raw_os_error()) {
                 (0, _) => return true,
-                // The system holds one of its small pages for a moment.
+                // The system is using one of the block's small pages for a moment.
                 (_, Some(libc::EAGAIN)) if tries.next().is_some() => {}
                 (_, error) => return error != Some(libc::EINVAL),
             }
         }
     }
 
-    /// Whether somebody reads what it has lent: its file has another name, or is locked.
+    /// Whether somebody reads lent memory: the file has another name, or is locked.
     pub(super) fn is_lent(&self) -> bool {
-        // Of its own names it has one, or none once another space has taken its place.
+        // The space itself has one name for the file, or none once another space has replaced it.
         let has_other_name = self.file.metadata().map_or(true, |at| at.nlink() > 1);
         if has_other_name || flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return true;
         }
-        // What is not unlocked here ends with the file.
+        // If the unlock fails, the lock ends with the file.
         let _refused = flock(&self.file, FlockOperation::Unlock);
         false
     }
@@ -196,10 +198,10 @@ impl LiveFile {
         self.base.cast()
     }
 
-    /// Makes addresses usable that nobody uses yet, with their part of the map.
+    /// Makes addresses usable that are not in use yet, with their part of the map.
     ///
     /// # Errors
-    /// `LimitExceeded` without room for them.
+    /// `LimitExceeded` if there is no room for them.
     pub(super) fn open_addresses(&self, start: u64, bytes: u64) -> Result<()> {
         let note = |address: u64| self.reserved + address / CHUNK_BYTES_MIN * NOTE_BYTES;
         let notes = note(start) / PAGE_BYTES * PAGE_BYTES;
@@ -210,14 +212,14 @@ impl LiveFile {
     fn note(&self, address: u64) -> [&AtomicU64; 2] {
         debug_assert!(self.is_written && address < self.reserved);
         let at = self.reserved + address / CHUNK_BYTES_MIN * NOTE_BYTES;
-        // SAFETY: the map lies behind the addresses, is as long as it must be for all of them, and
-        // is only touched as atomics.
+        // SAFETY: the map is after the addresses, is long enough for all of them, and is only
+        // accessed as atomics.
         [0, 1].map(|word| unsafe {
             &*self.base.as_ptr().add(at as usize).cast::<AtomicU64>().add(word)
         })
     }
 
-    /// Notes how far a segment is filled, and how much of it lives.
+    /// Notes how far a segment is filled, and how many of its bytes are live.
     pub(super) fn note_segment(&self, chunk: &Chunk, used: u64, live: u64, serial: u64) {
         let [kind, fill] = self.note(chunk.address);
         schedule::store();
@@ -227,13 +229,13 @@ impl LiveFile {
         kind.store(serial << (KIND_BITS + ORDER_BITS) | order | SEGMENT, Ordering::Release);
     }
 
-    /// Notes how much of a segment is filled and lives, which was noted before.
+    /// Updates the filled and live bytes of a segment that has a note.
     pub(super) fn note_fill(&self, address: u64, used: u64, live: u64) {
         schedule::store();
         self.note(address)[1].store(used << 32 | live, Ordering::Release);
     }
 
-    /// Notes the time before which none of a group's documents expires.
+    /// Notes a time before which no document of a group expires.
     pub(super) fn note_group(&self, address: u64, expires: i64) {
         let [kind, time] = self.note(address);
         schedule::store();
@@ -242,19 +244,19 @@ impl LiveFile {
         kind.store(GROUP, Ordering::Release);
     }
 
-    /// That time; `None` where none was noted.
+    /// Returns the noted expiry time; `None` if there is no note.
     pub(super) fn group_expires(&self, address: u64) -> Option<i64> {
         let [kind, time] = self.note(address);
         (kind.load(Ordering::Acquire) == GROUP).then(|| time.load(Ordering::Relaxed) as i64)
     }
 
-    /// Nothing begins at this address any more.
+    /// Notes that nothing begins at this address any more.
     pub(super) fn forget(&self, address: u64) {
         schedule::store();
         self.note(address)[0].store(0, Ordering::Release);
     }
 
-    /// All segments below this address.
+    /// Returns all segments below this address.
     pub(super) fn segments(&self, opened: u64) -> Vec<SegmentNote> {
         let (mut found, mut address) = (Vec::new(), BLOCK_BYTES);
         while address < opened {
@@ -273,7 +275,7 @@ impl LiveFile {
     }
 }
 
-/// Maps the borrowed part of another space's file, to be read.
+/// Maps the borrowed part of another space's file, read-only.
 ///
 /// # Safety
 /// As many bytes are reserved from `base` on, and nobody uses them.
@@ -287,18 +289,18 @@ pub(super) unsafe fn map_borrowed(file: &File, base: NonNull<u8>, bytes: u64) ->
             "what a live copy has borrowed cannot be mapped: {error}; use another directory"
         ))
     })?;
-    // SAFETY: our own mapping; a core dump leaves it out, and it is read as before.
+    // SAFETY: our own mapping; core dumps leave it out, and reads work as before.
     let _refused = unsafe { madvise(start, bytes, Advice::LinuxDontDump) };
     Ok(())
 }
 
-/// Whether a file system is one of memory.
+/// Whether a file system is in memory.
 pub(crate) fn is_of_memory(at: &StatFs) -> bool {
     const TMPFS_MAGIC: i128 = 0x0102_1994;
     i128::from(at.f_type) == TMPFS_MAGIC
 }
 
-/// Allocates a part of a file, so that writing there can never fail.
+/// Allocates a part of a file, so that writes there can never fail.
 pub(super) fn allocate(file: &File, start: u64, bytes: u64) -> Result<()> {
     loop {
         return match fallocate(file, FallocateFlags::empty(), start, bytes) {
@@ -318,7 +320,7 @@ pub(super) fn allocate(file: &File, start: u64, bytes: u64) -> Result<()> {
     }
 }
 
-/// Why something could not be done to a file of a live copy.
+/// Returns the error for a failed operation on a file of a live copy.
 pub(crate) fn refused(doing: &str, path: &Path, error: &io::Error) -> Error {
     let path = path.display();
     Error::unavailable(format!("could not {doing} {path}: {error}; correct the directory"))

@@ -1,5 +1,5 @@
-//! Memory that begins with what an image holds: mapped where it is the process's own, copied where
-//! it is shared.
+//! Memory that begins with the content of an image: mapped into private memory, copied into live
+//! memory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,13 +12,13 @@ use super::{
 use crate::image::{Image, damaged};
 
 impl Memory {
-    /// Memory with what an image holds, at the addresses where it was, and room for these chunks.
-    /// Which chunks are in use it hears from [`Memory::adopt`], before anybody else has it. What
-    /// the image has of a spill file is copied to one of this memory's own.
+    /// Creates memory with an image's content, at the addresses of the image, with room for these
+    /// chunks. [`Memory::adopt`] sets the chunks in use, before anyone else has the memory. The
+    /// image's spilled blocks are copied to a spill file of this memory.
     ///
     /// # Errors
-    /// As [`Memory::reserve`]; `Corrupt` for chunks that cannot be; `Unavailable` when the file
-    /// can be neither mapped nor read; `Unsupported` without a place for what was spilled.
+    /// As [`Memory::reserve`]; `Corrupt` for impossible chunks; `Unavailable` when the file can be
+    /// neither mapped nor read; `Unsupported` if there is no location for the spill file.
     pub(crate) fn of_image(
         image: &Image,
         chunks: &[(u64, u64)],
@@ -48,7 +48,7 @@ impl Memory {
                 continue;
             }
             poison::allow(memory.pointer(start), bytes);
-            // SAFETY: the extent lies in addresses that were just opened and that nobody uses.
+            // SAFETY: the extent is inside addresses that were just opened and that nobody uses.
             unsafe { image.bring(extent, memory.pointer(start))? };
         }
         memory.backing = Backing::Image(Proof::new(image, opened));
@@ -56,11 +56,11 @@ impl Memory {
         Ok(Arc::new(memory))
     }
 
-    /// Copies what an image holds to live memory in which nothing is, to the addresses where it
-    /// was, with room for these chunks. Proves each block.
+    /// Copies an image to empty live memory, to the addresses of the image, with room for these
+    /// chunks. Verifies each block.
     ///
     /// # Errors
-    /// `Corrupt` for a block that does not fit its checksum, and for chunks that cannot be;
+    /// `Corrupt` for a block that does not match its checksum, and for impossible chunks;
     /// `LimitExceeded`; `Unavailable`.
     pub(crate) fn copy_image(&self, image: &Image, chunks: &[(u64, u64)]) -> Result<()> {
         let end = image_end(image, chunks);
@@ -94,7 +94,7 @@ impl Memory {
     }
 }
 
-/// Where the addresses end that an image and these chunks need in memory.
+/// Returns the end of the addresses that an image and these chunks need in memory.
 pub(crate) fn image_end(image: &Image, chunks: &[(u64, u64)]) -> u64 {
     let extents = image.extents().iter();
     let extents = extents.map(|at| (at.first * CHUNK_BYTES_MIN, at.blocks * CHUNK_BYTES_MIN));

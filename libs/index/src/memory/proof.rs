@@ -1,18 +1,19 @@
-//! Which blocks of an image were proved: a bit each, of this process's own.
+//! The set of verified (*proved*) blocks of an image: one bit each, per process.
 //!
-//! A block is proved by whoever comes to it first, and again by nobody. Two may do it at the same
-//! time; and a writer may change a block, once it has proved it, while a reader who began before is
-//! still comparing. That reader finds a difference, looks at the bit again, and sees that the block
-//! was proved before it changed: the writer set the bit before it stored anything, and what it
-//! stores it stores with release.
+//! The first user of a block verifies it; later users do not. Two threads may verify a block at the
+//! same time. After a writer has verified a block, it may change the block while a reader that
+//! began earlier is still comparing. The reader then finds a difference, looks at the bit again,
+//! and sees that the block was verified before it changed: the writer set the bit before it stored
+//! anything, and each of its stores is a release.
 //!
-//! A block that is damaged is mended by whoever finds it so, one at a time, behind a lock that
-//! nobody takes otherwise. Only the words that differ are stored, so until the last of them is
-//! nobody finds the block sound, and behind it the mender stores nothing there: whoever changes the
-//! block, which takes the bit, comes later. The bit is set by release, behind the words, and looked
-//! at by acquire, so who sees it sees them; and so does who found the block sound in between, for
-//! the words are stored by release and compared by acquire as well. Who saw some of them finds a
-//! difference, waits for the lock and finds the bit.
+//! The thread that finds a block damaged repairs it. Repairs run one at a time, under a lock that
+//! serves no other purpose. A repair stores only the words that differ, so until the last of these
+//! stores nobody finds the block sound. After the last store the repairing thread stores nothing
+//! more to the block; a later change of the block first requires the bit. The bit is set by
+//! release, after the words, and loaded by acquire, so a thread that sees the bit sees the words. A
+//! thread that found the block sound before the bit was set also sees the words, because the words
+//! are stored by release and compared by acquire as well. A thread that saw only some of the words
+//! finds a difference, waits for the lock and then finds the bit.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,18 +27,19 @@ use super::CHUNK_BYTES_MIN;
 use crate::image::{Block, Blocks, Extent, Image, damaged};
 
 const WORDS: usize = CHUNK_BYTES_MIN as usize / 8;
-/// How long a reader waits at most for others that mend: in a process that was forked while some
-/// other thread did, nobody ever lets go.
+/// Maximum wait of a reader for a repair by another thread: in a process that was forked during a
+/// repair, nobody ever releases the lock.
 const MEND_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// What is proved of the image that a memory was made of.
+/// The verification state of the image that a memory was created from.
 pub(super) struct Proof {
-    /// By block of addresses: whether it was proved, or is none of the image. All behind are none.
+    /// Per block of addresses: whether the block was verified, or is not part of the image. Blocks
+    /// beyond the end are not part of the image.
     proved: Box<[AtomicU64]>,
-    /// Ascending.
+    /// The image's extents, ascending.
     extents: Vec<Extent>,
     blocks: Arc<Blocks>,
-    /// Held by who mends: the classes of blocks that could not be mended.
+    /// The classes of blocks that cannot be repaired; the lock is held during a repair.
     hopeless: Mutex<BTreeSet<u64>>,
     is_damaged: AtomicBool,
 }
@@ -59,7 +61,7 @@ impl Proof {
     #[inline]
     pub(super) fn is_proved(&self, block: u64) -> bool {
         let word = self.proved.get((block / 64) as usize);
-        // Acquire: a block that was mended is seen mended.
+        // Acquire: a repaired block is seen repaired.
         word.is_none_or(|word| word.load(Ordering::Acquire) >> (block % 64) & 1 == 1)
     }
 
@@ -69,22 +71,22 @@ impl Proof {
         }
     }
 
-    /// These bytes, whole blocks, are none of the image any more: they are about to be written.
+    /// Removes these bytes, whole blocks, from the image: they are about to be written.
     pub(super) fn disown(&self, address: u64, bytes: u64) {
         let first = address / CHUNK_BYTES_MIN;
         let behind = (first + bytes / CHUNK_BYTES_MIN).min(self.proved.len() as u64 * 64);
         for block in (first..behind).filter(|block| !self.is_proved(*block)) {
-            // Nobody is mending it any more, or will.
+            // Under the lock: no repair of the block is running, and none will start.
             let _mending = self.hopeless.lock();
             self.set_proved(block);
         }
     }
 
-    /// Compares a block with its checksum, and mends it where it does not fit.
+    /// Compares a block with its checksum, and repairs it if it does not match.
     ///
     /// # Safety
-    /// The block can be read and written, and nobody changes it but by atomic words after it was
-    /// proved.
+    /// The block is readable and writable, and all others change it only by atomic words, and only
+    /// after it was verified.
     #[cold]
     pub(super) unsafe fn prove_block(&self, block: u64, start: *mut u8) -> Result<()> {
         let behind = self.extents.partition_point(|extent| extent.first <= block);
@@ -99,7 +101,7 @@ impl Proof {
         for (place, bytes) in (0..WORDS).zip(copy.as_chunks_mut::<8>().0) {
             // SAFETY: a word of the block, by the caller's promise; blocks are aligned.
             let word = unsafe { &*words.add(place) };
-            // Acquire: pairs with the release of whatever change is seen.
+            // Acquire: pairs with the release of each change that is seen.
             *bytes = word.load(Ordering::Acquire).to_le_bytes();
         }
         if self.blocks.check(in_file, &copy).is_err() && !self.is_proved(block) {
@@ -110,7 +112,7 @@ impl Proof {
         Ok(())
     }
 
-    /// Mends a block that was found damaged, unless somebody else has done so meanwhile.
+    /// Repairs a block that was found damaged, unless another thread has repaired it by now.
     ///
     /// # Safety
     /// As [`Proof::prove_block`].

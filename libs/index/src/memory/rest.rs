@@ -1,5 +1,5 @@
-//! Live memory that is out of use: readers of other processes may still be there, so it rests until
-//! a word is raised that they compare behind each copy.
+//! Quarantine of live memory that is out of use: readers of other processes may still be there, so
+//! the memory rests until a word is incremented that readers compare after each copy.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -8,12 +8,12 @@ use forebay_core::{Error, Result};
 use super::{CHUNK_BYTES_MIN, Chunk, Memory, SpaceWords, State, is_spilled};
 use crate::schedule::{self, Fault};
 
-/// What rests is used again once it is more than this part of all.
+/// Quarantined memory is reused once it exceeds this part of the memory in use.
 const RESTING_SHARE: u64 = 16;
 
 impl Memory {
-    /// A chunk where none that is free will do: of what rests, once that is much, else a fresh one;
-    /// without room for that, of whatever can be had.
+    /// Returns a chunk when no free chunk fits: from quarantine if that has grown large, otherwise
+    /// a fresh one; if there is no room for a fresh one, from all memory that can be freed.
     pub(super) fn allocate_anew(&self, state: &mut State, order: u8) -> Result<Chunk> {
         self.take_lent_back(state);
         let is_much = state.resting_bytes > self.used_bytes() / RESTING_SHARE;
@@ -41,7 +41,7 @@ impl Memory {
         state.free.take(order).ok_or(refused)
     }
 
-    /// Takes chunks of live memory out of use: readers may be there for a while.
+    /// Puts chunks of live memory into quarantine: readers may still be there for a while.
     pub(crate) fn rest(&self, chunks: Vec<Chunk>) {
         let mut state = self.state();
         let in_memory = chunks.iter().filter(|chunk| !is_spilled(chunk.address));
@@ -49,14 +49,15 @@ impl Memory {
         state.resting.extend(chunks);
     }
 
-    /// Makes what rests free: from here on whoever reads there is told so.
+    /// Frees all quarantined memory: from here on a reader of that memory learns that its copy is
+    /// invalid.
     fn wake(&self, state: &mut State) {
         if state.resting.is_empty() {
             return;
         }
         if schedule::is_planted(Fault::RaisedLate) {
             let words = self.words.as_ptr() as usize;
-            // SAFETY: a test plants it, whose memory lives that long.
+            // SAFETY: only a test plants this fault, and the test's memory lives long enough.
             let reuse = move || unsafe { &(*(words as *const SpaceWords)).reuse };
             schedule::put_off(move || {
                 reuse().fetch_add(1, Ordering::Release);
@@ -70,16 +71,16 @@ impl Memory {
         }
     }
 
-    /// Tells all readers of live memory that what is out of use will be written again.
+    /// Signals all readers of live memory that memory out of use will be written again.
     pub(crate) fn note_reuse(&self) {
         schedule::store();
-        // Release: who sees the new number sees no way to that memory any more. The fence: who sees
-        // anything that is written there sees the new number.
+        // Release: a reader that sees the new number sees no path to that memory any more. The
+        // fence: a reader that sees anything that is written there sees the new number.
         self.words().reuse.fetch_add(1, Ordering::Release);
         fence(Ordering::Release);
     }
 
-    /// Brings back what is out of use, as far as readers have left it: for want of memory.
+    /// Frees all memory out of use that readers have left, because memory is short.
     pub(crate) fn take_back(&self) {
         let mut state = self.state();
         self.take_lent_back(&mut state);

@@ -1,9 +1,10 @@
-//! The spill file of a space: where records go that have no room in memory any more.
+//! The spill file of a space: it takes the records that no longer fit into memory.
 //!
-//! An address there has a bit of its own ([`SPILLED`]), and is a place in the file without it; it
-//! is handed out in chunks, as memory is. The file is read by `pread` and never mapped, so a disk
-//! that fails is an error and no signal. Nobody needs it after a crash of the machine: that of a
-//! live space lies beside its header and goes with the space; that of private memory has no name.
+//! A spilled address has a bit of its own ([`SPILLED`]); without the bit it is an offset in the
+//! file. The file is allocated in chunks, as memory is. The index reads the file by `pread` and
+//! never maps it, so a failing disk causes an error and not a signal. The file is not needed after
+//! a crash of the machine: the file of a live space is next to the space's header and is removed
+//! with the space; the file of private memory has no name.
 
 use std::fs::File;
 use std::io;
@@ -22,28 +23,28 @@ use super::{BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, Memory, SPACE_ABOUT_AT, order_o
 use crate::image::{Extent, Image};
 use crate::schedule;
 
-/// The bit of an address whose record lies in the spill file.
+/// The bit of an address whose record is in the spill file.
 const SPILLED: u64 = 1 << 42;
 
-/// Tells the files of one process apart until their names are gone.
+/// Numbers the files of one process, to keep their names unique until the names are removed.
 static FILES: AtomicU64 = AtomicU64::new(0);
 
-/// Whether what has this address lies in the spill file.
+/// Whether this address is in the spill file.
 #[inline(always)]
 pub(crate) fn is_spilled(address: u64) -> bool {
     address & SPILLED != 0
 }
 
-/// Where a space's spill file is.
+/// The location of a space's spill file.
 #[derive(Clone, Debug)]
 pub(crate) enum SpillPlace {
-    /// In this directory, without a name.
+    /// A file in this directory, without a name.
     Unnamed(PathBuf),
-    /// Under this name; the bytes say which header leads to it.
+    /// A file of this name; the bytes name the header that leads to it.
     Named(PathBuf, Vec<u8>),
 }
 
-/// The spill file of one memory, opened when it is first needed.
+/// The spill file of one memory, opened at first use.
 #[derive(Debug)]
 pub(super) struct Spill {
     place: OnceLock<SpillPlace>,
@@ -69,7 +70,7 @@ impl Spill {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Why what lies there may not be believed any more, if so.
+    /// Returns an error if the file's content may not be trusted any more.
     pub(super) fn check_sound(&self) -> Result<()> {
         match self.is_damaged.load(Ordering::Relaxed) {
             true => Err(Error::corrupt("the spill file was found damaged, or cannot be read")),
@@ -83,7 +84,7 @@ impl Spill {
         }
         let none = || Error::corrupt("a document in a spill file, of a copy that has none");
         let opened = open(self.place.get().ok_or_else(none)?, is_written)?;
-        // Two that open it at the same time have opened the same one, if it has a name.
+        // Two threads that open it at the same time have opened the same file, if it has a name.
         Ok(self.file.get_or_init(|| opened))
     }
 }
@@ -114,18 +115,18 @@ fn open(place: &SpillPlace, is_written: bool) -> Result<File> {
 }
 
 impl Memory {
-    /// Says where records may be spilled, or were spilled by who wrote before. The first word
-    /// counts.
+    /// Sets the location for spilled records, or of the records that an earlier writer spilled.
+    /// Only the first call has an effect.
     pub(crate) fn spill_to(&self, place: SpillPlace) {
         let _first = self.spill.place.set(place);
     }
 
-    /// Whether there is a place to spill to.
+    /// Whether there is a location to spill to.
     pub(crate) fn can_spill(&self) -> bool {
         self.spill.place.get().is_some()
     }
 
-    /// Whether a writer before this one has left a spill file.
+    /// Whether an earlier writer has left a spill file.
     pub(crate) fn has_spill_file(&self) -> bool {
         match self.spill.place.get() {
             Some(SpillPlace::Named(path, _)) => path.exists(),
@@ -137,7 +138,7 @@ impl Memory {
         self.spill.file(self.live().is_none_or(|file| file.is_written()))
     }
 
-    /// Takes a chunk of the spill file of at least this many bytes.
+    /// Allocates a chunk of the spill file of at least this many bytes.
     ///
     /// # Errors
     /// `LimitExceeded` beyond the bound, and on a disk that is full; `Unavailable`.
@@ -163,15 +164,15 @@ impl Memory {
         Ok(Chunk { address, order })
     }
 
-    /// Gives a chunk of the file back to the disk.
+    /// Frees a chunk of the file and returns its space to the disk.
     pub(super) fn put_back_spilled(&self, chunk: Chunk) {
         let chunk = Chunk { address: chunk.address & !SPILLED, ..chunk };
         if let Some(file) = self.spill.file.get() {
             schedule::store();
-            // What stood at its start would tell who takes over where a segment begins.
+            // Old bytes at the chunk's start would tell a successor that a segment begins there.
             let _failed = file.write_all_at(&[0; 64], chunk.address);
             let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // Where no hole can be made, what lies there is written over.
+            // If the file system cannot punch a hole, the old content is overwritten later.
             let _refused = fallocate(file, hole, chunk.address, chunk.bytes());
         }
         self.spill.used.fetch_sub(chunk.bytes(), Ordering::Relaxed);
@@ -196,10 +197,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Copies what an image has of a spill file to the same places of this one; proves each block.
+    /// Copies an image's spilled blocks to the same offsets of this file; verifies each block.
     ///
     /// # Errors
-    /// `Corrupt`, `Unavailable`; `Unsupported` without a place for it.
+    /// `Corrupt`, `Unavailable`; `Unsupported` if there is no location for the file.
     pub(super) fn copy_spilled(&self, image: &Image, extent: &Extent) -> Result<()> {
         if self.spill.place.get().is_none() {
             let message = "the image holds documents that were spilled to disk; open the reader \
@@ -211,7 +212,7 @@ impl Memory {
         })
     }
 
-    /// Writes to a chunk of the file that the caller holds and nobody else has yet.
+    /// Writes to a chunk of the file that the caller owns and that is not published yet.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -221,10 +222,10 @@ impl Memory {
         written.map_err(|error| failed("written", &error))
     }
 
-    /// Reads from the file; fewer bytes at its end.
+    /// Reads from the file; returns fewer bytes at its end.
     ///
     /// # Errors
-    /// `Unavailable`; `Corrupt` where there is no file.
+    /// `Unavailable`; `Corrupt` if there is no file.
     pub(crate) fn read_spilled(&self, address: u64, into: &mut [u8]) -> Result<usize> {
         let file = self.spill_file()?;
         schedule::load();
@@ -241,7 +242,7 @@ impl Memory {
         Ok(filled)
     }
 
-    /// How many bytes the file has from an address on.
+    /// Returns the number of bytes in the file from an address on.
     ///
     /// # Errors
     /// As [`Memory::read_spilled`].
@@ -251,8 +252,8 @@ impl Memory {
         Ok(length.saturating_sub(address & !SPILLED))
     }
 
-    /// Notes that what was read there is not what was written; a reader of another process's
-    /// file may only have come too late.
+    /// Notes that the file's bytes differ from what was written. A reader of another process's file
+    /// notes nothing: it may only have come too late.
     pub(crate) fn note_spill_damage(&self, error: Error) -> Error {
         if self.live().is_none_or(|file| file.is_written()) {
             self.note_damage();
@@ -260,7 +261,7 @@ impl Memory {
         error
     }
 
-    /// Notes that what lies here is not what was written.
+    /// Notes that the content of this memory is damaged.
     pub(crate) fn note_damage(&self) {
         self.spill.is_damaged.store(true, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Chunks that overlap, are lost or keep pages would be found here.
+//! These tests detect chunks that overlap, are lost or keep their pages.
 
 use super::addresses::reserved_of;
 use super::free::WARM_BLOCKS_MAX;
@@ -25,7 +25,7 @@ fn chunks_are_aligned_apart_and_join_again() {
         assert_eq!(memory.used_bytes(), 0);
         assert!(!memory.state().free.holds_small());
     }
-    // Nothing was taken that an earlier round had given back.
+    // Later rounds reused the chunks that earlier rounds had freed.
     let fresh = memory.state().free.fresh();
     assert!(fresh <= 16 * BLOCK_BYTES, "{fresh}");
 }
@@ -38,7 +38,7 @@ fn what_chunks_leave_free_is_all_that_they_leave() {
     assert_eq!(free.fresh(), end);
     let mut found: Vec<_> = used.to_vec();
     for order in (0..=ORDER_MAX).rev() {
-        // Whatever is left of an order is not cut from a larger one.
+        // The largest order comes first, so no chunk is cut from a larger one.
         found.extend(std::iter::from_fn(|| free.take(order)).map(|at| (at.address(), at.bytes())));
     }
     found.sort_unstable();
@@ -162,7 +162,7 @@ fn free_blocks_beyond_a_few_give_their_pages_back() {
     assert_eq!(kept.count(), WARM_BLOCKS_MAX);
 }
 
-/// How many pages of a block are there.
+/// Returns how many pages of a block are present.
 fn pages_of(memory: &Memory, block: u64) -> usize {
     let mut pages = vec![0_u8; (BLOCK_BYTES / 4_096) as usize];
     // SAFETY: a block of the memory's own mapping, and a byte for each of its pages.
@@ -198,7 +198,7 @@ fn the_blocks_of_a_large_space_that_come_next_have_their_pages() {
     memory.prepare_blocks();
     // SAFETY: as above.
     assert_eq!(unsafe { memory.bytes(next, 7) }, b"written");
-    // A kernel before 5.14 refuses, and nothing is lost but time.
+    // A kernel before 5.14 refuses, and the only loss is time.
     assert!(prepared == 512 || prepared == 0, "{prepared} pages");
     memory.release(taken.into_iter().chain([chunk]));
 }

@@ -1,73 +1,74 @@
-//! The words of a space that its readers and its next writer need: where the table begins, and how
-//! far a change of several words has come.
+//! The words of a space that its readers and its next writer need: the table's root, and a redo
+//! record for each change of several words.
 //!
-//! Of a space in private memory they lie in the process's own memory; of a live space in the first
-//! block of its file, which is never handed out.
+//! For a space in private memory the words are in the process's own memory; for a live space they
+//! are in the first block of its file, which is never allocated.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::schedule;
 
-/// How many directory entries a swing names at once: see [`SpaceWords::begin_swing`].
+/// The directory entries that a swing updates together: see [`SpaceWords::begin_swing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Swing {
     /// Address of the first entry.
     pub(crate) entry: u64,
-    /// How many entries, half of them for each group.
+    /// Number of entries, half of them for each group.
     pub(crate) count: u64,
-    /// What the entries of the first half become.
+    /// New value of the entries of the first half.
     pub(crate) low: u32,
-    /// What those of the second half become.
+    /// New value of the entries of the second half.
     pub(crate) high: u32,
 }
 
-/// What an entry's writes come to, so that whoever takes over can finish them.
+/// The redo record of an entry's writes: a successor that takes over finishes them by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Redo {
     /// Address of the list of writes.
     pub(crate) list: u64,
-    /// How many writes it names.
+    /// Number of writes in the list.
     pub(crate) count: u64,
-    /// The root of the table that takes the place of the one before, if [`Redo::serial`] is not 0.
+    /// Root of the table that replaces the current table, if [`Redo::serial`] is not 0.
     pub(crate) root: u64,
-    /// Its serial.
+    /// Serial of the new table.
     pub(crate) serial: u64,
 }
 
-/// The words of one space; those that every read loads are on the first line.
+/// The words of one space; the words that every read loads are on the first line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct SpaceWords {
-    /// Where the documents' table begins.
+    /// Root of the documents' table.
     pub(crate) root: AtomicU64,
-    /// Raised before memory is used again that a reader may still be in.
+    /// Counter that is incremented before memory is reused that a reader may still be in.
     pub(crate) reuse: AtomicU64,
-    /// From this address on nothing is there.
+    /// End of the opened addresses.
     pub(crate) opened: AtomicU64,
     _line: [u64; 5],
     pub(crate) hash_seed: AtomicU64,
-    /// Serial of the documents' table: its segments carry it.
+    /// Serial of the documents' table, which its segments carry.
     pub(crate) serial: AtomicU64,
-    /// Where the table of the fold's windows begins.
+    /// Root of the table of the fold's windows.
     pub(crate) windows: AtomicU64,
-    /// Whether the words below stand for writes that may be half done: the turn of the status that
-    /// they lead to, or 0.
+    /// Whether the redo words below describe writes that may be half done: the turn of the status
+    /// that results from the writes, or 0.
     redo_turn: AtomicU64,
     redo: [AtomicU64; 4],
     swing_count: AtomicU64,
     swing: [AtomicU64; 2],
-    /// The blocks, from the first on, that another space has borrowed; in the upper half how often
-    /// that was asked for.
+    /// Number of blocks, from the first on, that another space has borrowed; the upper half counts
+    /// the requests to lend.
     lent: AtomicU64,
-    /// How many bytes this space has borrowed of another.
+    /// Number of bytes that this space has borrowed from another.
     pub(crate) borrowed: AtomicU64,
 }
 
-/// The bits of `lent` that say how many blocks.
+/// The bits of `lent` with the number of blocks.
 const LENT_BLOCKS: u64 = u32::MAX as u64;
 
 impl SpaceWords {
-    /// Notes what is about to be shown; from here on it will be, by whomever.
+    /// Notes the writes that are about to be shown. From here on they will be shown, by this writer
+    /// or a successor.
     pub(crate) fn arm(&self, turn: u64, redo: &Redo) {
         let Redo { list, count, root, serial } = *redo;
         for (word, value) in self.redo.iter().zip([list, count, root, serial]) {
@@ -75,18 +76,19 @@ impl SpaceWords {
             word.store(value, Ordering::Relaxed);
         }
         schedule::store();
-        // A process that is killed leaves what it has stored, in the order of its stores.
+        // A process that is killed leaves its stores behind in the order in which it made them.
         self.redo_turn.store(turn, Ordering::Release);
         fence(Ordering::Release);
     }
 
-    /// All of it is shown.
+    /// Notes that all writes are shown.
     pub(crate) fn disarm(&self) {
         schedule::store();
         self.redo_turn.store(0, Ordering::Release);
     }
 
-    /// What an earlier writer has left to do, and the turn of the status that it leads to.
+    /// Returns the writes that an earlier writer has left to do, and the turn of the resulting
+    /// status.
     pub(crate) fn armed(&self) -> Option<(u64, Redo)> {
         let turn = self.redo_turn.load(Ordering::Acquire);
         let [list, count, root, serial] = std::array::from_fn(|at| self.load_redo(at));
@@ -109,13 +111,13 @@ impl SpaceWords {
         fence(Ordering::Release);
     }
 
-    /// All of them are stored.
+    /// Notes that all directory entries are stored.
     pub(crate) fn end_swing(&self) {
         schedule::store();
         self.swing_count.store(0, Ordering::Release);
     }
 
-    /// Lends so many blocks: from here on nothing in them is used again, see [`super::lending`].
+    /// Lends this many blocks: from here on no memory in them is reused, see [`super::lending`].
     pub(super) fn lend(&self, blocks: u64) {
         schedule::store();
         let lend = |lent: u64| {
@@ -123,12 +125,13 @@ impl SpaceWords {
             Some(asked | (lent & LENT_BLOCKS).max(blocks))
         };
         let _always = self.lent.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lend);
-        // Pairs with that of `lent_blocks`: either whoever takes memory out of use sees that it is
-        // lent, or whoever borrows sees that nothing leads there any more.
+        // Pairs with the fence of `lent_blocks`: either the donor that takes memory out of use sees
+        // that the memory is lent, or the borrower sees that nothing leads there any more.
         fence(Ordering::SeqCst);
     }
 
-    /// How many blocks are lent, and what to end that by.
+    /// Returns how many blocks are lent, and the value by which [`SpaceWords::end_lending`] ends
+    /// that.
     pub(super) fn lent_blocks(&self) -> (u64, u64) {
         fence(Ordering::SeqCst);
         schedule::load();
@@ -136,14 +139,14 @@ impl SpaceWords {
         (lent & LENT_BLOCKS, lent)
     }
 
-    /// Nothing is lent any more, unless that was asked for since; answers whether it is so.
+    /// Ends the lending, unless there was a new request since; returns whether the lending ended.
     pub(super) fn end_lending(&self, lent: u64) -> bool {
         schedule::store();
         let none = lent & !LENT_BLOCKS;
         self.lent.compare_exchange(lent, none, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// Directory entries that an earlier writer may have left half stored.
+    /// Returns directory entries that an earlier writer may have left half stored.
     pub(crate) fn swung(&self) -> Option<Swing> {
         let count = self.swing_count.load(Ordering::Acquire);
         let (entry, groups) =

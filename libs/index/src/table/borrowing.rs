@@ -1,5 +1,5 @@
-//! Records that a table names where they lie in another table's memory, in place of copies: what
-//! two versions of a partition have alike.
+//! Shared records: a table refers to records in another table's memory (the donor's) instead of
+//! copying them, if two versions of a partition have them in equal form.
 
 use forebay_core::Result;
 
@@ -12,29 +12,30 @@ use crate::table::Scratch;
 /// A key and its row.
 pub(crate) type Document = (Vec<u8>, Vec<u8>);
 
-/// Tries to find records while the lender uses memory again.
+/// Attempts to find records while the donor reuses memory.
 const TRIES_MAX: usize = 8;
 
-/// What a table's memory has borrowed of a lender.
+/// The memory that a table has borrowed from a donor.
 pub(crate) struct Borrowing<'m> {
     lender: &'m Space,
-    /// The address that the lender's address 0 has in the borrower.
+    /// The address that the donor's address 0 has in the borrower.
     at: u64,
-    /// How many bytes are borrowed.
+    /// Number of borrowed bytes.
     bytes: u64,
 }
 
 impl<'m> Borrowing<'m> {
-    /// Of a lender that is read, what a memory has borrowed of it; without one, nothing yet.
+    /// Describes what `borrower` has borrowed from this donor; without a borrower, all of the
+    /// donor's memory.
     pub(crate) fn of(lender: &'m Space, borrower: Option<&Memory>) -> Self {
         let borrowed = borrower.and_then(Memory::borrowed);
         let (at, bytes) = borrowed.unwrap_or((0, lender.memory.opened()));
         Self { lender, at, bytes }
     }
 
-    /// Which of these documents, [`PREFETCHED`] at most, the lender has alike: by their place,
-    /// where the record lies for the borrower, and its bytes. One that the lender is just moving
-    /// may be missed.
+    /// Returns which of these documents, [`PREFETCHED`] at most, the donor has in equal form: for
+    /// each document the address of the record in the borrower, and its bytes. A record that the
+    /// donor is moving may be missed.
     pub(crate) fn find(&self, documents: &[Document]) -> [Option<(u64, u64)>; PREFETCHED] {
         let memory = &*self.lender.memory;
         for _ in 0..TRIES_MAX {
@@ -58,8 +59,7 @@ impl<'m> Borrowing<'m> {
             *search = Search::begin(memory, root, self.lender.hash.of(key));
         }
         for search in &mut all[..documents.len()] {
-            // SAFETY: the memory is live, and what is found is believed only where nothing of it
-            // was used again.
+            // SAFETY: the memory is live, and the result is used only if no memory was reused.
             unsafe { search.ask_for_bucket(memory) };
         }
         for search in &mut all[..documents.len()] {
@@ -73,7 +73,7 @@ impl<'m> Borrowing<'m> {
                 search.end_by(memory, |group, word| {
                     let address = slot::address(word);
                     let is_inline = group.place().is_inline() && group.place().holds(address);
-                    // In the bucket of a group others may be written in its place.
+                    // Another record may take its place in the bucket of a group.
                     if is_spilled(address) || is_inline {
                         return Ok(None);
                     }
@@ -92,7 +92,7 @@ impl<'m> Borrowing<'m> {
 }
 
 impl Table {
-    /// Visits all documents, [`PREFETCHED`] at once or fewer, for as long as the visit asks for
+    /// Visits all documents, in batches of at most [`PREFETCHED`], until the visit asks for no
     /// more.
     ///
     /// # Errors

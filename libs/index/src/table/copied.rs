@@ -1,8 +1,8 @@
-//! Reads of a table whose memory may be used again at any moment: of a live copy.
+//! Optimistic reads of a live copy, whose memory may be reused at any moment.
 //!
-//! Whatever is followed is first found to lie inside of the memory, and a record is copied before
-//! its key is looked at. What comes of it may be believed once the space's word of reuse is found
-//! as it was before the root was loaded: see [`Reused`].
+//! A reader follows an address only after a check that it is inside the memory, and copies a record
+//! before it looks at the record's key. The reader may use the copy if the space's reuse word is
+//! still as it was before the root was loaded: see [`Reused`].
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -17,12 +17,12 @@ use crate::memory::{CHUNK_BYTES_MAX, Memory, is_spilled};
 use crate::schedule;
 use crate::storage::SeededHash;
 
-/// How often memory had been taken back for new use when a read began.
+/// The value of the reuse word when a read began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reused(u64);
 
 impl Reused {
-    /// Must come before the root is loaded.
+    /// Loads the reuse word; must precede the load of the root.
     #[inline]
     pub(crate) fn before(memory: &Memory) -> Self {
         schedule::load();
@@ -39,18 +39,18 @@ impl Reused {
     }
 }
 
-/// A copy of the record at an address.
+/// Copies the record at an address.
 ///
 /// # Errors
-/// `Corrupt` for what can be no record; then, most often, it is none any more.
+/// `Corrupt` for bytes that can be no record; in most cases the record's memory was reused.
 pub(super) fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> Result<Record<'s>> {
     if is_spilled(address) {
         return spilled(memory, address, scratch);
     }
     let load = |at: u64| {
         memory.prove(at, 8)?;
-        // SAFETY: the word lies in addresses that are opened and never taken back while they are
-        // mapped; whatever happens there happens by whole words, or is noticed afterwards.
+        // SAFETY: the word is in opened addresses, which are never taken back while they are
+        // mapped. Any concurrent change happens by whole words, or is detected afterwards.
         Ok(unsafe { memory.word(at) }.load(Ordering::Relaxed))
     };
     let mut at = address;
@@ -76,31 +76,32 @@ pub(super) fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> R
         return Err(damaged("a record that is too long"));
     }
     memory.prove(at, key + row)?;
-    // SAFETY: they were just proved to lie inside.
+    // SAFETY: the bytes were just checked to be inside.
     let (key, row) = unsafe { copy_bytes(memory, at, bytes, scratch) }.split_at(key_bytes);
     Ok(Record { key, row, bytes: at - address + bytes as u64 })
 }
 
-/// A copy of some bytes.
+/// Copies bytes.
 ///
 /// # Safety
-/// They lie in addresses that are opened.
+/// The bytes are in opened addresses.
 #[inline]
 unsafe fn copy_bytes<'s>(memory: &Memory, at: u64, bytes: usize, scratch: &'s Scratch) -> &'s [u8] {
     let (first, skipped) = (at - at % 8, (at % 8) as usize);
     let words = scratch.words((skipped + bytes).div_ceil(8));
     for (place, copy) in words.iter_mut().enumerate() {
-        // SAFETY: the caller's promise; what is opened ends with a whole word, and is never taken
-        // back while it is mapped.
+        // SAFETY: the caller's promise; opened addresses end with a whole word, and are never taken
+        // back while they are mapped.
         *copy = unsafe { memory.word(first + 8 * place as u64) }.load(Ordering::Relaxed).to_le();
     }
-    // SAFETY: the words were written above, and any byte is one; they are borrowed from `scratch`.
+    // SAFETY: the words were written above, and any byte is valid; the slice borrows from
+    // `scratch`.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>().add(skipped), bytes) }
 }
 
 impl Search {
-    /// A copy of the key's row, if its record is the likely one; to be believed as that of
-    /// [`Search::end_copied`], which can tell where this cannot.
+    /// Copies the key's row, if its record is the likely one; otherwise only [`Search::end_copied`]
+    /// can find it. The copy must be validated as that of [`Search::end_copied`].
     ///
     /// # Safety
     /// As [`Search::end_copied`].
@@ -117,7 +118,7 @@ impl Search {
         let address = slot::address(self.likely);
         let (first, skipped) = (address - address % 8, 8 * (address % 8) as u32);
         memory.prove(first, 16).ok()?;
-        // SAFETY: it was just proved to lie inside.
+        // SAFETY: the words were just checked to be inside.
         let load = |at| unsafe { memory.word(at) }.load(Ordering::Relaxed);
         let head = match skipped {
             0 => load(first),
@@ -132,15 +133,15 @@ impl Search {
         (found == key).then_some(row)
     }
 
-    /// A copy of the key's record. To be believed only if nothing was used again since before the
-    /// root was loaded; so is an error.
+    /// Copies the key's record. The result, also an error, is valid only if no memory was reused
+    /// since before the root was loaded.
     ///
     /// # Errors
     /// `Corrupt`.
     ///
     /// # Safety
-    /// The search began in this memory, which is live: so each address is proved to lie inside
-    /// before it is followed.
+    /// The search began in this memory, which is live: each address is therefore checked to be
+    /// inside before it is followed.
     #[inline]
     pub(crate) unsafe fn end_copied<'s>(
         &self,
@@ -157,7 +158,7 @@ impl Search {
     }
 }
 
-/// As [`keys_from`](super::keys_from), by copies; to be believed like them.
+/// As [`keys_from`](super::keys_from), by copies, which must be validated in the same way.
 ///
 /// # Errors
 /// `Corrupt`.
@@ -170,7 +171,7 @@ pub(crate) fn keys_copied_from(
 ) -> Result<Option<u64>> {
     let last = root.last_hash_beside(from);
     let mut scratch = Scratch::default();
-    // SAFETY: as in `find_copied`.
+    // SAFETY: as in `end_copied`.
     if let Some(group) = unsafe { root.group(memory, from) }? {
         for word in group.words() {
             let key = copy(memory, slot::address(word), &scratch)?.key;

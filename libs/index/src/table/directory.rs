@@ -1,9 +1,9 @@
-//! Directories: which bucket group a hash belongs to, by its top bits.
+//! Directories: the map from a hash's top bits to its bucket group.
 //!
 //! A directory of depth d has 2^d entries; several of them may name one group, until it is split.
-//! Readers find it through one word, the root: depth and address, so that both change in one step.
-//! At depth 0 there is no directory: the root names the only group. The root 0 is a table without
-//! any group.
+//! Readers find the directory through one word, the root: depth and address, so that both change in
+//! one step. At depth 0 there is no directory: the root names the only group. The root 0 is a table
+//! without any group.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,8 +15,8 @@ use crate::image::damaged;
 use crate::memory::{BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Memory};
 use crate::schedule;
 
-/// As much as fits into one chunk: more groups than an index has addresses, and few enough that a
-/// hash has bits left for buckets and tags.
+/// Depth of a directory that fills one chunk: more groups than an index has addresses, and few
+/// enough that a hash has bits left for buckets and tags.
 pub(super) const DEPTH_MAX: u32 = 26;
 /// Bytes of an entry: a group's address in units of the smallest chunk, and its form.
 pub(super) const ENTRY_BYTES: u64 = 4;
@@ -25,20 +25,20 @@ const DEPTH_SHIFT: u32 = 58;
 
 const _: () = assert!(ENTRY_BYTES << DEPTH_MAX <= CHUNK_BYTES_MAX, "a directory is one chunk");
 
-/// Where a table begins: what a reader loads first.
+/// The root of a table: the first word that a reader loads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Root(u64);
 
 impl Root {
-    /// A table without any group.
+    /// The root of a table without any group.
     pub(crate) const NONE: Self = Self(0);
 
-    /// That of a directory.
+    /// Creates the root of a directory.
     pub(super) fn new(depth: u32, address: u64) -> Self {
         Self(u64::from(depth) << DEPTH_SHIFT | address)
     }
 
-    /// That of a table with one group.
+    /// Creates the root of a table with one group.
     pub(super) fn of_group(group: GroupAt) -> Self {
         Self(group.word())
     }
@@ -48,10 +48,10 @@ impl Root {
         GroupAt::of_word(self.0)
     }
 
-    /// The root that an image says its table has.
+    /// Decodes the root of an image's table.
     ///
     /// # Errors
-    /// `Corrupt` for one that cannot be.
+    /// `Corrupt` for an impossible root.
     pub(super) fn of_image(word: u64) -> Result<Self> {
         let root = Self(word);
         let address = if root.depth() == 0 { root.only_group().address() } else { root.address() };
@@ -61,7 +61,7 @@ impl Root {
         if is_sound || root == Self::NONE { Ok(root) } else { Err(damaged("its root")) }
     }
 
-    /// As it stands in an image.
+    /// The root as an image stores it.
     pub(crate) fn word(self) -> u64 {
         self.0
     }
@@ -76,39 +76,40 @@ impl Root {
         self.0 & ((1 << DEPTH_SHIFT) - 1)
     }
 
-    /// The root that a partition's readers see.
+    /// Loads the root that a partition's readers see.
     #[inline]
     pub(crate) fn load(cell: &AtomicU64) -> Self {
         schedule::load();
-        // As all loads on the way to a record: see `Group::load_to_follow`.
+        // This is sequentially consistent, as all loads on the path to a record: see
+        // `Group::load_to_follow`.
         Self(cell.load(Ordering::SeqCst))
     }
 
-    /// Shows readers this root and all that was written behind it.
+    /// Publishes this root, and everything written before that it leads to.
     pub(crate) fn store_release(self, cell: &AtomicU64) {
         schedule::store();
         cell.store(self.0, Ordering::Release);
     }
 
-    /// The address of the entry for a hash; `None` without a directory.
+    /// Returns the address of the entry for a hash; `None` without a directory.
     #[inline]
     fn entry(self, hash: u64) -> Option<u64> {
         let depth = self.depth();
         (depth > 0).then(|| self.address() + (hash >> (64 - depth)) * ENTRY_BYTES)
     }
 
-    /// The first hash that has this entry.
+    /// Returns the first hash of an entry.
     pub(super) fn first_hash(self, entry: usize) -> u64 {
         (entry as u64).checked_shl(64 - self.depth()).unwrap_or(0)
     }
 
-    /// The last hash that has the same entry as this one.
+    /// Returns the last hash that has the same entry as this one.
     pub(super) fn last_hash_beside(self, hash: u64) -> u64 {
         let width = 1_u64.checked_shl(64 - self.depth());
         width.map_or(u64::MAX, |width| hash | (width - 1))
     }
 
-    /// Brings the directory's line for a hash.
+    /// Prefetches the directory's cache line for a hash.
     #[inline]
     pub(crate) fn prefetch(self, memory: &Memory, hash: u64) {
         if let Some(entry) = self.entry(hash) {
@@ -116,14 +117,14 @@ impl Root {
         }
     }
 
-    /// The group of a hash; `None` in a table without any.
+    /// Returns the group of a hash; `None` in a table without any.
     ///
     /// # Errors
-    /// `Corrupt` where an image is damaged.
+    /// `Corrupt` if an image is damaged.
     ///
     /// # Safety
-    /// The root was loaded, or belongs to the caller's own table, and the caller's guard has been
-    /// held since.
+    /// The root was loaded under the caller's guard, which has been held since, or belongs to the
+    /// caller's own table.
     #[inline(always)]
     pub(super) unsafe fn group(self, memory: &Memory, hash: u64) -> Result<Option<Group<'_>>> {
         if self == Self::NONE {
@@ -132,7 +133,7 @@ impl Root {
         let at = match self.entry(hash) {
             Some(entry) => {
                 memory.prove(entry, ENTRY_BYTES)?;
-                // SAFETY: an entry of a directory in use; entries are only touched as atomics.
+                // SAFETY: an entry of a directory in use; entries are only accessed as atomics.
                 GroupAt::of_entry(unsafe { memory.half_word(entry) }.load(Ordering::SeqCst))
             }
             None => self.only_group(),

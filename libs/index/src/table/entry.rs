@@ -1,8 +1,8 @@
 //! The writes of one entry: prepared first, then shown.
 //!
-//! Preparing finds each key, makes room for those that are new and appends the records, which
-//! nobody sees yet; without memory for all of it, all of it is given up and nothing has changed.
-//! Showing stores one slot after the other and needs no memory.
+//! Preparing finds each key, reserves slots for new keys and appends the records, which no reader
+//! sees yet. If there is no memory for all of the entry, all of it is abandoned and nothing has
+//! changed. Showing stores one slot after the other and needs no memory.
 
 use forebay_core::clock::Timestamp;
 use forebay_core::{Error, Result};
@@ -13,41 +13,41 @@ use super::form::GroupAt;
 use super::group::Group;
 use super::{Publishing, Scratch, Table, slot};
 
-/// The bit of an item whose record goes.
+/// The bit of an item that marks a removed record.
 const GOES: u64 = 1 << 63;
 
-/// One write on its way.
+/// A pending write.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) hash: u64,
     pub(super) held: Option<Held>,
-    /// The word that the key's slot becomes; `None` for a document that goes.
+    /// The new word of the key's slot; `None` for a removed document.
     pub(super) word: Option<u64>,
-    /// Bytes of the record behind that word.
+    /// Bytes of the record that the word names.
     pub(super) bytes: u64,
 }
 
-/// Where a key is.
+/// The location of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
     group: GroupAt,
     slot: u64,
     pub(super) word: u64,
     bytes: u64,
-    /// How often groups had moved when it was found there.
+    /// The number of group rewrites when the key was found there.
     moves: u64,
 }
 
-/// What a write does to the document under its key.
+/// The previous document under a write's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Replaced {
-    /// Bytes of the row that goes.
+    /// Bytes of the replaced row.
     pub(crate) row_bytes: usize,
 }
 
 impl Table {
-    /// Prepares a row under a key with this hash, whose document may expire; answers what it will
-    /// replace.
+    /// Prepares a row under a key with this hash, whose document may expire; returns the document
+    /// that it will replace.
     ///
     /// # Errors
     /// `LimitExceeded` without memory, `Corrupt`; call [`Table::give_up`] then.
@@ -64,8 +64,7 @@ impl Table {
         })
     }
 
-    /// As [`Table::prepare`], with a record that lies in what the memory has borrowed: at this
-    /// address, and so long.
+    /// As [`Table::prepare`], with a record in the memory's borrowed part, as address and bytes.
     ///
     /// # Errors
     /// As [`Table::prepare`].
@@ -107,13 +106,14 @@ impl Table {
             let place = self.place_of(hash);
             let kept = &mut self.groups[place];
             self.due.note(place, kept, expires.as_micros());
-            // Before the document can be seen: whoever takes over must not forget it.
+            // The note precedes the store that makes the document visible: a successor must not
+            // forget the expiry.
             self.memory.note_group(kept.chunk.address(), kept.expires);
         }
         Ok(found.map(|(_, replaced)| replaced))
     }
 
-    /// Prepares that a key with this hash goes; answers what goes with it.
+    /// Prepares the removal of a key with this hash; returns the document that it removes.
     ///
     /// # Errors
     /// `Corrupt`; call [`Table::give_up`] then.
@@ -127,8 +127,9 @@ impl Table {
         Ok(Some(replaced))
     }
 
-    /// What was prepared, as items of the list that a live space's next writer finishes it by: the
-    /// address of the record that a key gets, or of the one that goes, with these bits.
+    /// Returns the prepared writes as items of the redo list, by which a live space's next writer
+    /// finishes them: the address of the record that a key gets, or of the record that is removed,
+    /// with these bits.
     pub(crate) fn items(&self, bits: u64) -> impl Iterator<Item = u64> {
         self.pending.iter().map(move |pending| {
             let goes = pending.held.map_or(0, |held| slot::address(held.word) | GOES);
@@ -136,10 +137,10 @@ impl Table {
         })
     }
 
-    /// Finishes an item of the list of an earlier writer, whether or not that had shown it.
+    /// Finishes an item of an earlier writer's list, whether or not that writer had shown it.
     ///
     /// # Errors
-    /// `Corrupt`, `Internal` for what can be no item.
+    /// `Corrupt`, `Internal` for an impossible item.
     pub(crate) fn redo(&mut self, item: u64) -> Result<()> {
         let address = slot::address(item);
         let scratch = Scratch::default();
@@ -163,10 +164,10 @@ impl Table {
         self.show()
     }
 
-    /// Gives up what was prepared: nobody has seen it.
+    /// Abandons the prepared writes, which no reader has seen.
     pub(crate) fn give_up(&mut self) {
         for place in std::mem::take(&mut self.looked_through) {
-            // What it was looked through for is there still.
+            // The group still has the documents that it was searched for.
             let kept = &mut self.groups[place];
             kept.expires = i64::MIN;
             self.due.note(place, kept, i64::MIN);
@@ -182,14 +183,14 @@ impl Table {
         }
     }
 
-    /// Shows what was prepared, in its order.
+    /// Shows the prepared writes, in their order.
     ///
     /// # Errors
-    /// `Internal` when what was found while preparing is not there any more.
+    /// `Internal` when a slot that was found while preparing is gone.
     pub(crate) fn show(&mut self) -> Result<()> {
         let mut pending = std::mem::take(&mut self.pending);
         let shown = pending.drain(..).try_for_each(|pending| self.show_one(&pending));
-        // Its memory serves the next entry.
+        // The list's allocation is reused for the next entry.
         self.pending = pending;
         shown
     }
@@ -205,7 +206,8 @@ impl Table {
             kept.filled += u32::from(filled.ok_or_else(lost)? == slot::EMPTY);
             kept.live += 1;
             kept.reserved -= 1;
-            // Where nothing can be written to the group, layouts are all that brings records there.
+            // If nothing can be written to the group, only a rebuild brings records into its
+            // buckets.
             if is_inline && !kept.has_room {
                 self.count_away(place);
             }
@@ -251,7 +253,8 @@ impl Table {
         Ok(Some((held, Replaced { row_bytes: record.row.len() })))
     }
 
-    /// Finds a key, or reserves a slot for it in its group, which is split until it has one.
+    /// Finds a key, or reserves a slot for it in its group; splits the group until it has a free
+    /// slot.
     fn find_or_reserve(
         &mut self,
         hash: u64,
@@ -261,7 +264,7 @@ impl Table {
         if self.groups.is_empty() {
             self.add_first_group(publishing)?;
         }
-        // Each turn halves the group's share of all hashes.
+        // Each iteration halves the group's share of all hashes.
         for moved in 0..=DEPTH_MAX {
             self.moved_max = self.moved_max.max(moved);
             if let Some(found) = self.find(hash, key)? {
@@ -275,7 +278,7 @@ impl Table {
                 kept.reserved += 1;
                 return Ok(None);
             }
-            // One that is mostly deleted slots is full of nothing.
+            // A group of mostly deleted slots is rewritten and not split.
             if kept.filled - kept.live > filled_max / 2 {
                 self.rewrite(hash, publishing)?;
             } else {
@@ -287,7 +290,7 @@ impl Table {
         Err(Error::limit_exceeded(message, most, most + 1))
     }
 
-    /// How many of the keys that were prepared are new and lie in the group of this place.
+    /// Number of prepared new keys that belong to the group at this index.
     pub(super) fn reserved_of(&self, place: usize) -> u32 {
         let new = self.pending.iter().filter(|pending| pending.held.is_none());
         new.filter(|pending| self.place_of(pending.hash) == place).count() as u32

@@ -1,10 +1,11 @@
-//! Which groups have documents that expire, and when: lets their memory go once they have.
+//! Expiry: which groups have documents that expire, and when. The writer reclaims expired
+//! documents.
 //!
-//! Reads never depend on it: an expired document is absent whether or not its record is still
-//! there. Of a group only the earliest time is kept, so a document costs nothing here. A group that
-//! is due is looked through as a whole, and then rests a while, however soon the next of its
-//! documents expires: what expires is gone a few seconds later, and each group is looked through
-//! once for many of them.
+//! Reads never depend on this module: an expired document is absent whether or not its record is
+//! still there. Each group stores only its earliest expiry time, so a document costs nothing here.
+//! A due group is searched as a whole, and then rests for a while, even if its next document
+//! expires soon. Therefore an expired document is reclaimed some seconds late, and one search of a
+//! group serves many documents.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,12 +16,12 @@ use forebay_core::row::row_expires_at;
 
 use super::{Groups, Kept, Table};
 
-/// The time of a group of which nothing expires.
+/// The time of a group without expiring documents.
 pub(super) const NEVER: i64 = i64::MAX;
-/// How long a group rests that was looked through, in microseconds.
+/// Minimum time between two searches of a group, in microseconds.
 const REST_US: i64 = 10_000_000;
 
-/// The groups of which something expires, the next one first.
+/// The groups with expiring documents, the next one first.
 #[derive(Debug, Default)]
 pub(super) struct Due(BinaryHeap<Reverse<(i64, u32)>>);
 
@@ -31,7 +32,7 @@ impl Due {
         self.plan(place, kept, expires);
     }
 
-    /// A group is looked through at this time, or earlier.
+    /// Plans the search of a group at this time, or earlier.
     fn plan(&mut self, place: usize, kept: &mut Kept, at: i64) {
         if at < kept.due {
             kept.due = at;
@@ -39,7 +40,7 @@ impl Due {
         }
     }
 
-    /// The next group that is due; it is planned no more.
+    /// Takes the next due group, whose plan ends with that.
     fn next(&mut self, groups: &mut Groups, now: i64) -> Option<usize> {
         loop {
             let Reverse((at, place)) = *self.0.peek()?;
@@ -48,7 +49,7 @@ impl Due {
             }
             self.0.pop();
             let kept = &mut groups[place as usize];
-            // An older plan of a group that was planned for an earlier time since.
+            // Otherwise the plan is stale: the group was later planned for an earlier time.
             if kept.due == at {
                 kept.due = NEVER;
                 return Some(place as usize);
@@ -58,14 +59,14 @@ impl Due {
 }
 
 impl Table {
-    /// Before this time none of a group's documents expires: by group, in the order of the
-    /// directory.
+    /// Returns, by group in the order of the directory, the time before which none of its documents
+    /// expires.
     pub(super) fn expiries(&self) -> Vec<i64> {
         self.places.in_order().into_iter().map(|place| self.groups[place].expires).collect()
     }
 
-    /// Prepares the removal of what has expired at this time from groups that are due, at most this
-    /// many groups; tells the lengths of each key and row that goes.
+    /// Prepares the removal of documents that have expired at this time, from at most this many due
+    /// groups; passes the lengths of each removed key and row to `goes`.
     ///
     /// # Errors
     /// `Corrupt`; call [`Table::give_up`] then.
@@ -94,8 +95,8 @@ impl Table {
         Ok(())
     }
 
-    /// Notes, in live memory, when the groups that were looked through are due again: what has
-    /// expired there is gone.
+    /// Notes, in live memory, when the searched groups are due again: their expired documents are
+    /// gone.
     pub(crate) fn note_looked_through(&mut self) {
         for place in std::mem::take(&mut self.looked_through) {
             let kept = &self.groups[place];
@@ -103,7 +104,7 @@ impl Table {
         }
     }
 
-    /// The keys of a group that have expired, and when the next one does.
+    /// Returns the expired keys of a group, and the time of its next expiry.
     fn expired(&self, kept: &Kept, now: i64) -> Result<(Vec<Vec<u8>>, i64)> {
         let (mut keys, mut next) = (Vec::new(), NEVER);
         self.visit_records(kept, |_, record| {

@@ -1,10 +1,10 @@
-//! Where a group lies, and which of two forms it has.
+//! The address of a group, and its form: plain or inline.
 //!
-//! A *plain* group is 128 buckets of one line: eight slots each. An *inline* group is 256 buckets
-//! of two lines: three slots, room for the records of the keys that begin their search there, and a
-//! byte that says how much of that is used. Both lines are asked for at once, so a small record is
-//! there as soon as its slot. It takes more memory for each document, so only small records are
-//! worth it.
+//! A *plain* group is 128 buckets of one cache line: eight slots each. An *inline* group is 256
+//! buckets of two cache lines: three slots, room for the records of the keys whose search begins
+//! there, and a byte with the number of used bytes of the room. Both lines are prefetched together,
+//! so a small record arrives together with its slot. An inline group takes more memory per
+//! document, so it is worth its cost only for small records.
 
 use std::ops::Range;
 
@@ -14,11 +14,11 @@ use crate::memory::{CHUNK_BYTES_MIN, Chunk};
 const PLAIN_BYTES: u64 = CHUNK_BYTES_MIN;
 /// Bytes of an inline group.
 const INLINE_BYTES: u64 = 4 * CHUNK_BYTES_MIN;
-/// The bit of a group's word that says that it is inline.
+/// The bit of a group's word that marks an inline group.
 const INLINE: u64 = 1;
-/// The bit of a directory's entry that says so.
+/// The bit of a directory entry that marks an inline group.
 const INLINE_ENTRY: u32 = 1 << 31;
-/// The part of its slots, in per cent, beyond which a group is full.
+/// The percentage of used slots beyond which a group is full.
 const FULL_PERCENT: u64 = 85;
 const PLAIN_BUCKETS: u64 = 128;
 const PLAIN_SLOTS: u64 = 8;
@@ -26,13 +26,12 @@ const INLINE_BUCKETS: u64 = 256;
 const INLINE_SLOTS: u64 = 3;
 const BUCKET_SHIFT: u32 = 16;
 
-/// The most bytes of a record that may lie in a bucket: two of them fit, or three of 34 bytes.
+/// Maximum bytes of a record in a bucket: two of them fit, or three of 34 bytes.
 pub(super) const INLINE_RECORD_BYTES_MAX: u64 = 36;
-/// Where in a bucket of an inline group its room begins and ends: behind it stands how much of it
-/// is used.
+/// The room of an inline group's bucket, as offsets; the byte after the room counts its used bytes.
 pub(super) const ROOM: Range<u64> = 8 * INLINE_SLOTS..127;
 
-/// The address of a group, with its form. 0 is none.
+/// The address of a group, with its form; 0 is no group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct GroupAt(u64);
 
@@ -40,36 +39,36 @@ impl GroupAt {
     /// No group.
     pub(super) const NONE: Self = Self(0);
 
-    /// The group that a chunk is.
+    /// The group that occupies a chunk.
     pub(super) fn of(chunk: &Chunk) -> Self {
         Self(chunk.address() | if chunk.bytes() == INLINE_BYTES { INLINE } else { 0 })
     }
 
-    /// As a root without directory has it.
+    /// Decodes the word of a root without directory.
     pub(super) fn of_word(word: u64) -> Self {
         Self(word)
     }
 
-    /// See [`GroupAt::of_word`].
+    /// Encodes what [`GroupAt::of_word`] decodes.
     pub(super) fn word(self) -> u64 {
         self.0
     }
 
-    /// As a directory's entry has it.
+    /// Decodes a directory entry.
     #[inline]
     pub(super) fn of_entry(entry: u32) -> Self {
         let address = u64::from(entry & !INLINE_ENTRY) * CHUNK_BYTES_MIN;
         Self(address | u64::from(entry >> 31))
     }
 
-    /// See [`GroupAt::of_entry`].
+    /// Encodes what [`GroupAt::of_entry`] decodes.
     pub(super) fn entry(self) -> u32 {
         let inline = if self.is_inline() { INLINE_ENTRY } else { 0 };
-        // Addresses have 43 bits, so this is a number of 30.
+        // An address has 43 bits, so the quotient has 30.
         (self.address() / CHUNK_BYTES_MIN) as u32 | inline
     }
 
-    /// The chunk that it is; `None` where no such one can be.
+    /// Returns the group's chunk; `None` if no such chunk can exist.
     pub(super) fn chunk(self) -> Option<Chunk> {
         Chunk::of_image(self.address(), self.bytes())
     }
@@ -79,24 +78,24 @@ impl GroupAt {
         self.0 & INLINE != 0
     }
 
-    /// Where it begins.
+    /// The group's first address.
     #[inline]
     pub(super) fn address(self) -> u64 {
         self.0 & !INLINE
     }
 
-    /// How long it is.
+    /// The group's length.
     #[inline]
     pub(super) fn bytes(self) -> u64 {
         bytes(self.is_inline())
     }
 
-    /// Whether an address lies in it.
+    /// Whether an address is inside the group.
     pub(super) fn holds(self, address: u64) -> bool {
         (self.address()..self.address() + self.bytes()).contains(&address)
     }
 
-    /// How many buckets it has.
+    /// The number of buckets.
     #[inline]
     pub(super) fn buckets(self) -> u64 {
         if self.is_inline() { INLINE_BUCKETS } else { PLAIN_BUCKETS }
@@ -114,20 +113,20 @@ impl GroupAt {
         if self.is_inline() { INLINE_SLOTS } else { PLAIN_SLOTS }
     }
 
-    /// Where the bucket lies at which a search for this hash is after so many steps.
+    /// Returns the address of the bucket that a search for this hash reaches after this many steps.
     #[inline]
     pub(super) fn bucket(self, hash: u64, step: u64) -> u64 {
         let number = (hash >> BUCKET_SHIFT).wrapping_add(step) & (self.buckets() - 1);
         self.address() + (number << (6 + (self.0 & INLINE)))
     }
 
-    /// Slots in use, deleted ones included, beyond which it is split or written anew.
+    /// Slots in use, deleted slots included, beyond which the group is split or rewritten.
     pub(super) fn filled_max(self) -> u32 {
         filled_max(self.is_inline())
     }
 }
 
-/// Slots in use beyond which a group of a form is full.
+/// Returns the slots in use beyond which a group of a form is full.
 pub(super) fn filled_max(is_inline: bool) -> u32 {
     let slots = match is_inline {
         true => INLINE_BUCKETS * INLINE_SLOTS,
@@ -136,7 +135,7 @@ pub(super) fn filled_max(is_inline: bool) -> u32 {
     (slots * FULL_PERCENT / 100) as u32
 }
 
-/// Bytes of a group.
+/// Returns the bytes of a group.
 pub(super) fn bytes(is_inline: bool) -> u64 {
     if is_inline { INLINE_BYTES } else { PLAIN_BYTES }
 }

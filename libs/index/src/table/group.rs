@@ -1,9 +1,9 @@
-//! Bucket groups: 1,024 slots in 128 buckets of one cache line each, or 768 in 256 buckets where
-//! small records lie beside their slots (`form`).
+//! Bucket groups: 1,024 slots in 128 buckets of one cache line each, or 768 slots in 256 buckets
+//! that also contain small records (`form`).
 //!
-//! A key starts at the bucket that its hash names and goes on to the next one, round the group,
-//! while buckets are full. A slot that was ever used never becomes empty again while a search may
-//! rely on its bucket being full; a group with too many deleted slots is written anew.
+//! A search starts at the bucket that the key's hash names and continues with the next bucket,
+//! around the group, while buckets are full. A used slot never becomes empty again while a search
+//! may rely on its bucket being full; a group with too many deleted slots is rewritten.
 
 use std::sync::atomic::Ordering;
 
@@ -16,16 +16,17 @@ use super::slot;
 use crate::memory::Memory;
 use crate::schedule;
 
-/// Lines of one record that are asked for ahead; the rest of a long one is read in order anyway.
+/// Cache lines of one record that are prefetched; the rest of a long record is read in order
+/// anyway.
 const LINES_AT_ONCE: usize = 8;
 const LINE_BYTES: u64 = 64;
 
-/// How a slot is published. Planted, the weaker order proves that ThreadSanitizer sees a reader who
-/// may find a slot before the record behind it.
+/// The order of a slot's store. The weaker order, a planted fault, proves that ThreadSanitizer
+/// detects a reader that may find a slot before the record that it names.
 const PUBLISHED: Ordering =
     if cfg!(forebay_planted = "race") { Ordering::Relaxed } else { Ordering::Release };
 
-/// A group in place: as a reader sees it.
+/// A group in memory, as a reader sees it.
 #[derive(Clone, Copy)]
 pub(super) struct Group<'g> {
     memory: &'g Memory,
@@ -34,14 +35,14 @@ pub(super) struct Group<'g> {
 
 impl<'g> Group<'g> {
     /// # Safety
-    /// There is a group which is in use, or was while the caller's guard has been held, and its
-    /// bytes were proved.
+    /// The address is that of a group which is in use, or was in use at some time since the
+    /// caller's guard was entered, and its bytes were verified.
     #[inline]
     pub(super) unsafe fn at(memory: &'g Memory, at: GroupAt) -> Self {
         Self { memory, at }
     }
 
-    /// Where it lies.
+    /// The group's address and form.
     #[inline]
     pub(super) fn place(&self) -> GroupAt {
         self.at
@@ -49,12 +50,13 @@ impl<'g> Group<'g> {
 
     #[inline]
     fn load(&self, slot: u64) -> u64 {
-        // SAFETY: a slot of a group in use; slots are only ever touched as atomics.
+        // SAFETY: a slot of a group in use; slots are only ever accessed as atomics.
         unsafe { self.memory.word(slot) }.load(Ordering::Relaxed)
     }
 
-    /// Loads a slot whose record will be read. Sequentially consistent, as all loads on the way to
-    /// a record are: so is a guard's announcement, and one of the two sees the other.
+    /// Loads a slot whose record will be read. The load is sequentially consistent, as all loads on
+    /// the path to a record are. A guard's announcement is sequentially consistent, too, so one of
+    /// the two sees the other.
     #[inline]
     fn load_to_follow(&self, slot: u64) -> u64 {
         // SAFETY: as above.
@@ -70,7 +72,8 @@ impl<'g> Group<'g> {
         }
     }
 
-    /// The word of the first slot in the key's bucket with its tag: most likely the key's own.
+    /// Returns the word of the first slot in the key's bucket with its tag: most likely the key's
+    /// own.
     #[inline]
     pub(super) fn likely(&self, hash: u64) -> Option<u64> {
         let (bucket, tag) = (self.at.bucket(hash, 0), slot::tag_of(hash));
@@ -83,8 +86,8 @@ impl<'g> Group<'g> {
         (slot::tag(word) == tag).then_some(word)
     }
 
-    /// Which slots of a bucket are looked for, a bit for each, and whether none is empty. Without a
-    /// branch: which of the slots it is cannot be foretold.
+    /// Returns which slots of a bucket match, a bit for each, and whether no slot is empty. The
+    /// loop has no branch, because the processor cannot predict which slot matches.
     #[inline(always)]
     fn look(&self, bucket: u64, is_it: impl Fn(u64) -> bool) -> (u32, bool) {
         if self.at.is_inline() {
@@ -105,7 +108,7 @@ impl<'g> Group<'g> {
         (found, is_full)
     }
 
-    /// The record behind a slot's word, if it is the key's.
+    /// Returns the record of a slot's word, if it is the key's.
     pub(super) fn record_of(
         &self,
         word: u64,
@@ -116,7 +119,7 @@ impl<'g> Group<'g> {
         Ok((found.key == key).then_some(found))
     }
 
-    /// What `take` makes of the first slot with a key's tag that it takes.
+    /// Returns the result of `take` for the first slot with a key's tag that `take` accepts.
     #[inline]
     pub(super) fn find_by<T>(
         &self,
@@ -126,7 +129,7 @@ impl<'g> Group<'g> {
         self.find_slot_by(hash, |_, word| take(word))
     }
 
-    /// As [`Group::find_by`], with where the slot lies.
+    /// As [`Group::find_by`], with the slot's address.
     #[inline]
     fn find_slot_by<T>(
         &self,
@@ -142,7 +145,8 @@ impl<'g> Group<'g> {
                 tagged &= tagged - 1;
                 let word = self.load_to_follow(at);
                 if slot::tag(word) == tag {
-                    // Or the rest would come only once the first line has said how long it is.
+                    // Otherwise the rest would arrive only after the first line has given the
+                    // length.
                     self.prefetch_record(word);
                     let taken = take(at, word)?;
                     if taken.is_some() {
@@ -157,19 +161,20 @@ impl<'g> Group<'g> {
         Ok(None)
     }
 
-    /// Asks for the lines of the record behind a slot's word.
+    /// Prefetches the cache lines of the record of a slot's word.
     #[inline]
     pub(super) fn prefetch_record(&self, word: u64) {
         slot::lines(word).take(LINES_AT_ONCE).for_each(|line| self.memory.prefetch(line));
     }
 
-    /// The record behind a slot's word.
+    /// Returns the record of a slot's word.
     pub(super) fn record(&self, word: u64, scratch: &'g Scratch) -> Result<Record<'g>> {
         // SAFETY: a published word names a record that stays while the caller's guard is held.
         unsafe { record(self.memory, slot::address(word), scratch) }
     }
 
-    /// The slot of a key, its word and its record. For the writer, to whom nothing moves.
+    /// Returns the slot of a key, its word and its record. For the writer, under which nothing
+    /// moves.
     pub(super) fn locate(
         &self,
         hash: u64,
@@ -181,7 +186,7 @@ impl<'g> Group<'g> {
         })
     }
 
-    /// The slot that names this address, for a key with this hash.
+    /// Returns the slot that names this address, for a key with this hash.
     pub(super) fn slot_of(&self, hash: u64, address: u64) -> Option<u64> {
         let tag = slot::tag_of(hash);
         for step in 0..self.at.buckets() {
@@ -197,7 +202,7 @@ impl<'g> Group<'g> {
         None
     }
 
-    /// The first slot that a new key with this hash may take.
+    /// Returns the first slot that a new key with this hash may take.
     fn free_slot(&self, hash: u64) -> Option<u64> {
         (0..self.at.buckets()).find_map(|step| {
             let bucket = self.at.bucket(hash, step);
@@ -206,24 +211,24 @@ impl<'g> Group<'g> {
         })
     }
 
-    /// Publishes a word: whoever loads it sees the record that was written before.
+    /// Publishes a word: a reader that loads the word sees the record that was written before.
     pub(super) fn store(&self, at: u64, word: u64) {
         schedule::store();
-        // SAFETY: a slot of a group in use; slots are only ever touched as atomics.
+        // SAFETY: a slot of a group in use; slots are only ever accessed as atomics.
         unsafe { self.memory.word(at) }.store(word, PUBLISHED);
         schedule::stored_slot();
     }
 
-    /// What a slot becomes when its record goes: empty where no search relies on its bucket being
-    /// full.
+    /// Returns the value of a slot whose record is removed: empty if no search relies on its bucket
+    /// being full.
     pub(super) fn emptied(&self, at: u64) -> u64 {
         let bucket = at - at % self.at.bucket_bytes();
         let mut words = (0..self.at.slots()).map(|place| self.load(bucket + 8 * place));
         if words.any(|word| word == slot::EMPTY) { slot::EMPTY } else { slot::DELETED }
     }
 
-    /// Puts a word that is not in the group into the first free slot for its hash; answers what the
-    /// slot was, or `None` in a group without one.
+    /// Puts a word that is not in the group into the first free slot for its hash. Returns the
+    /// slot's previous value, or `None` in a group without a free slot.
     pub(super) fn put(&self, hash: u64, word: u64) -> Option<u64> {
         let at = self.free_slot(hash)?;
         let was = self.load(at);
@@ -231,14 +236,15 @@ impl<'g> Group<'g> {
         Some(was)
     }
 
-    /// Takes room in its bucket for a record of a key with this hash, in an inline group; answers
-    /// where, or `None` without any. A crash behind it costs the room, and nothing else.
+    /// Takes room in its bucket for a record of a key with this hash, in an inline group. Returns
+    /// the address, or `None` if there is no room. A crash after this call leaks the room, and
+    /// nothing else.
     pub(super) fn take_room(&self, hash: u64, bytes: u64) -> Option<u64> {
         if !self.at.is_inline() || bytes > INLINE_RECORD_BYTES_MAX {
             return None;
         }
         let bucket = self.at.bucket(hash, 0);
-        // SAFETY: a byte of a group in use that only writers touch.
+        // SAFETY: a byte of a group in use that only writers access.
         let used = unsafe { self.memory.byte(bucket + ROOM.end) };
         let start = ROOM.start + u64::from(used.load(Ordering::Relaxed));
         if start + bytes > ROOM.end {
@@ -248,21 +254,21 @@ impl<'g> Group<'g> {
         Some(bucket + start)
     }
 
-    /// How many slots are not empty, and how many hold a record.
+    /// Counts the slots that are not empty, and those with a record.
     pub(super) fn counts(&self) -> (u32, u32) {
         self.slots().map(|at| self.load(at)).fold((0, 0), |(filled, live), word| {
             (filled + u32::from(word != slot::EMPTY), live + u32::from(slot::is_live(word)))
         })
     }
 
-    /// Where its slots lie.
+    /// The addresses of all slots.
     fn slots(self) -> impl Iterator<Item = u64> {
         let buckets =
             (0..self.at.buckets()).map(move |n| self.at.address() + n * self.at.bucket_bytes());
         buckets.flat_map(move |bucket| (0..self.at.slots()).map(move |place| bucket + 8 * place))
     }
 
-    /// The words of all records.
+    /// The words of all slots with a record.
     pub(super) fn words(self) -> impl Iterator<Item = u64> {
         let words = self.slots().map(move |at| self.load_to_follow(at));
         words.filter(|word| slot::is_live(*word))

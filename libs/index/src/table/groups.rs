@@ -1,17 +1,17 @@
-//! What the writer knows of each group, by place. In pieces that stay where they are: a list in one
-//! piece would be copied each time that it doubles, inside of one `apply`.
+//! The writer's state of each group, by index. The list is split into pieces that never move: a
+//! list in one piece would be copied each time that it doubles, inside one `apply`.
 
 use std::ops::{Index, IndexMut};
 
 use super::Kept;
 
-/// Groups of one piece.
+/// Number of groups in one piece.
 const PIECE: usize = 1_024;
 
-/// What the writer knows of each group.
+/// The writer's state of each group.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    /// All full but the last one.
+    /// The pieces; all but the last one are full.
     pieces: Vec<Vec<Kept>>,
 }
 

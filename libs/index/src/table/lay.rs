@@ -1,10 +1,10 @@
-//! Groups made: the first one, the halves of one that is split, one that is written anew; and where
-//! the records of an inline group lie.
+//! Creates bucket groups (the first group, the two halves of a split, and a rewritten group), and
+//! chooses where the records of an inline group go.
 //!
-//! A group is inline where most of its records are small. Its writer puts a small record into the
-//! bucket that the key's search begins at, as long as there is room: a record is never written
-//! over, so what replaces it takes more, and goes to a segment once there is none. When half of a
-//! group's records have left their buckets it is laid out anew.
+//! A group is inline if most of its records are small. The writer puts a small record into the
+//! bucket at which the key's search begins, while the bucket has room. A record is never
+//! overwritten, so its replacement takes more room, and goes to a segment once the bucket has no
+//! room. A group is rebuilt when half of its records have left their buckets.
 
 use forebay_core::{ErrorCode, Result};
 
@@ -16,25 +16,25 @@ use super::record::{self, record_bytes};
 use super::{Kept, Publishing, Table, slot};
 use crate::memory::{Memory, Swing, is_spilled};
 
-/// A record of a group that is made anew.
+/// A record of a group that is being rebuilt.
 struct Listed {
     hash: u64,
     word: u64,
     bytes: u64,
-    /// Whether a slot names it already, or one is to.
+    /// Whether a slot names the record already; false for a pending record, which a slot will name.
     is_shown: bool,
 }
 
-/// Groups in the place of one, before anybody sees them.
+/// The groups that replace a group, before any reader sees them.
 struct Laid {
     halves: Vec<Kept>,
-    /// Whether writes on their way must know what has moved.
+    /// Whether pending writes must learn the new addresses.
     is_followed: bool,
-    /// By the address where a record was: the word of where it is now.
+    /// The old address of each moved record, and the word of its new address.
     moved: Vec<(u64, u64)>,
-    /// Those that left a segment: where they were, and their bytes.
+    /// Records that left a segment: their old addresses and bytes.
     left: Vec<(u64, u64)>,
-    /// Those that came to one.
+    /// Records that were moved to a segment: their addresses and bytes.
     came: Vec<(u64, u64)>,
 }
 
@@ -46,8 +46,8 @@ impl Laid {
 }
 
 impl Table {
-    /// Says whether groups that are made from now on may be inline: they take more memory, of which
-    /// nothing can be spilled.
+    /// Sets whether new groups may be inline: inline groups take more memory, and none of it can be
+    /// spilled.
     pub(crate) fn allow_inline(&mut self, may_be: bool) {
         self.may_be_inline = may_be;
     }
@@ -70,7 +70,7 @@ impl Table {
         Ok(Kept { is_counted: true, ..Kept::of(chunk, depth) })
     }
 
-    /// So many, or none without memory for all.
+    /// Creates this many groups; if there is no memory for all of them, creates none.
     fn new_groups(&self, depth: u32, is_inline: bool, count: usize) -> Result<Vec<Kept>> {
         let mut groups: Vec<Kept> = Vec::with_capacity(count);
         for _ in 0..count {
@@ -85,7 +85,7 @@ impl Table {
         Ok(groups)
     }
 
-    /// Writes the group of a hash anew, without its deleted slots.
+    /// Rewrites the group of a hash, without its deleted slots.
     pub(super) fn rewrite(&mut self, hash: u64, publishing: Publishing<'_>) -> Result<()> {
         let place = self.place_of(hash);
         let laid = self.lay(place, self.groups[place].depth, 1)?;
@@ -105,7 +105,7 @@ impl Table {
         Ok(())
     }
 
-    /// Puts what was laid out in the place of the group of a hash.
+    /// Replaces the group of a hash by the rebuilt groups.
     fn swing(&mut self, hash: u64, mut laid: Laid, publishing: Publishing<'_>) {
         let (place, entries) = (self.place_of(hash), self.entries_of(hash));
         self.follow_moved(place, &laid);
@@ -119,7 +119,7 @@ impl Table {
             low: entry(places[0]),
             high: entry(places[1]),
         };
-        // A single entry is swung by one store.
+        // A single entry is switched by one store, which needs no redo record.
         let is_armed = self.directory.is_some() && entries.len() > 1;
         if is_armed {
             self.memory.words().begin_swing(swing);
@@ -140,8 +140,8 @@ impl Table {
         publishing.reclaim.retire(&self.memory, vec![old.chunk]);
     }
 
-    /// Takes groups in that nobody sees yet, the first in the place of another, which is handed
-    /// back; answers where they are.
+    /// Takes in groups that no reader sees yet. The first replaces the group at an index, which is
+    /// returned; also returns the indexes of the new groups.
     fn take_in(&mut self, place: usize, mut low: Kept, high: Option<Kept>) -> (Kept, [usize; 2]) {
         let before = &self.groups[place];
         let expires = before.expires;
@@ -159,7 +159,7 @@ impl Table {
         (old, [place, beside])
     }
 
-    /// The writes on their way know where the records of the group at this place are now.
+    /// Updates the pending writes with the new addresses of the records of the group at this index.
     fn follow_moved(&mut self, place: usize, laid: &Laid) {
         if laid.moved.is_empty() {
             return;
@@ -175,15 +175,15 @@ impl Table {
         self.pending = pending;
     }
 
-    /// Makes one group, or two, of the one at this place; nobody sees them yet, and without memory
-    /// all is as it was.
+    /// Rebuilds the group at this index as one group, or two, that no reader sees yet. If there is
+    /// no memory, nothing has changed.
     fn lay(&mut self, place: usize, depth: u32, count: usize) -> Result<Laid> {
         let listed = self.listed(place)?;
         let bit = if count > 1 { 1_u64 << (64 - depth) } else { 0 };
         let half_of = |hash: u64| usize::from(hash & bit != 0);
         let is_inline = self.is_to_be_inline(place, &listed, half_of);
         let halves = match self.new_groups(depth, is_inline, count) {
-            // Plain ones take a quarter of it.
+            // Plain groups take a quarter of the memory.
             Err(error) if is_inline && error.code() == ErrorCode::LimitExceeded => {
                 self.new_groups(depth, false, count)
             }
@@ -204,7 +204,7 @@ impl Table {
         Ok(laid)
     }
 
-    /// Whether most of these records are small, and few enough that each half has room for them.
+    /// Whether most of these records are small, and few enough that each half has slots for them.
     fn is_to_be_inline(
         &self,
         place: usize,
@@ -218,8 +218,8 @@ impl Table {
         self.may_be_inline && 4 * small > 3 * all && most < form::filled_max(true) as usize
     }
 
-    /// Puts records into their halves; those that lie in the group that goes go first, for their
-    /// buckets have room for all of them.
+    /// Puts records into their halves. Records from the buckets of the old group come first,
+    /// because the new buckets have room for all of them.
     fn lay_out(
         &mut self,
         listed: &[Listed],
@@ -240,7 +240,8 @@ impl Table {
         Ok(())
     }
 
-    /// The word of a record behind the step: of a copy in its bucket, where there is room.
+    /// Returns the word of a record after the rebuild: that of a copy in its bucket, if there is
+    /// room.
     fn place_record(
         &mut self,
         memory: &Memory,
@@ -255,11 +256,12 @@ impl Table {
         // SAFETY: a group that only this writer has.
         let group = unsafe { Group::at(memory, GroupAt::of(&kept.chunk)) };
         let room = if is_spilled(word) { None } else { group.take_room(hash, bytes) };
-        // SAFETY: a record of this table, in memory; nothing of it goes while it is borrowed.
+        // SAFETY: a record of this table, in memory; its chunk is not retired while the table is
+        // borrowed.
         let copied = || unsafe { memory.bytes(from, bytes as usize) };
         let to = match room {
             Some(to) => {
-                // SAFETY: room of a group that nobody has yet.
+                // SAFETY: room in a group that nobody has yet.
                 unsafe { memory.write(to, copied()) };
                 if !is_within {
                     laid.left.push((from, bytes));
@@ -280,7 +282,7 @@ impl Table {
         Ok(word)
     }
 
-    /// The records of a group, with those on their way that lie in it.
+    /// Lists the records of a group, including pending records in the group's buckets.
     fn listed(&self, place: usize) -> Result<Vec<Listed>> {
         let mut listed = Vec::new();
         self.visit_records(&self.groups[place], |word, record| {
@@ -305,8 +307,8 @@ impl Table {
         group.live += 1;
     }
 
-    /// Writes the record of a key with this hash, whose group this is, into its bucket where there
-    /// is room; answers its address and its bytes.
+    /// Writes the record of a key with this hash, whose group this is: into its bucket if there is
+    /// room, otherwise into a segment. Returns its address and its bytes.
     ///
     /// # Errors
     /// `LimitExceeded` without memory.
@@ -319,12 +321,12 @@ impl Table {
     ) -> Result<(u64, u64)> {
         let room = self.take_room(group, hash, record_bytes(key.len(), row.len()));
         let Some(to) = room else { return self.segments.append(&self.memory, key, row) };
-        // SAFETY: room of the writer's own group, of which nobody has the address yet.
+        // SAFETY: room in the writer's own group; nobody has its address yet.
         let bytes = unsafe { record::write(&self.memory, to, key, row) };
         Ok((to, bytes))
     }
 
-    /// As [`Table::append`], of a record that is one elsewhere; answers its address.
+    /// As [`Table::append`], for a copy of an existing record; returns its address.
     pub(super) fn append_bytes(&mut self, group: GroupAt, hash: u64, record: &[u8]) -> Result<u64> {
         let room = self.take_room(group, hash, record.len() as u64);
         let Some(to) = room else { return self.segments.append_bytes(&self.memory, record) };
@@ -342,13 +344,13 @@ impl Table {
         unsafe { Group::at(&self.memory, group) }.take_room(hash, bytes)
     }
 
-    /// Whether records may be written to the group of a hash: not where it lies in an image.
+    /// Whether records may be written to the group of a hash: not if the group is in an image.
     fn has_room(&self, hash: u64) -> bool {
         !self.memory.is_of_image() || self.groups[self.place_of(hash)].has_room
     }
 
-    /// Counts a record that has left its bucket, in the group at this place, or a new one that may
-    /// come to lie there.
+    /// Counts a record of the group at this index that has left its bucket, or a new record that a
+    /// rebuild may bring into a bucket.
     pub(super) fn count_away(&mut self, place: usize) {
         let kept = &mut self.groups[place];
         kept.away += 1;
@@ -358,8 +360,8 @@ impl Table {
         }
     }
 
-    /// Lays out groups anew many of whose records were written elsewhere, about as many bytes as
-    /// asked for.
+    /// Rebuilds groups of which many records are outside their buckets, up to about this many
+    /// bytes.
     ///
     /// # Errors
     /// `Corrupt`, `Unavailable`.
@@ -369,7 +371,7 @@ impl Table {
             let Some(place) = self.to_lay_anew.pop_front() else { break };
             let place = place as usize;
             self.groups[place].is_lined_up = false;
-            // Of a group that came with an image or a takeover nobody may know how many live.
+            // In a group from an image or a takeover the live slots may not be counted yet.
             self.count(place)?;
             let kept = &self.groups[place];
             let word = self.group_of(kept)?.words().next();
@@ -378,7 +380,7 @@ impl Table {
             let found = self.group_of(kept)?.record(word, &scratch)?;
             let (hash, bytes) = (self.hash.of(found.key), kept.chunk.bytes());
             match self.rewrite(hash, publishing) {
-                // It is tried again when more was written elsewhere.
+                // The rebuild is retried when more records have left their buckets.
                 Err(error) if error.code() == ErrorCode::LimitExceeded => break,
                 done => done?,
             }

@@ -1,5 +1,5 @@
-//! Moving records: out of segments that are half dead, so that their space comes back; and to the
-//! spill file, once memory is short.
+//! Relocation of records: out of segments that are half dead, so that their memory is reclaimed;
+//! and to the spill file, once memory is short.
 
 use std::ops::Range;
 
@@ -11,22 +11,23 @@ use super::{PREFETCHED, Publishing, Scratch, Table, slot, spilled};
 use crate::memory::is_spilled;
 use crate::schedule::{self, Fault};
 
-/// Where records are moved.
+/// The destination of moved records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MoveTo {
-    /// To other memory; those that were spilled stay on disk.
+    /// Other memory; spilled records stay on disk.
     Memory,
-    /// To the spill file.
+    /// The spill file.
     Spill,
 }
 
-/// How far before the walk the next records are asked for.
+/// Distance by which the walk prefetches records.
 const AHEAD_BYTES: u64 = 512;
 
 impl Table {
-    /// Moves live records out of segments that are half dead: twice as many bytes as have died
-    /// since the last call, and this many more. Where they are to be spilled, also out of those
-    /// that were sealed first. Without room to move to it waits for the next call.
+    /// Moves live records out of segments that are half dead. The amount is twice as many bytes as
+    /// have died since the last call, plus `bytes_more`. If `to` is the spill file, the call also
+    /// empties the segments that were sealed first. If there is no room to move to, the rest waits
+    /// for the next call.
     ///
     /// # Errors
     /// `Corrupt`, `Unavailable`, `Internal`.
@@ -69,8 +70,8 @@ impl Table {
         self.lay_anew(bytes_max, publishing)
     }
 
-    /// Addresses and hashes of the next records of a segment, up to so many bytes; asks for their
-    /// buckets.
+    /// Returns addresses and hashes of the next records of a segment, up to this many bytes;
+    /// prefetches their buckets.
     fn records_ahead(&self, rest: Range<u64>, bytes_max: u64) -> Result<Vec<(u64, u64)>> {
         let end = rest.end.min(rest.start.saturating_add(bytes_max));
         let (mut at, mut records) = (rest.start, Vec::with_capacity(PREFETCHED));
@@ -93,21 +94,22 @@ impl Table {
         Ok(records)
     }
 
-    /// Moves those of these records that live to the open segment; answers the bytes of all, which
-    /// lie in memory, in one segment.
+    /// Moves the live ones of these records, which are in memory in one segment, to the open
+    /// segment; returns the bytes of all.
     ///
     /// # Errors
-    /// `LimitExceeded` without memory to move to; what did not move is where it was.
+    /// `LimitExceeded` without memory to move to; the remaining records stay where they are.
     fn move_records(&mut self, records: &[(u64, u64)]) -> Result<u64> {
         let memory = self.memory.clone();
         let (mut walked, mut left) = (0, 0);
         let all = records.iter().try_for_each(|(address, hash)| {
             // SAFETY: as in `records_ahead`.
             let record = unsafe { in_memory(&memory, *address) }?;
-            // SAFETY: a group of the writer's own table, which has some; none moves meanwhile.
+            // SAFETY: a group of the writer's own table, which has groups; none of them moves
+            // during the loop.
             let group = unsafe { Group::at(&memory, self.group_at(*hash)?) };
             if let Some(slot) = group.slot_of(*hash, *address) {
-                // SAFETY: the bytes of the record, which is not written over.
+                // SAFETY: the bytes of the record, which is not overwritten.
                 let bytes = unsafe { memory.bytes(*address, record.bytes as usize) };
                 let moved = self.append_bytes(group.place(), *hash, bytes)?;
                 group.store(slot, slot::pack(slot::tag_of(*hash), moved, record.bytes));
@@ -123,12 +125,12 @@ impl Table {
         all.map(|()| walked)
     }
 
-    /// Moves those of these records that live to the spill file, in one write; answers the bytes of
+    /// Moves the live ones of these records to the spill file, in one write; returns the bytes of
     /// all.
     ///
     /// # Errors
-    /// `LimitExceeded` without room there; `Corrupt`, `Unavailable`. What did not move is where it
-    /// was.
+    /// `LimitExceeded` without room there; `Corrupt`, `Unavailable`. The remaining records stay
+    /// where they are.
     fn spill_records(&mut self, records: &[(u64, u64)]) -> Result<u64> {
         let (memory, scratch) = (self.memory.clone(), Scratch::default());
         let (mut living, mut walked, mut room) = (Vec::new(), 0, 0);

@@ -1,4 +1,4 @@
-//! A table as an image holds it, and a table that goes on from one.
+//! The image of a table, and a table that continues from an image.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use crate::memory::{
 use crate::storage::{SeededHash, Space};
 
 impl Table {
-    /// What of it goes into an image.
+    /// Returns the parts of the table that an image contains.
     pub(crate) fn content(&self) -> Content {
         let groups = self.groups.iter().map(|kept| &kept.chunk);
         let chunks = groups.chain(&self.directory).map(|chunk| (chunk.address(), chunk.bytes()));
@@ -31,11 +31,11 @@ impl Table {
         }
     }
 
-    /// The table of an image, in memory of its own, which has at most this many addresses. Proves
-    /// the directory; groups and records are proved when somebody comes to them.
+    /// Creates the table of an image, in memory of its own with at most this many addresses.
+    /// Verifies the directory; groups and records are verified at first use.
     ///
     /// # Errors
-    /// `Corrupt` when it cannot be a table; those of [`Memory::of_image`].
+    /// `Corrupt` when the image cannot be a table; those of [`Memory::of_image`].
     pub(crate) fn of_image(
         image: &Image,
         addresses: u64,
@@ -48,7 +48,7 @@ impl Table {
         Ok(table)
     }
 
-    /// A space with what an image holds, mapped, for readers alone: nobody writes there.
+    /// Creates a space with a mapped image, for readers alone: nobody writes there.
     ///
     /// # Errors
     /// As [`Table::of_image`].
@@ -60,10 +60,10 @@ impl Table {
         Ok(Space::new(memory, parts.hash, parts.root))
     }
 
-    /// The table of an image, copied to live memory in which nothing is, and proved.
+    /// Creates the table of an image, copied to empty live memory and verified.
     ///
     /// # Errors
-    /// `Corrupt` when it is damaged, or cannot be a table; those of [`Memory::copy_image`].
+    /// `Corrupt` when the image is damaged, or cannot be a table; those of [`Memory::copy_image`].
     pub(crate) fn of_image_copied(image: &Image, memory: &Arc<Memory>) -> Result<Self> {
         let mut parts = Parts::of_image(image)?;
         parts.segments = parts.segments.with_serial(memory.words().serial.load(Ordering::Relaxed));
@@ -77,7 +77,7 @@ impl Table {
         Ok(table)
     }
 
-    /// A table as an earlier writer of live memory has left it.
+    /// Opens a table as an earlier writer of live memory has left it.
     ///
     /// # Errors
     /// `Corrupt` when it cannot be a table.
@@ -109,8 +109,8 @@ impl Table {
         Ok(table)
     }
 
-    /// The segments of the spill file, as the slots tell them: chunk, bytes used, and at most so
-    /// many of them alive.
+    /// Collects the segments of the spill file from the slots: chunk, bytes used, and an upper
+    /// bound of the live bytes.
     fn spilled_segments(&self) -> Result<Vec<(Chunk, u64, u64)>> {
         let (memory, mut scratch) = (&self.memory, Scratch::default());
         let mut words = Vec::new();
@@ -134,7 +134,7 @@ impl Table {
             scratch.clear();
         }
         for (chunk, used, live) in &mut found {
-            // Until here where the last record begins.
+            // Before this step `used` is the offset of the last record.
             *used += spilled(memory, chunk.address() + *used, &scratch)?.bytes;
             *live = (*live).min(*used);
             scratch.clear();
@@ -155,14 +155,14 @@ impl Table {
         Ok(table)
     }
 
-    /// All chunks that it uses, as start and bytes each.
+    /// Returns all chunks that the table uses, as start and bytes each.
     pub(crate) fn chunks(&self) -> Vec<(u64, u64)> {
         let groups = self.groups.iter().map(|kept| &kept.chunk);
         let chunks = groups.chain(&self.directory).chain(self.segments.chunks());
         chunks.map(|chunk| (chunk.address(), chunk.bytes())).collect()
     }
 
-    /// Finds the groups in the directory; several entries side by side may name one.
+    /// Finds the groups in the directory; several adjacent entries may name one group.
     fn take_groups(
         &mut self,
         entries: &[GroupAt],
@@ -191,7 +191,7 @@ impl Table {
         if expiries.next().is_some() { Err(damaged("more groups than it has")) } else { Ok(()) }
     }
 
-    /// Where the groups lie, by directory entry.
+    /// Returns the groups by directory entry.
     fn entries_of_parts(&self, parts: &Parts) -> Result<Vec<GroupAt>> {
         if parts.root == Root::NONE {
             return Ok(Vec::new());
@@ -200,14 +200,14 @@ impl Table {
         self.memory.prove(chunk.address(), chunk.bytes())?;
         let entry = |entry: u64| {
             let at = chunk.address() + entry * ENTRY_BYTES;
-            // SAFETY: an entry of the table's own directory, which was just proved.
+            // SAFETY: an entry of the table's own directory, which was just verified.
             GroupAt::of_entry(unsafe { self.memory.half_word(at) }.load(Ordering::Relaxed))
         };
         Ok((0..1 << parts.root.depth()).map(entry).collect())
     }
 }
 
-/// What a table is put together from.
+/// The parts that a table is assembled from.
 struct Parts {
     hash: SeededHash,
     root: Root,
@@ -223,14 +223,14 @@ impl Parts {
         Ok(Self { hash, root, directory, segments })
     }
 
-    /// The chunks of all but the groups.
+    /// The chunks of everything but the groups.
     fn chunks(&self) -> Vec<(u64, u64)> {
         let chunks = self.segments.chunks().chain(&self.directory);
         chunks.map(|chunk| (chunk.address(), chunk.bytes())).collect()
     }
 }
 
-/// The chunk of a root's directory.
+/// Returns the chunk of a root's directory.
 fn directory_of(root: Root) -> Result<Option<Chunk>> {
     if root.depth() == 0 {
         return Ok(None);

@@ -1,20 +1,20 @@
-//! Which group a hash belongs to, as the writer knows it: by place in its list of groups. In pieces
-//! of which each grows on its own: one list beside the directory would be copied each time that the
-//! directory doubles, into memory that has no pages yet, inside of one `apply`.
+//! The group of each hash as the writer sees it, by index in the writer's list of groups. The map
+//! is split into pieces that grow independently: one list parallel to the directory would be copied
+//! each time that the directory doubles, into memory without pages yet, inside one `apply`.
 
-/// Most bits of a hash by which its piece is found.
+/// Maximum number of bits of a hash that select its piece.
 const PIECES_DEPTH_MAX: u32 = 8;
 
-/// The places of groups, by the first bits of the hashes that belong to them.
+/// The indexes of groups, by the first bits of the hashes that belong to them.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// By the first bits of a hash; each by the bits behind them, as many as it needs. The number
-    /// of either is a power of two.
+    /// The pieces, by the first bits of a hash. Each piece is indexed by the bits after them, as
+    /// many as it needs. Both lengths are powers of two.
     pieces: Vec<Vec<u32>>,
 }
 
 impl Places {
-    /// The place of the group that a hash belongs to; there is one.
+    /// The index of the group that a hash belongs to; the map must not be empty.
     #[inline]
     pub(super) fn of(&self, hash: u64) -> usize {
         let depth = self.pieces.len().ilog2();
@@ -22,14 +22,14 @@ impl Places {
         piece[first_bits(hash << depth, piece.len().ilog2())] as usize
     }
 
-    /// Lets all hashes that begin with so many bits of this one belong to the group of a place.
+    /// Assigns all hashes that share this many first bits with `hash` to the group at an index.
     pub(super) fn point(&mut self, hash: u64, depth: u32, place: usize) {
         let place = place as u32;
         if self.pieces.is_empty() {
             self.pieces.push(vec![place]);
         }
         while self.pieces.len().ilog2() < depth.min(PIECES_DEPTH_MAX) {
-            // None of them is longer than one yet.
+            // At this point no piece is longer than one.
             self.pieces =
                 self.pieces.iter().flat_map(|piece| [piece.clone(), piece.clone()]).collect();
         }
@@ -49,7 +49,7 @@ impl Places {
         piece[start..start + width].fill(place);
     }
 
-    /// The place of each group, in the order of their hashes.
+    /// The index of each group, in the order of their hashes.
     pub(super) fn in_order(&self) -> Vec<usize> {
         let mut places: Vec<_> =
             self.pieces.iter().flatten().map(|place| *place as usize).collect();
@@ -58,7 +58,7 @@ impl Places {
     }
 }
 
-/// The number that the first bits of a hash are.
+/// Returns the first bits of a hash as a number.
 #[inline]
 pub(super) fn first_bits(hash: u64, bits: u32) -> usize {
     hash.checked_shr(64 - bits).unwrap_or(0) as usize
@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory of one list, of this depth.
+    /// The depth of the reference directory, which is one list.
     const DEPTH: u32 = 12;
 
     proptest! {
@@ -80,7 +80,7 @@ mod tests {
             places.point(0, 0, 0);
             let mut depths = vec![0];
             for hash in splits {
-                // The group of the hash becomes two: the high half goes to a new place.
+                // The hash's group is split in two: the high half gets a new index.
                 let place = places.of(hash);
                 let depth = depths[place] + 1;
                 if depth > DEPTH {

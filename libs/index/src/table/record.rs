@@ -1,8 +1,7 @@
-//! Records: a key and its row as they lie in a segment, behind the lengths of both.
+//! Records: a key and its row in a segment, after the lengths of both.
 //!
-//! The lengths are variable: 7 bits per byte, the lowest first, so that a record of less than 128
-//! bytes of row has a header of 2 bytes. The bytes of a record never change once its address is
-//! published.
+//! The lengths are variable: 7 bits per byte, lowest first, so a record with less than 128 bytes of
+//! row has a header of 2 bytes. The bytes of a record never change once its address is published.
 
 use forebay_core::Result;
 
@@ -10,26 +9,26 @@ use super::scratch::Scratch;
 use super::spilled::spilled;
 use crate::memory::{CHUNK_BYTES_MIN, Memory, is_spilled};
 
-/// Bytes of a header of a key below 128 bytes and a row below 16 KiB, at most.
+/// Maximum header bytes for a key below 128 bytes and a row below 16 KiB.
 const SHORT_HEADER_BYTES: u64 = 3;
 /// Bytes of the longest header.
 pub(super) const HEADER_BYTES_MAX: usize = 10;
 
-/// A record in place.
+/// A record in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Record<'g> {
     /// The identity bytes of its key.
     pub(crate) key: &'g [u8],
     /// Its row.
     pub(crate) row: &'g [u8],
-    /// Bytes that it takes, header included.
+    /// Bytes that the record takes, header included.
     pub(super) bytes: u64,
 }
 
-/// The header of a record: its bytes and how many they are.
+/// Encodes the header of a record; returns its bytes and their number.
 pub(super) fn header(key: usize, row: usize) -> ([u8; HEADER_BYTES_MAX], usize) {
     let mut bytes = [0; HEADER_BYTES_MAX];
-    // Most are this short.
+    // Most headers are this short.
     if key < 0x80 && row < 0x80 {
         (bytes[0], bytes[1]) = (key as u8, row as u8);
         return (bytes, 2);
@@ -49,8 +48,8 @@ pub(super) fn header(key: usize, row: usize) -> ([u8; HEADER_BYTES_MAX], usize) 
     (bytes, length)
 }
 
-/// How long the header, the key and the row are of a record that begins with these bytes; `None`
-/// where they hold no whole header.
+/// Decodes the lengths of the header, the key and the row of a record that begins with these bytes;
+/// returns `None` if the bytes are shorter than the header.
 pub(super) fn lengths(bytes: &[u8]) -> Option<(usize, usize, usize)> {
     let mut at = 0;
     let mut number = || {
@@ -69,16 +68,16 @@ pub(super) fn lengths(bytes: &[u8]) -> Option<(usize, usize, usize)> {
     Some((at, key, row))
 }
 
-/// Bytes of a record of such a key and row.
+/// Returns the bytes of a record with a key and a row of these lengths.
 pub(super) fn record_bytes(key: usize, row: usize) -> u64 {
     let length = |number: usize| (usize::BITS - (number | 1).leading_zeros()).div_ceil(7) as usize;
     (length(key) + length(row) + key + row) as u64
 }
 
-/// Writes a record and answers its bytes.
+/// Writes a record and returns its bytes.
 ///
 /// # Safety
-/// There is room for it at this address, and nobody has the address yet.
+/// The address has room for the record, and nobody has the address yet.
 pub(super) unsafe fn write(memory: &Memory, address: u64, key: &[u8], row: &[u8]) -> u64 {
     let (header, length) = header(key.len(), row.len());
     let mut at = address;
@@ -90,23 +89,23 @@ pub(super) unsafe fn write(memory: &Memory, address: u64, key: &[u8], row: &[u8]
     at - address
 }
 
-/// The header of a record without key that takes this many bytes, header included: it fills a gap
-/// that nobody reads but who walks a segment. `None` for one byte, which is too few.
+/// Returns the header of a record without key that takes this many bytes, header included. Such a
+/// record fills a gap; only a walk of the segment reads it. `None` for one byte, which is too few.
 pub(crate) fn filler(bytes: u64) -> Option<Vec<u8>> {
     debug_assert!(bytes < CHUNK_BYTES_MIN);
     match bytes {
         0 => Some(Vec::new()),
         1 => None,
-        // A key of no bytes, and the row's length in one byte or in two.
+        // The record has an empty key, and its row's length takes one byte or two.
         2..130 => Some(vec![0, (bytes - 2) as u8]),
         _ => Some(vec![0, (bytes - 3) as u8 & 0x7f | 0x80, ((bytes - 3) >> 7) as u8]),
     }
 }
 
-/// The record at an address; a copy of one that was spilled.
+/// Returns the record at an address; a copy if it is spilled.
 ///
 /// # Errors
-/// `Corrupt` where an image or the spill file is damaged; `Unavailable` where that cannot be read.
+/// `Corrupt` if an image or the spill file is damaged; `Unavailable` if the file cannot be read.
 ///
 /// # Safety
 /// As [`in_memory`].
@@ -122,16 +121,17 @@ pub(super) unsafe fn record<'g>(
     }
 }
 
-/// The record at an address in memory.
+/// Returns the record at an address in memory.
 ///
 /// # Errors
-/// `Corrupt` where an image is damaged.
+/// `Corrupt` if an image is damaged.
 ///
 /// # Safety
-/// A record was written there before its address was published, and it is not written over until
-/// the caller's guard has gone. Where the memory is of an image, any address will do.
+/// A record was written there before its address was published, and it is not overwritten until the
+/// caller's guard is gone. If the memory is from an image, any address is allowed.
 pub(super) unsafe fn in_memory(memory: &Memory, address: u64) -> Result<Record<'_>> {
-    // The header, as far as it can reach in its block; one that goes on has the rest proved below.
+    // This verifies the header as far as its first block; the rest of a longer header is verified
+    // below.
     let block = CHUNK_BYTES_MIN - address % CHUNK_BYTES_MIN;
     memory.prove(address, block.min(HEADER_BYTES_MAX as u64))?;
     let short = if block < SHORT_HEADER_BYTES {
@@ -153,13 +153,13 @@ pub(super) unsafe fn in_memory(memory: &Memory, address: u64) -> Result<Record<'
     Ok(Record { key, row, bytes: header + bytes.len() as u64 })
 }
 
-/// Bytes of any header, and of the key and the row behind it.
+/// Decodes a header of any length; returns its bytes, and those of the key and the row after it.
 ///
 /// # Errors
 /// As [`in_memory`].
 ///
 /// # Safety
-/// As [`in_memory`]; as much of it is proved as lies in its first block.
+/// As [`in_memory`]; the part of the header in its first block is verified.
 #[cold]
 unsafe fn long_lengths(memory: &Memory, address: u64) -> Result<(u64, usize, usize)> {
     let mut at = address;
@@ -183,8 +183,8 @@ unsafe fn long_lengths(memory: &Memory, address: u64) -> Result<(u64, usize, usi
     Ok((at - address, key, row))
 }
 
-/// The row of the record at an address, if it is this key's and has a short header; else only
-/// [`record`] can tell. For reads, most of which end here.
+/// Returns the row of the record at an address, if the record is this key's and has a short header;
+/// otherwise only [`record`] can tell. This is the path of most reads.
 ///
 /// # Safety
 /// As [`record`].
@@ -204,15 +204,15 @@ pub(super) unsafe fn row_of<'g>(memory: &'g Memory, address: u64, key: &[u8]) ->
     (found == key).then_some(row)
 }
 
-/// The bytes of a short header and of the row behind it; `None` for a longer header, and for one of
-/// a key of another length.
+/// Decodes a short header: its bytes and those of the row after it; `None` for a longer header, or
+/// for a key of another length.
 #[inline(always)]
 pub(super) fn short_header(bytes: &[u8; 3], key: usize) -> Option<(u64, usize)> {
     let (header, _, row) = short_lengths(bytes).filter(|(_, length, _)| *length == key)?;
     Some((header, row))
 }
 
-/// The bytes of a short header, and of the key and the row behind it; `None` for a longer one.
+/// Decodes a short header: its bytes, and those of the key and the row; `None` for a longer header.
 #[inline(always)]
 fn short_lengths(bytes: &[u8; 3]) -> Option<(u64, usize, usize)> {
     match *bytes {

@@ -1,12 +1,12 @@
-//! Segments: where a table's records lie, and how the space of dead ones comes back.
+//! Segments: the chunks of a table's records, and how the space of dead records is reclaimed.
 //!
-//! Records are appended to the open segment; a replaced or deleted one stays where it is and counts
-//! as dead. A sealed segment that is half dead is emptied: its live records move to the open one, a
-//! bounded number of bytes per call, and then the segment is retired. An open segment in which
-//! nothing lives is sealed once it is half full, so that deletes give its memory back too.
+//! Records are appended to the open segment; a replaced or deleted record stays in place and counts
+//! as dead. A sealed segment that is half dead is emptied: its live records move to the open
+//! segment, a bounded number of bytes per call, and then the segment is retired. An open segment
+//! without any live record is sealed once it is half full, so that deletes free its memory, too.
 //!
-//! Once memory is short, the segment that was sealed first is emptied to one of the spill file,
-//! which is a segment like others, behind a header that tells where it begins.
+//! Once memory is short, the segment that was sealed first is emptied into a segment of the spill
+//! file. Such a segment is like the others, with a header that marks its beginning.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,18 +20,18 @@ use crate::memory::{
     BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Chunk, Memory, SegmentNote, is_spilled,
 };
 
-/// A segment is this part of all that there are: small tables take little memory.
+/// Size of a new segment as a part of all segments: small tables take little memory.
 const SEGMENT_SHARE: u64 = 8;
 /// Bytes of a segment of a large table: a block of huge pages.
 const SEGMENT_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 /// Bytes of the smallest chunk of the spill file.
 const SPILL_SEGMENT_BYTES_MIN: u64 = BLOCK_BYTES;
-/// Bytes in front of the records of a segment in the spill file: its length, and a checksum of that
-/// and of its address.
+/// Bytes before the records of a segment in the spill file: its length, and a checksum of the
+/// length and of the segment's address.
 const SPILL_HEADER_BYTES: u64 = 16;
 
-/// What stands at the start of a segment in the spill file.
+/// Encodes the header of a segment in the spill file.
 fn spill_header(chunk: &Chunk) -> [u8; SPILL_HEADER_BYTES as usize] {
     let bytes = chunk.bytes().to_le_bytes();
     let checksum = xxh3_64_with_seed(&bytes, chunk.address()).to_le_bytes();
@@ -41,10 +41,10 @@ fn spill_header(chunk: &Chunk) -> [u8; SPILL_HEADER_BYTES as usize] {
     header
 }
 
-/// The segment of the spill file that holds an address.
+/// Finds the segment of the spill file that contains an address.
 ///
 /// # Errors
-/// `Corrupt` where there is none; `Unavailable`.
+/// `Corrupt` if there is none; `Unavailable`.
 pub(super) fn spilled_segment(memory: &Memory, address: u64) -> Result<Chunk> {
     let mut bytes = SPILL_SEGMENT_BYTES_MIN;
     while bytes <= CHUNK_BYTES_MAX {
@@ -66,11 +66,11 @@ struct Segment {
     chunk: Chunk,
     used: u64,
     live: u64,
-    /// Which one it was to be sealed.
+    /// Ordinal of the segment's sealing.
     sealed_as: u64,
-    /// Whether it waits to be emptied.
+    /// Whether the segment is queued to be emptied.
     is_lined_up: bool,
-    /// Whether `live` may be too much: an earlier holder may have been killed between a record and
+    /// Whether `live` may be too high: an earlier holder may have been killed between a record and
     /// its slot.
     is_inexact: bool,
 }
@@ -84,7 +84,7 @@ impl Segment {
         is_spilled(self.chunk.address())
     }
 
-    /// Where its first record lies.
+    /// The address of the first record.
     fn first(&self) -> u64 {
         let header = if self.is_spilled() { SPILL_HEADER_BYTES } else { 0 };
         self.chunk.address() + header
@@ -99,19 +99,19 @@ impl Segment {
     }
 }
 
-/// Segments by their addresses: searched for each record that dies, changed for each segment.
+/// Segments by address: searched for each record that dies, changed for each segment.
 #[derive(Debug, Default)]
 struct ByAddress {
     starts: Vec<u64>,
-    /// In the same order.
+    /// The segments, in the order of `starts`.
     segments: Vec<Segment>,
-    /// By block of the memory, as far as segments go: how many of them begin below it. Most blocks
-    /// are one segment, so most searches end here.
+    /// By block of the memory, up to the last segment: the number of segments that begin below it.
+    /// Most blocks are one segment, so most searches end here.
     below: Vec<u32>,
 }
 
 impl ByAddress {
-    /// The last segment that begins at or before an address.
+    /// Returns the last segment that begins at or before an address.
     fn at_or_before(&mut self, address: u64) -> Option<&mut Segment> {
         let block = (address / BLOCK_BYTES) as usize;
         let from = self.below.get(block).or(self.below.last()).map_or(0, |below| *below as usize);
@@ -124,7 +124,7 @@ impl ByAddress {
         self.starts.binary_search(&start).ok().map(|place| &self.segments[place])
     }
 
-    /// Answers whether there was none in its place.
+    /// Inserts a segment; returns whether there was none at its address.
     #[must_use]
     fn insert(&mut self, segment: Segment) -> bool {
         let start = segment.chunk.address();
@@ -154,28 +154,28 @@ impl ByAddress {
     }
 }
 
-/// All segments of one table; belongs to its writer.
+/// The segments of one table; belongs to the table's writer.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
-    /// What tells them, in live memory, from those of other tables.
+    /// The serial, which distinguishes them in live memory from segments of other tables.
     serial: u64,
     sealed: ByAddress,
-    /// The one that records are appended to.
+    /// The segment that records are appended to.
     open: Option<Segment>,
-    /// The one of the spill file that records are moved to.
+    /// The segment of the spill file that records are moved to.
     open_spilled: Option<Segment>,
-    /// Bytes of those in memory.
+    /// Bytes of the segments in memory.
     bytes: u64,
-    /// How many have been sealed.
+    /// Number of segments that have been sealed.
     sealed_count: u64,
-    /// Those that are to be emptied, in this order.
+    /// The queue of segments to be emptied.
     line: VecDeque<u64>,
     emptied: Option<Emptying>,
-    /// Bytes of records that were replaced or deleted since this was last asked.
+    /// Bytes of records that were replaced or deleted since the last [`Segments::take_died`].
     died: u64,
 }
 
-/// How far a segment is emptied.
+/// The progress of emptying a segment.
 #[derive(Clone, Copy, Debug)]
 struct Emptying {
     segment: u64,
@@ -195,11 +195,11 @@ impl Segments {
         self.serial
     }
 
-    /// Those that an earlier writer of live memory has noted. None of them is open: what that one
-    /// was just appending is lost.
+    /// Loads the segments that an earlier writer of live memory has noted. None of them is open: a
+    /// record that the writer was appending is lost.
     ///
     /// # Errors
-    /// `Corrupt` for what can be no segment.
+    /// `Corrupt` for an impossible segment.
     pub(super) fn of_notes(notes: &[SegmentNote], serial: u64) -> Result<Self> {
         let mut segments = Self::new(serial);
         for note in notes.iter().filter(|note| note.serial == serial) {
@@ -212,11 +212,11 @@ impl Segments {
         Ok(segments)
     }
 
-    /// Adds those of the spill file that an earlier writer has left: chunk, bytes used, and at most
-    /// so many of them alive.
+    /// Adds the segments of the spill file that an earlier writer has left: chunk, bytes used, and
+    /// an upper bound of the live bytes.
     ///
     /// # Errors
-    /// `Corrupt` for two in one place.
+    /// `Corrupt` for two segments at one address.
     pub(super) fn add_spilled(
         &mut self,
         found: impl IntoIterator<Item = (Chunk, u64, u64)>,
@@ -228,7 +228,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Adds a sealed one.
+    /// Adds a sealed segment.
     fn insert(&mut self, segment: Segment) -> Result<()> {
         self.bytes += if segment.is_spilled() { 0 } else { segment.chunk.bytes() };
         let is_alone = self.sealed.insert(segment);
@@ -243,14 +243,14 @@ impl Segments {
         self.sealed.segments.iter().chain(&self.open).chain(&self.open_spilled)
     }
 
-    /// Notes all of them in live memory.
+    /// Notes all segments in live memory.
     pub(super) fn note_all(&self, memory: &Memory) {
         for segment in self.all() {
             memory.note_segment(&segment.chunk, segment.used, segment.live, self.serial);
         }
     }
 
-    /// As an image holds them.
+    /// Lists the segments as an image stores them.
     pub(super) fn list(&self) -> Vec<SegmentAt> {
         let open = self.open.as_ref().map(|open| open.chunk.address());
         let list = self.all().map(|segment| SegmentAt {
@@ -265,10 +265,10 @@ impl Segments {
         list
     }
 
-    /// Those of an image.
+    /// Loads the segments of an image.
     ///
     /// # Errors
-    /// `Corrupt` for what can be no segment, and for two that are open.
+    /// `Corrupt` for an impossible segment, and for two open segments.
     pub(super) fn of_image(list: &[SegmentAt]) -> Result<Self> {
         let mut segments = Self::default();
         for at in list {
@@ -292,18 +292,18 @@ impl Segments {
         Ok(segments)
     }
 
-    /// What of the open segment is still to be written: where it begins, and its bytes.
+    /// The unwritten part of the open segment: its address and its bytes.
     pub(super) fn open_rest(&self) -> Option<(u64, u64)> {
         let segment = self.open.as_ref()?;
         Some((segment.chunk.address() + segment.used, segment.chunk.bytes() - segment.used))
     }
 
-    /// The chunks of all.
+    /// The chunks of all segments.
     pub(super) fn chunks(&self) -> impl Iterator<Item = &Chunk> {
         self.all().map(|segment| &segment.chunk)
     }
 
-    /// Writes a record and answers its address and its bytes.
+    /// Writes a record and returns its address and its bytes.
     pub(super) fn append(&mut self, memory: &Memory, key: &[u8], row: &[u8]) -> Result<(u64, u64)> {
         let address = self.room(memory, record_bytes(key.len(), row.len()))?;
         // SAFETY: the open segment has room for the record, and nobody has its address yet.
@@ -312,7 +312,7 @@ impl Segments {
         Ok((address, bytes))
     }
 
-    /// Writes a record that was one elsewhere; answers its address.
+    /// Writes a copy of an existing record; returns its address.
     pub(super) fn append_bytes(&mut self, memory: &Memory, record: &[u8]) -> Result<u64> {
         let bytes = record.len() as u64;
         let address = self.room(memory, bytes)?;
@@ -322,13 +322,13 @@ impl Segments {
         Ok(address)
     }
 
-    /// Where the next record goes, of this many bytes.
+    /// Returns the address of the next record, of this many bytes.
     fn room(&mut self, memory: &Memory, bytes: u64) -> Result<u64> {
         let open = self.room_for(memory, bytes)?;
         Ok(open.chunk.address() + open.used)
     }
 
-    /// A record of this many bytes was written there.
+    /// Counts a record of this many bytes that was written to the open segment.
     fn appended(&mut self, memory: &Memory, bytes: u64) {
         if let Some(open) = &mut self.open {
             open.used += bytes;
@@ -350,7 +350,7 @@ impl Segments {
         Ok(self.open.as_mut().expect("a segment was opened above"))
     }
 
-    /// Nothing more is appended to a segment that was open.
+    /// Seals a segment that was open: nothing more is appended to it.
     fn seal(&mut self, open: Option<Segment>) {
         let Some(mut sealed) = open else { return };
         self.sealed_count += 1;
@@ -360,8 +360,8 @@ impl Segments {
         debug_assert!(is_alone, "no two chunks begin in one place");
     }
 
-    /// An address of the spill file with room for this many bytes; [`Segments::spilled`] says when
-    /// they are there.
+    /// Returns an address of the spill file with room for this many bytes; call
+    /// [`Segments::spilled`] after they are written.
     ///
     /// # Errors
     /// `LimitExceeded` without room; `Unavailable`.
@@ -381,7 +381,7 @@ impl Segments {
         Ok(open.chunk.address() + open.used)
     }
 
-    /// Records of this many bytes were written where there was room for them.
+    /// Counts records of this many bytes that were written to the open segment of the spill file.
     pub(super) fn spilled(&mut self, bytes: u64) {
         if let Some(open) = &mut self.open_spilled {
             open.used += bytes;
@@ -389,8 +389,8 @@ impl Segments {
         }
     }
 
-    /// Lines up the segment in memory that was sealed before all others; answers whether there is
-    /// one that does not wait to be emptied already.
+    /// Queues the oldest sealed segment in memory to be emptied; returns whether there is one that
+    /// is not queued already.
     pub(super) fn line_up_oldest(&mut self) -> bool {
         let emptied = self.emptied.map(|emptied| emptied.segment);
         let can_go = |segment: &&mut Segment| {
@@ -415,17 +415,18 @@ impl Segments {
         self.bury_moved(memory, address, bytes);
     }
 
-    /// Counts a record as dead: it lives on elsewhere.
+    /// Counts a record as dead that lives on at another address.
     pub(super) fn bury_moved(&mut self, memory: &Memory, address: u64, bytes: u64) {
         let open = if is_spilled(address) { &mut self.open_spilled } else { &mut self.open };
         let held = open.as_mut().filter(|open| open.holds(address));
         let is_open = held.is_some();
         let Some(segment) = held.or_else(|| self.sealed.at_or_before(address)) else { return };
-        // What lies in no segment lies in the bucket of an inline group.
+        // An address in no segment is in the bucket of an inline group.
         if !segment.holds(address) {
             return;
         }
-        // Less than nothing only where an image has lied; then the segment is never emptied.
+        // The count saturates only if an image has understated it; then the segment is never
+        // emptied.
         segment.live = segment.live.saturating_sub(bytes);
         memory.note_fill(segment.chunk.address(), segment.used, segment.live);
         if !is_open {
@@ -436,13 +437,13 @@ impl Segments {
         }
     }
 
-    /// How many bytes died since the last call.
+    /// Returns how many bytes died since the last call.
     pub(super) fn take_died(&mut self) -> u64 {
         std::mem::take(&mut self.died)
     }
 
-    /// Where the records lie that are still to be looked at in a segment that is being emptied;
-    /// `None` when nothing in it lives, or there is none.
+    /// Returns the addresses of the remaining records of the segment that is being emptied; `None`
+    /// if the segment has no live record, or no segment is being emptied.
     pub(super) fn rest_to_move(&mut self) -> Option<Range<u64>> {
         let emptied = match self.emptied {
             Some(emptied) => emptied,
@@ -457,17 +458,17 @@ impl Segments {
         (segment.live > 0 && emptied.next < end).then_some(emptied.next..end)
     }
 
-    /// The next of the records that `rest_to_move` answered was looked at.
+    /// Advances over the next of the records that `rest_to_move` returned.
     pub(super) fn moved(&mut self, bytes: u64) {
         if let Some(emptied) = &mut self.emptied {
             emptied.next += bytes;
         }
     }
 
-    /// The segment that was being emptied, once nothing in it lives.
+    /// Returns the chunk of the segment that was being emptied, once it has no live record.
     ///
     /// # Errors
-    /// `Internal` when something lives in it still.
+    /// `Internal` when the segment still has a live record.
     pub(super) fn take_emptied(&mut self) -> Result<Option<Chunk>> {
         let Some(emptied) = self.emptied.take() else { return Ok(None) };
         let segment = self.sealed.get(emptied.segment);
@@ -487,7 +488,7 @@ impl Segments {
     }
 }
 
-/// Lines a sealed segment up to be emptied, once that is worth it.
+/// Queues a sealed segment to be emptied, once that is worth it.
 fn note_sparse(line: &mut VecDeque<u64>, sealed: &mut Segment) {
     if !sealed.is_lined_up && sealed.is_sparse() {
         sealed.is_lined_up = true;

@@ -1,11 +1,11 @@
-//! Records that were spilled: in the space's file on disk, each behind a checksum.
+//! Spilled records: in the space's file on disk, each with a checksum before it.
 //!
 //! ```text
 //! checksum u64 | key length | row length | key | row
 //! ```
 //!
-//! The checksum is seeded with the record's address: what another record has overwritten is never
-//! taken for it, and a flipped bit is found.
+//! The checksum is seeded with the record's address: bytes of another record at this address are
+//! never taken for this record, and a flipped bit is detected.
 
 use forebay_core::{Error, Result};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -16,10 +16,10 @@ use crate::image::damaged;
 use crate::memory::Memory;
 
 const CHECKSUM_BYTES: usize = 8;
-/// What is read at first: all of most records.
+/// Bytes of the first read, which covers most records.
 const READ_AT_ONCE: usize = 512;
 
-/// Adds a record that will lie at an address of the file; answers its bytes.
+/// Appends a record to be written at an address of the file; returns its bytes.
 pub(super) fn append(into: &mut Vec<u8>, address: u64, key: &[u8], row: &[u8]) -> u64 {
     let start = into.len();
     into.extend([0; CHECKSUM_BYTES]);
@@ -32,15 +32,15 @@ pub(super) fn append(into: &mut Vec<u8>, address: u64, key: &[u8], row: &[u8]) -
     (into.len() - start) as u64
 }
 
-/// The most bytes that a record of such a key and row takes there.
+/// Returns the most bytes that a record with such a key and row takes in the file.
 pub(super) fn bytes_max(key: usize, row: usize) -> u64 {
     (CHECKSUM_BYTES + HEADER_BYTES_MAX + key + row) as u64
 }
 
-/// A copy of the record at an address of the file.
+/// Copies the record at an address of the file.
 ///
 /// # Errors
-/// `Corrupt` for what is no record that was written there; `Unavailable`, also where the caller
+/// `Corrupt` for bytes that are no record that was written there; `Unavailable`, also if the caller
 /// must not wait for the disk.
 pub(super) fn spilled<'s>(
     memory: &Memory,
@@ -56,7 +56,7 @@ pub(super) fn spilled<'s>(
     let lengths = first[..read].get(CHECKSUM_BYTES..).and_then(lengths);
     let (header, key, row) = lengths.ok_or_else(|| none("no record in the spill file"))?;
     let bytes = CHECKSUM_BYTES + header + key + row;
-    // Before there is memory for it: a damaged length may be any.
+    // This check precedes the allocation: a damaged length may be any number.
     if bytes > read && bytes as u64 > memory.spilled_bytes_from(address)? {
         return Err(none("a spilled record that is too long"));
     }
@@ -132,7 +132,7 @@ mod tests {
             let bytes: Vec<u8> = (0..64)
                 .map(|place| {
                     state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
-                    // The lengths, most often such as a record may have.
+                    // In two of three rounds the lengths are such as a record may have.
                     if place > 7 && round % 3 > 0 { 0x80 } else { (state >> 33) as u8 }
                 })
                 .collect();

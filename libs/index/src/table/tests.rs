@@ -1,9 +1,9 @@
-//! A table against a naive map: growth, deletes, reclaim, and memory that all comes back.
+//! Compares a table with a naive map: growth, deletes, reclaim, and the return of all memory.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// The record of a key, in the table that begins at this root.
+/// Finds the record of a key, in the table that begins at this root.
 ///
 /// # Safety
 /// As [`Search::end`].
@@ -50,7 +50,7 @@ impl Seen {
         Publishing { root: Some(&self.cell), reclaim: &self.reclaim }
     }
 
-    /// What a reader finds.
+    /// Returns the row that a reader finds.
     fn find(&self, key: &[u8]) -> Option<Vec<u8>> {
         let _guard = self.reclaim.enter();
         let root = Root::load(&self.cell);
@@ -61,13 +61,13 @@ impl Seen {
             .map(|found| found.row.to_vec())
     }
 
-    /// Bytes in use once everything that can come back is back.
+    /// Bytes in use after all reclaimable memory was reclaimed.
     fn used_at_rest(&self) -> u64 {
         (0..1_000).for_each(|_| self.reclaim.go_on(&self.memory));
         self.memory.used_bytes()
     }
 
-    /// The keys that a reader lists, in order.
+    /// Returns the keys that a reader lists, in order.
     fn keys(&self) -> Vec<Vec<u8>> {
         let (mut keys, mut from) = (Vec::new(), Some(0));
         while let Some(start) = from {
@@ -103,7 +103,7 @@ impl Table {
     }
 }
 
-/// Numbers that look random and are the same in each run.
+/// Returns a generator of numbers that look random and are the same in each run.
 fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
     move |below| {
         state =
@@ -144,7 +144,8 @@ fn a_long_history_leaves_what_a_map_has() {
     rows.sort();
     assert!(rows.iter().all(|(key, row)| model[key] == *row));
     assert_eq!(rows.len(), model.len());
-    // Everything dead was let go but for half of the sealed segments and the open one.
+    // All dead records were reclaimed, except in half of the sealed segments and in the open
+    // segment.
     let live: u64 = model.iter().map(|(key, row)| (key.len() + row.len() + 2) as u64).sum();
     assert!(
         table.bytes() < table.group_bytes + 3 * live + 256 * 1024,
@@ -274,7 +275,7 @@ fn readers_beside_growth_and_reclaim_miss_nothing() {
     });
 }
 
-/// Takes all free memory but this many of the smallest chunks.
+/// Takes all free memory except this many of the smallest chunks.
 fn starve(memory: &Memory, spare: usize) -> Vec<Chunk> {
     let mut taken: Vec<_> = std::iter::from_fn(|| memory.allocate(CHUNK_BYTES_MIN).ok()).collect();
     let spared = taken.split_off(taken.len() - spare.min(taken.len()));
@@ -291,7 +292,7 @@ fn without_memory_nothing_is_lost_and_nothing_leaks() {
         let mut number = numbers(spare as u64);
         let mut taken = Vec::new();
         for step in 0..6_000_u64 {
-            // Hunger comes and goes, so that it hits every step of growth.
+            // Memory shortage comes and goes, so that it hits every step of growth.
             if step % 600 == 300 {
                 taken = starve(&seen.memory, spare);
             } else if step % 600 == 0 {
@@ -344,7 +345,7 @@ fn a_reader_in_a_group_that_was_split_finds_what_it_held_then() {
     for key in 800..20_000_u32 {
         table.insert(&key.to_le_bytes(), b"new", seen.publishing()).unwrap();
     }
-    // Every record that the old group names goes, and so do the segments that they lie in.
+    // Every record that the old group names is removed, and so are the segments of these records.
     let before = table.segments.bytes();
     for round in 0..40_u8 {
         for key in &old {
@@ -379,7 +380,7 @@ fn a_reader_in_a_group_that_was_split_finds_what_it_held_then() {
     assert_eq!(seen.used_at_rest(), table.bytes());
 }
 
-/// The collector takes a retirement in only with as many others as there are readers.
+/// The collector accepts a retirement only together with as many others as there are readers.
 #[test]
 fn what_was_retired_under_many_readers_comes_back_without_another_retirement() {
     let seen = Seen::new();

@@ -1,4 +1,4 @@
-//! What an entry leaves when there is no memory for it.
+//! An entry that finds no memory leaves no trace.
 
 use forebay_core::ErrorCode;
 use forebay_core::catalog::SchemaAt;
@@ -14,7 +14,8 @@ use crate::index::Index;
 use crate::view::ReadAt;
 use forebay_core::clock::Timestamp;
 
-/// An index of one partition over 8 MiB, its writer, and a maker of rows of this many bytes.
+/// Returns an index of one partition over 8 MiB, its writer, and a function that makes rows of this
+/// many bytes.
 fn small_index() -> (Index, PartitionWriter, impl Fn(usize) -> Vec<u8>) {
     let definition = StoreSpec::documents("texts", KeyType::String, 1)
         .field("text", FieldType::Scalar(ScalarType::String))
@@ -37,7 +38,7 @@ fn small_index() -> (Index, PartitionWriter, impl Fn(usize) -> Vec<u8>) {
 
 fn used(index: &Index) -> u64 {
     let header = &index.inner.followed(PartitionId(0)).unwrap().header;
-    // SAFETY: no writer takes the space out of use meanwhile.
+    // SAFETY: no writer takes the space out of use during the test.
     unsafe { header.load_space(&index.inner.reclaim) }.unwrap().memory.used_bytes()
 }
 
@@ -62,7 +63,7 @@ fn the_lines_of_the_memory_end_where_it_ends_and_groups_that_move_are_counted() 
     let lines = index.memory_lines().unwrap();
     let count = lines.counts()[0];
     assert!(count * 64 >= used(&index));
-    // The first chunk is in use: the others may not be, and nobody may touch those.
+    // The first chunk is in use. Others may not be in use, and must not be touched.
     assert!(lines.load(0, 0).is_some());
     assert_eq!((lines.load(0, count), lines.load(1, 0)), (None, None));
 }
@@ -88,7 +89,7 @@ fn an_entry_that_drops_all_and_finds_no_memory_leaves_everything_as_it_was() {
         let read = view.get_str(&text, key.as_str(), &mut buffer).unwrap();
         assert_eq!(read, crate::CopyOut::Length(10));
     }
-    // Nothing of the attempt stays, and the partition goes on.
+    // The attempt leaves nothing behind, and the partition continues.
     let writes = vec![(key(0), None)];
     apply(&mut writer, &Applied { writes, ..Applied::default() }, 3).unwrap();
     assert_eq!(used(&index), before);
@@ -128,7 +129,7 @@ fn a_budget_is_never_exceeded_and_goes_on_when_it_is_raised() {
     assert!(refused.message().contains("budget"), "{refused}");
     assert!(n > 20, "{n} rows of 30 kB in 2 MiB");
     assert_eq!(writer.held().documents, n as u64);
-    // What replaces a document needs room for both; what goes makes room.
+    // A replacing document needs room for both; a removed document makes room.
     let gone = Applied { writes: (0..n).map(|n| (key(n), None)).collect(), ..Applied::default() };
     apply(&mut writer, &gone, n as u64 + 1).unwrap();
     index.limit_memory(2 * budget);

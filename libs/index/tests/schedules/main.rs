@@ -1,12 +1,12 @@
-//! Readers beside a writer, and holders that are killed, in many orders: the real code of publish,
-//! validate, reclaim and take-over, under shuttle.
+//! Readers next to a writer, and killed holders, in many orders: the real code of publish,
+//! validate, reclaim and takeover, under shuttle.
 //!
-//! `interleavings` beside this goes through all orders of small models; here the whole index runs,
-//! in orders that are chosen by seeds. The orders are sequentially consistent ones, so that what a
-//! weaker order of memory would do is for the models, and for ThreadSanitizer. Built with `--cfg
-//! forebay_shuttle`, as `make schedules` does, tasks change between any two accesses to words that
-//! they share, and faults are planted, each of which must be found. In any other build they change
-//! between whole operations, and it is a small test of the scenes themselves.
+//! The test `interleavings` explores all orders of small models; here the whole index runs, in
+//! orders that are derived from seeds. The orders are sequentially consistent, so the effects of
+//! weaker memory orders are left to the models, and to ThreadSanitizer. In a build with `--cfg
+//! forebay_shuttle`, as in `make schedules`, tasks switch between any two accesses to shared words,
+//! and faults are planted, each of which must be found. In any other build tasks switch between
+//! whole operations, and this is a small test of the scenes themselves.
 
 mod orders;
 #[path = "../support/mod.rs"]
@@ -24,24 +24,24 @@ use orders::{Role, Seen, join, numbers, spawn, turn, until_killed};
 use support::at;
 use world::{Found, PARTITION, Shape, World, found, name};
 
-/// Seeds of a scene, where it is tested in earnest; each is some dozens of schedules.
+/// Number of seeds of a scene in a full run; each seed is some dozens of schedules.
 const SEEDS: u64 = if cfg!(forebay_shuttle) { 10 } else { 1 };
-/// As many where each schedule makes files, or takes long.
+/// Number of seeds if each schedule creates files, or takes long.
 const SEEDS_OF_FILES: u64 = if cfg!(forebay_shuttle) { 3 } else { 1 };
 const SEEDS_OF_MANY: u64 = 1;
-/// Seeds by which a fault that is planted must have been found.
+/// Number of seeds within which a planted fault must be found.
 #[cfg(forebay_shuttle)]
 const SEEDS_TO_FIND: u64 = 200;
-/// How many stores a holder does before it is killed, or entries, as powers of two.
+/// Number of stores of a holder before it is killed, or of entries, as powers of two.
 const LIVES_LOG2: Range<u64> = if cfg!(forebay_shuttle) { 4..14 } else { 1..5 };
 const READERS: u64 = 2;
 const READS: u64 = 12;
-/// What is said of an answer that nobody may be given.
+/// Start of each message about an incorrect answer.
 const WRONG: &str = "a wrong answer";
 /// Documents of a batch, and of a step of a scan.
 const AT_ONCE: usize = 3;
 
-/// Documents in files, so little memory that it is used again all the time.
+/// Documents in files, with so little memory that it is reused all the time.
 const LIVE: Shape = Shape {
     is_live: true,
     keys: 12,
@@ -57,24 +57,24 @@ const LIVE: Shape = Shape {
     kills: 0,
 };
 const PRIVATE: Shape = Shape { is_live: false, memory: 0, ..LIVE };
-/// Holders are killed, and the next one finishes what they have begun.
+/// Holders are killed, and the next holder finishes their half-done writes.
 const KILLED: Shape = Shape { entries: 60, kills: 3, text: 300, memory: 12 * 8_192, ..LIVE };
-/// As these, with almost as many documents as a bucket group holds: it is split, and deleted slots
-/// make it be written anew.
+/// As [`KILLED`], with almost as many documents as a bucket group can have: the group is split, and
+/// deleted slots cause its rewrite.
 const GROWING: Shape =
     Shape { keys: 1_000, keys_before: 864, entries: 16, changes: 16, memory: 0, ..KILLED };
-/// As these, with documents so small that they lie in the buckets of their keys.
+/// As [`GROWING`], with documents so small that they are in the buckets of their keys.
 const INLINE: Shape = Shape { text: 4, ..GROWING };
-/// As those that are killed, with less memory than the documents take.
+/// As [`KILLED`], with less memory than the documents take.
 const SPILLED: Shape = Shape { spills: true, keys: 60, memory: 5 * 8_192, text: 1_000, ..KILLED };
-/// As those that are killed, and each holder also rebuilds the partition beside itself.
+/// As [`KILLED`], and each holder also rebuilds the partition.
 const REBUILT: Shape = Shape { rebuilds: true, memory: 20 * 8_192, ..KILLED };
 
-/// A reader: what it has seen once stays seen.
+/// A reader: whatever it has seen once must stay visible to it.
 struct Reader<'w> {
     world: &'w World,
     index: &'w Index,
-    /// By key, so many entries are there for sure.
+    /// Number of entries that are certainly visible, by key.
     least: Vec<u64>,
     position: u64,
 }
@@ -159,7 +159,7 @@ impl<'w> Reader<'w> {
         }
         for (key, seen) in (0..).zip(seen) {
             let is_lasting = self.world.is_lasting(key, least[key as usize], most);
-            // One that went and came again may have another place.
+            // A document that was removed and written again may have another position in the scan.
             let is_right = !is_lasting || seen == 1;
             let least = least[key as usize];
             let about = || self.world.about(key, least, most);
@@ -190,7 +190,7 @@ impl<'w> Reader<'w> {
     }
 }
 
-/// Writes all entries; each holder is killed but the last.
+/// Writes all entries; each holder except the last is killed.
 fn write_all(world: &World, mut number: impl FnMut(u64) -> u64) {
     let mut kills = number(world.shape.kills + 1);
     loop {
@@ -208,7 +208,7 @@ fn write_all(world: &World, mut number: impl FnMut(u64) -> u64) {
     }
 }
 
-/// One writer and some readers, until all of them are through.
+/// Runs one writer and some readers until all of them have finished.
 fn play(shape: Shape, seed: u64) {
     let world = Arc::new(World::new(shape, seed));
     let mut number = numbers(seed ^ 0x5eed);
@@ -268,7 +268,7 @@ fn a_holder_that_is_killed_between_any_two_stores_leaves_one_position() {
     assert!(seen.killed > 0, "nobody was killed: {seen:?}");
 }
 
-/// Every store of one entry, which also deletes what was spilled.
+/// Kills the holder at every store of one entry, which also deletes spilled documents.
 #[cfg(forebay_shuttle)]
 #[test]
 fn so_does_one_that_is_killed_at_each_store_of_an_entry() {
@@ -326,7 +326,7 @@ fn so_does_one_that_rebuilds() {
     holds(SEEDS_OF_FILES, |seed| play(Shape { is_live: false, kills: 0, ..REBUILT }, seed));
 }
 
-/// A fault is planted, and found by what a reader sees, or whoever takes over.
+/// Plants a fault, which a reader or a successor must find.
 #[cfg(forebay_shuttle)]
 fn is_found(fault: Fault, scene: impl Fn(u64) + Copy + Send + Sync + 'static) {
     let why = orders::explore(Some(fault), SEEDS_TO_FIND, scene);

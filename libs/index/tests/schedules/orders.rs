@@ -1,8 +1,8 @@
 //! Orders in which tasks take turns, many for each scene: chosen by shuttle, from seeds.
 //!
-//! All tasks of a schedule run in one thread, one at a time, and change at *turns*. Built with
-//! `--cfg forebay_shuttle` the index has one before each access to words that readers and writers
-//! share; in any other build turns are only where a scene has them, between whole operations.
+//! All tasks of a schedule run in one thread, one at a time, and switch at *turns*. In a build with
+//! `--cfg forebay_shuttle` the index has a turn before each access to words that readers and
+//! writers share; in any other build only the scenes have turns, between whole operations.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -16,15 +16,15 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Schedule, Scheduler, Tas
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
-/// Schedules of one seed, one after another: those of a PCT scheduler learn from those before.
+/// Number of consecutive schedules of one seed: a PCT scheduler learns from the previous schedules.
 const SCHEDULES_PER_SEED: usize = if cfg!(forebay_shuttle) { 20 } else { 4 };
-/// Changes of priority in a PCT schedule, and one more.
+/// Number of priority changes in a PCT schedule, plus one.
 const PCT_DEPTH: usize = 4;
-/// Steps after which a schedule is taken for one that never ends.
+/// Number of steps after which a schedule counts as endless.
 const STEPS_MAX: usize = 5_000_000;
 const STACK_BYTES: usize = 512 * 1024;
 
-/// Numbers that look random and are the same for each seed.
+/// Returns a generator of numbers that look random and are the same for each seed.
 pub fn numbers(seed: u64) -> impl FnMut(u64) -> u64 + Clone {
     let mut state = seed;
     move |below| {
@@ -35,36 +35,37 @@ pub fn numbers(seed: u64) -> impl FnMut(u64) -> u64 + Clone {
     }
 }
 
-/// What a task is.
+/// The role of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It makes things ready, or looks at what has become of them: it never gives its turn away.
+    /// Prepares a scene, or checks its result: never yields at a turn.
     Stage,
     Reader,
-    /// Nobody else stores what it loads, so that it has a turn only before it stores.
+    /// Writes. No other task stores the words that a writer loads, so a writer has turns only
+    /// before stores.
     Writer,
 }
 
-/// What has happened in the schedules of a scene.
+/// The events in the schedules of a scene.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     pub schedules: u64,
-    /// Copies that a reader made again, for what it had copied was used again meanwhile.
+    /// Copies that a reader repeated, because the memory of the copy was reused.
     pub reused: u64,
     /// Holders that were killed.
     pub killed: u64,
-    /// Entries behind which documents lay on disk.
+    /// Entries after which some documents were on disk.
     pub spilled: u64,
 }
 
 thread_local! {
     static ROLE: Cell<Role> = const { Cell::new(Role::Stage) };
-    /// Stores that the writer does before it is killed.
+    /// Number of stores before the writer is killed.
     static STORES_LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
     static SEEN: Cell<Seen> = const {
         Cell::new(Seen { schedules: 0, reused: 0, killed: 0, spilled: 0 })
     };
-    /// Shuttle changes tasks before it touches a word of its own.
+    /// The word that a turn loads: shuttle switches tasks before an access to a word of its own.
     static WORD: AtomicBool = const { AtomicBool::new(false) };
 }
 
@@ -74,7 +75,7 @@ pub fn note(what: impl FnOnce(&mut Seen)) {
     SEEN.set(seen);
 }
 
-/// A turn: another task may go on here.
+/// Marks a turn: another task may continue here.
 pub fn turn() {
     let role = ROLE.get();
     if role != Role::Stage && !std::thread::panicking() {
@@ -83,17 +84,17 @@ pub fn turn() {
     }
 }
 
-/// As [`turn`], where only others can bring this task further.
+/// As [`turn`], if this task needs the progress of another task.
 pub fn wait() {
     let role = ROLE.get();
     shuttle::thread::yield_now();
     ROLE.set(role);
 }
 
-/// Why a holder ends that is killed.
+/// The panic payload of a killed holder.
 struct Killed;
 
-/// A turn before a store, at which the writer may be killed.
+/// Marks a turn before a store, at which the writer may be killed.
 pub fn turn_to_store() {
     let left = STORES_LEFT.get();
     if ROLE.get() != Role::Reader && left < u64::MAX && !std::thread::panicking() {
@@ -107,8 +108,8 @@ pub fn turn_to_store() {
     turn();
 }
 
-/// Does something, unless that is killed after this many stores: then it leaves what it has stored,
-/// and the rest of it is as if it had never been.
+/// Runs `work`, unless it is killed after this many stores: then its stores remain, and the rest
+/// never happens. Returns whether `work` ended by itself.
 pub fn until_killed(stores: u64, work: impl FnOnce()) -> bool {
     STORES_LEFT.set(stores);
     let ended = catch_unwind(AssertUnwindSafe(work));
@@ -140,33 +141,33 @@ pub fn spawn(role: Role, work: impl FnOnce() + Send + 'static) -> shuttle::threa
     })
 }
 
-/// Waits for tasks; the caller is on stage from then on.
+/// Waits for tasks; from then on the caller has the role [`Role::Stage`].
 pub fn join(tasks: impl IntoIterator<Item = shuttle::thread::JoinHandle<()>>) {
     tasks.into_iter().for_each(|task| task.join().unwrap());
     ROLE.set(Role::Stage);
 }
 
-/// How turns are given.
+/// The choice of the next task.
 #[derive(Clone, Copy, Debug)]
 enum Order {
-    /// To any task, each time.
+    /// Any task, each time.
     Any,
-    /// To the one of the highest priority, which changes a few times.
+    /// The task of the highest priority, which changes a few times.
     Priority,
-    /// To the same one for a while: long enough, in some schedules, for a writer to apply many
-    /// entries while a reader stands in the middle of a copy.
+    /// The same task for a while: long enough, in some schedules, for a writer to apply many
+    /// entries while a reader is in the middle of a copy.
     Runs,
 }
 
 const ORDERS: [Order; 3] = [Order::Any, Order::Priority, Order::Runs];
 
-/// Tasks go on for a while, by chance, before another one has its turn.
+/// A scheduler that runs each task for a random number of steps before it switches.
 #[derive(Debug)]
 struct Runs {
     seed: u64,
     schedules: usize,
     state: u64,
-    /// How long a run is, on average.
+    /// Average length of a run.
     length: u64,
 }
 
@@ -203,15 +204,15 @@ impl Scheduler for Runs {
     }
 }
 
-/// A number from the environment.
+/// Reads a number from the environment.
 fn asked(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Stands for what one test plants, which another one's tasks must not meet.
+/// The lock that keeps a planted fault of one test away from the tasks of other tests.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// No other test runs meanwhile.
+/// Excludes all other tests while the guard exists.
 pub fn alone() -> MutexGuard<'static, ()> {
     let alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     #[cfg(forebay_shuttle)]
@@ -222,11 +223,11 @@ pub fn alone() -> MutexGuard<'static, ()> {
     alone
 }
 
-/// Runs a scene under the schedules of this many seeds, in each order. It is given a number that it
-/// makes its data of. `SEEDS` says how many, `SEED` the first one.
+/// Runs a scene under the schedules of this many seeds, in each order. The scene receives a number
+/// from which it generates its data. `SEEDS` overrides the number of seeds, `SEED` the first one.
 ///
 /// # Errors
-/// Why it fails in one of them; the seed is printed.
+/// The reason of the first failure; the seed is printed.
 pub fn explore(
     #[cfg(forebay_shuttle)] fault: Option<schedule::Fault>,
     seeds: u64,
@@ -263,7 +264,7 @@ fn run(order: Order, seed: u64, play: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
     config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
-    // The seed says it in fewer words.
+    // The seed reproduces the schedule in fewer words.
     config.failure_persistence = FailurePersistence::None;
     let schedules = SCHEDULES_PER_SEED;
     match order {

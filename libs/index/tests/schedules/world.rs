@@ -1,4 +1,5 @@
-//! A partition whose every entry is a function of its offset, and what may be read of it when.
+//! A partition whose every entry is a function of its offset, and the reads that are correct at a
+//! time.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
@@ -20,82 +21,82 @@ pub const PARTITION: PartitionId = PartitionId(0);
 const DROPS_MAX: u64 = 8;
 const ENTRIES_PER_DROP: u64 = 30;
 const CLIENTS: u64 = 2;
-/// How often an entry is tried that finds no memory.
+/// Number of attempts to apply an entry that finds no memory.
 const TRIES_MAX: u32 = 10_000;
-/// From one entry to the next.
+/// Time between two entries.
 const MICROS: u64 = 1_000;
 
-/// What a scene is like.
+/// The parameters of a scene.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Whether the documents lie in files.
+    /// Whether the documents are in files.
     pub is_live: bool,
     pub keys: u64,
-    /// Keys that the first entry writes, before anybody reads.
+    /// Keys that the first entry writes, before any reader starts.
     pub keys_before: u64,
     pub entries: u64,
-    /// Changes of an entry, at most.
+    /// Maximum number of changes of an entry.
     pub changes: u64,
-    /// Bytes of a text, at most.
+    /// Maximum bytes of a text.
     pub text: u64,
-    /// Memory that the writer may take beyond what the first entry has taken; 0 for no bound.
+    /// Memory that the writer may take in addition to that of the first entry; 0 for no bound.
     pub memory: u64,
-    /// Whether what has no room there is spilled.
+    /// Whether documents that do not fit are spilled.
     pub spills: bool,
     /// Whether all documents are dropped now and then.
     pub drops: bool,
-    /// Whether the partition is rebuilt beside itself now and then.
+    /// Whether the partition is rebuilt now and then.
     pub rebuilds: bool,
-    /// Whether readers scan: who scans where memory is damaged may read anything.
+    /// Whether readers scan: a scan of damaged memory may read anything.
     pub scans: bool,
-    /// Holders that are killed, at most.
+    /// Maximum number of killed holders.
     pub kills: u64,
 }
 
-/// What one write leaves of a key.
+/// The result of one write of a key.
 #[derive(Clone, Copy, Debug)]
 struct Version {
     offset: u64,
-    /// The document, or that there is none.
+    /// The document; `None` if the write removed it.
     document: Option<Written>,
 }
 
 /// A document, as an entry writes it.
 #[derive(Clone, Copy, Debug)]
 struct Written {
-    /// How long its text is.
+    /// Length of the text.
     bytes: u64,
-    /// When it expires.
+    /// Time of the expiry.
     expires: u64,
 }
 
 /// A document, as a reader finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Of the entry that has written it.
+    /// Offset of the entry that has written the document.
     pub offset: u64,
-    /// How long its text is.
+    /// Length of the text.
     pub bytes: u64,
 }
 
-/// What was written, and how far that has come.
+/// The writes so far, and the progress of the entries.
 #[derive(Debug)]
 struct History {
     /// By key, ascending by offset.
     versions: Vec<Vec<Version>>,
-    /// Entries that were begun, and that are surely there.
+    /// Number of entries that were begun, and that are certainly visible.
     begun: u64,
     done: u64,
 }
 
-/// A partition, and what is known of it.
+/// A partition, and the history of its writes.
 #[derive(Debug)]
 pub struct World {
     pub shape: Shape,
     seed: u64,
     dir: Option<TempDir>,
     history: Mutex<History>,
-    /// What the writer may take.
+    /// The writer's memory bound.
     limit: OnceLock<u64>,
 }
 
@@ -104,7 +105,7 @@ fn time_of(offset: u64) -> u64 {
     (offset + 1) * MICROS
 }
 
-/// The partition's time once so many entries were applied.
+/// The partition's time after this many entries.
 fn time_after(entries: u64) -> u64 {
     entries.checked_sub(1).map_or(0, time_of)
 }
@@ -118,7 +119,7 @@ fn text(key: u64, offset: u64, bytes: u64) -> String {
     word.chars().cycle().take(bytes as usize).collect()
 }
 
-/// The store's definitions: each drops all documents once more than the one before.
+/// The store's definitions: each drops all documents once more than the previous one.
 fn definitions() -> &'static [Arc<SchemaAt>] {
     static DEFINITIONS: OnceLock<Vec<Arc<SchemaAt>>> = OnceLock::new();
     DEFINITIONS.get_or_init(|| {
@@ -133,7 +134,7 @@ fn definitions() -> &'static [Arc<SchemaAt>] {
     })
 }
 
-/// One change of an entry.
+/// A change of an entry.
 struct Write {
     key: u64,
     document: Option<Written>,
@@ -161,7 +162,7 @@ impl World {
         self.history.lock().unwrap()
     }
 
-    /// Another process, as it were: it shares nothing with others but files.
+    /// Opens an index as another process would: it shares only files with the others.
     pub fn open(&self) -> Index {
         let schemas = definitions().iter().cloned();
         let index = match self.shape.is_live {
@@ -171,7 +172,7 @@ impl World {
         index.unwrap()
     }
 
-    /// Takes the writer, and sees that what it goes on with is of one position.
+    /// Takes the writer, and checks that it continues from one single position.
     pub fn hold(&self, index: &Index) -> Followed {
         let (mut writer, resumed) = match self.shape.is_live {
             true => index.hold(PARTITION).unwrap(),
@@ -210,7 +211,7 @@ impl World {
         }
     }
 
-    /// Finds each document as so many entries have left it.
+    /// Checks that each document is as this many entries have left it.
     fn look_at_all(&self, index: &Index, entries: u64) {
         let view = index.view(crate::support::at(0));
         for key in 0..self.shape.keys {
@@ -222,14 +223,14 @@ impl World {
         }
     }
 
-    /// Sees that what is there now is what all entries have left.
+    /// Checks that the final documents are those that all entries have left.
     pub fn look_at_the_end(&self, index: &Index) {
         let done = self.history().done;
         assert_eq!(done, self.shape.entries);
         self.look_at_all(index, done);
     }
 
-    /// Applies the first entry, which sets the stage, and bounds the memory.
+    /// Applies the first entry, which creates the initial documents, and bounds the memory.
     pub fn begin(&self, index: &Index, followed: &mut Followed) {
         self.step(index, followed);
         if self.shape.memory > 0 {
@@ -238,7 +239,7 @@ impl World {
         }
     }
 
-    /// Applies all entries that are still to come.
+    /// Applies all remaining entries.
     pub fn write(&self, index: &Index, followed: &mut Followed) {
         self.write_until(self.shape.entries, index, followed);
     }
@@ -257,7 +258,7 @@ impl World {
         }
     }
 
-    /// Applies the entry that is next.
+    /// Applies the next entry.
     fn step(&self, index: &Index, followed: &mut Followed) {
         let offset = followed.state.offset_applied.0;
         let drops = if self.shape.drops { offset / ENTRIES_PER_DROP } else { 0 };
@@ -289,7 +290,7 @@ impl World {
         let client = ClientId((offset % CLIENTS).into());
         let body = EntryBody::Changes(vec![ClientBatch { client, changes }]);
         let applied = followed.fold(index, definition, body, time_of(offset) as i64).unwrap();
-        // A reader that stands still may hold memory that would do.
+        // A stalled reader may hold memory that would suffice.
         let mut tries = 0..TRIES_MAX;
         while let Err(error) = followed.writer.apply(&applied, &followed.state) {
             assert!(error.code() == ErrorCode::LimitExceeded && tries.next().is_some(), "{error}");
@@ -321,7 +322,8 @@ impl World {
         writes
     }
 
-    /// From here on the entry may be seen. One that an earlier holder has begun is known.
+    /// Notes that the entry may be seen from here on, unless an earlier holder has already begun
+    /// it.
     fn begin_entry(&self, offset: u64, drops: u64, writes: &[Write]) {
         let mut history = self.history();
         if offset < history.begun {
@@ -333,14 +335,14 @@ impl World {
         }
         for Write { key, document } in writes {
             let versions = &mut history.versions[*key as usize];
-            // Dropped and written again by the same entry.
+            // The same entry has dropped the key and writes it again.
             versions.retain(|version| version.offset != offset);
             versions.push(Version { offset, document: *document });
         }
         history.begun = offset + 1;
     }
 
-    /// Entries that are surely there, and that may be.
+    /// Number of entries that are certainly visible.
     pub fn done(&self) -> u64 {
         self.history().done
     }
@@ -349,12 +351,12 @@ impl World {
         self.history().begun
     }
 
-    /// Panics unless a key could be found like this: a document of this offset, or none, at a time
-    /// between so many entries and so many.
+    /// Panics unless a read of a key may return this result (a document of this offset, or none) at
+    /// a time between `least` and `most` entries.
     pub fn judge(&self, key: u64, found: Option<Found>, least: u64, most: u64) {
         let history = self.history();
         let versions = &history.versions[key as usize];
-        // Those that were the newest at some moment.
+        // The range covers the versions that were the newest at some moment.
         let first = versions.partition_point(|version| version.offset < least);
         let last = versions.partition_point(|version| version.offset < most);
         let was_absent = first == 0;
@@ -375,13 +377,13 @@ impl World {
         );
     }
 
-    /// What is known of a key between so many entries and so many.
+    /// Describes a key between `least` and `most` entries.
     pub fn about(&self, key: u64, least: u64, most: u64) -> String {
         let history = self.history();
         format!("key {key} between {least} and {most}: {:?}", history.versions[key as usize])
     }
 
-    /// Whether a key has a document all the time between so many entries and so many.
+    /// Whether a key has a document at all times between `least` and `most` entries.
     pub fn is_lasting(&self, key: u64, least: u64, most: u64) -> bool {
         let history = self.history();
         let versions = &history.versions[key as usize];
@@ -394,7 +396,7 @@ impl World {
     }
 }
 
-/// Which entry has written this document of a key. Panics if none has written it so.
+/// Returns the entry that has written this document of a key. Panics if no entry has written it so.
 pub fn found(index: &Index, row: &RowRef<'_>, key: u64) -> Found {
     let [a, b] = ["a", "b"].map(|name| index.handle(name, INT64).unwrap());
     let number = |handle| row.scalar::<i64>(handle).expect("a wrong answer").value();
@@ -410,7 +412,7 @@ pub fn found(index: &Index, row: &RowRef<'_>, key: u64) -> Found {
     Found { offset, bytes }
 }
 
-/// Rebuilds the partition beside itself.
+/// Rebuilds the partition as a new generation.
 fn rebuild(followed: &mut Followed) {
     let mut copied = Applied::default();
     let visited = followed.writer.visit_rows(|key, row| {

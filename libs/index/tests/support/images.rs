@@ -1,4 +1,4 @@
-//! Images of a store, and stores that go on from one.
+//! Images of a store, and stores that continue from one.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -14,11 +14,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::support::{Bytes, INT64, STRING, Store, at, schema_at, spec};
 
-/// The one partition of the stores.
+/// The only partition of the stores.
 pub const PARTITION: PartitionId = PartitionId(0);
 /// Bytes of a block of an image.
 pub const BLOCK_BYTES: usize = 8 * 1024;
-/// Places in the header.
+/// Offsets in the header.
 const BLOCKS_AT: usize = 112;
 const META_CHECKSUM_AT: usize = 136;
 const PARITIES_AT: usize = 144;
@@ -33,7 +33,7 @@ pub fn store() -> Store {
     Store::new(spec(1, &[("age", INT64), ("name", STRING)]))
 }
 
-/// Numbers that look random and are the same in each run.
+/// Returns a generator of numbers that look random and are the same in each run.
 pub fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
     move |below| {
         state =
@@ -42,8 +42,8 @@ pub fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// A history of puts, some with a time to live, and deletes, over this many keys; entries at the
-/// milliseconds given.
+/// Writes a history of puts, some with a time to live, and deletes, over this many keys; one entry
+/// at each of these milliseconds.
 pub fn write_some(store: &mut Store, keys: u64, millis: std::ops::Range<i64>) {
     let mut number = numbers(millis.start as u64);
     for millis in millis {
@@ -75,7 +75,7 @@ pub fn image_of(store: &Store) -> Vec<u8> {
     bytes.0
 }
 
-/// A store over an index of its own that goes on from an image of another's.
+/// Returns a store with an index of its own that continues from an image of another store.
 pub fn gone_on(from: &Store, file: Arc<dyn ImageFile>) -> Store {
     try_gone_on(from, file).unwrap()
 }
@@ -98,7 +98,7 @@ pub fn try_gone_on(from: &Store, file: Arc<dyn ImageFile>) -> Result<Store> {
     Ok(store)
 }
 
-/// Every key and row that is held, expired ones that wait to go included.
+/// Returns every stored key and row, including expired documents that are not reclaimed yet.
 pub fn rows(store: &Store) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut rows = Vec::new();
     let writer = &store.partitions[&PARTITION].writer;
@@ -126,17 +126,17 @@ pub fn held(store: &Store) -> (u64, u64, u64) {
     (held.documents, held.key_bytes, held.row_bytes)
 }
 
-/// How many blocks an image has, but for its parity.
+/// Returns the number of blocks of an image, without its parity.
 pub fn blocks(image: &[u8]) -> usize {
     number(image, BLOCKS_AT)
 }
 
-/// How many parity blocks it has.
+/// Returns the number of parity blocks.
 pub fn parities(image: &[u8]) -> usize {
     number(image, PARITIES_AT)
 }
 
-/// The same image in the form of version 1, or of 2 where it has blocks of a spill file: that of
+/// Converts an image to version 1, or to version 2 if it has blocks of a spill file: the formats of
 /// builds before parity.
 pub fn without_parity(image: &[u8], version: u16) -> Vec<u8> {
     let (blocks, parities) = (blocks(image), parities(image));
@@ -152,7 +152,7 @@ pub fn without_parity(image: &[u8], version: u16) -> Vec<u8> {
     [&header[..], &image[BLOCK_BYTES..blocks_end], &meta].concat()
 }
 
-/// Damages so many blocks of an image, from this one on, each in another way.
+/// Damages this many blocks of an image, from `first` on, each in a different way.
 pub fn damage(image: &mut [u8], first: usize, count: usize) {
     let blocks = image[BLOCK_BYTES..].as_chunks_mut::<BLOCK_BYTES>().0;
     for (number, block) in blocks.iter_mut().enumerate().skip(first).take(count) {
@@ -162,7 +162,7 @@ pub fn damage(image: &mut [u8], first: usize, count: usize) {
             2 => block[number % BLOCK_BYTES] ^= 0x20,
             _ => block.reverse(),
         }
-        // Of zeros some of these make zeros again.
+        // For a block of zeros some of the cases above produce zeros again.
         block[77] ^= 4;
     }
 }

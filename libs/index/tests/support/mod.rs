@@ -1,4 +1,4 @@
-//! A store with its real fold and index, driven by hand: what a tail does, without a log.
+//! A store with its real fold and index, driven by hand: the work of a tail, without a log.
 
 #![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
@@ -34,19 +34,19 @@ pub const STRING: FieldType = FieldType::Scalar(ScalarType::String);
 pub const BYTES: FieldType = FieldType::Scalar(ScalarType::Bytes);
 pub const TIMESTAMP: FieldType = FieldType::Scalar(ScalarType::Timestamp);
 
-/// A definition as an index takes it.
+/// Wraps a definition as an index takes it.
 pub fn schema_at(definition: &Definition) -> Arc<SchemaAt> {
     Arc::new(SchemaAt { layout: Layout::of(definition), definition: definition.clone() })
 }
 
-/// One followed partition: its writer and the fold's state.
+/// A followed partition: its writer and the fold's state.
 pub struct Followed {
     pub writer: PartitionWriter,
     pub state: PartitionState,
 }
 
 impl Followed {
-    /// Folds one entry, appended at this time, and publishes what it did.
+    /// Folds one entry, appended at this time, and publishes its effect.
     pub fn append(
         &mut self,
         index: &Index,
@@ -59,7 +59,7 @@ impl Followed {
         applied
     }
 
-    /// Folds one entry, appended at this time; the index hears nothing of it.
+    /// Folds one entry, appended at this time, without applying it to the index.
     pub fn fold(
         &mut self,
         index: &Index,
@@ -91,17 +91,17 @@ pub struct Store {
 }
 
 impl Store {
-    /// A store whose partitions are all followed and serving.
+    /// Creates a store whose partitions are all followed and serving.
     pub fn new(spec: StoreSpec) -> Self {
         Self::following(spec, |_| true)
     }
 
-    /// A store of which the partitions chosen are followed, and serving.
+    /// Creates a store of which only the chosen partitions are followed, and serving.
     pub fn following(spec: StoreSpec, follow: impl Fn(PartitionId) -> bool) -> Self {
         Self::kept_as(StoreId(1), spec, follow)
     }
 
-    /// One that is kept under this id.
+    /// Creates such a store under this id.
     pub fn kept_as(store: StoreId, spec: StoreSpec, follow: impl Fn(PartitionId) -> bool) -> Self {
         let definition = spec.define(store).unwrap();
         let followed = definition.partitions.partitions().filter(|id| follow(*id));
@@ -111,12 +111,12 @@ impl Store {
         Self { definition, index, partitions, sequence: 0 }
     }
 
-    /// A store whose partitions are all live copies in this directory, held and serving.
+    /// Creates a store whose partitions are all live copies in this directory, held and serving.
     pub fn live(spec: StoreSpec, dir: &Path) -> Self {
         Self::live_as(StoreId(1), spec, dir)
     }
 
-    /// As [`Store::live`], kept under this id.
+    /// As [`Store::live`], under this id.
     pub fn live_as(store: StoreId, spec: StoreSpec, dir: &Path) -> Self {
         let definition = spec.define(store).unwrap();
         let directory = LiveDirectory { dir: dir.to_owned(), memory_dir: None };
@@ -136,7 +136,7 @@ impl Store {
         Self { definition, index, partitions, sequence: 0 }
     }
 
-    /// Another holder takes a live partition over, as if the one before had been killed.
+    /// Lets another holder take over a live partition, as if the previous holder had been killed.
     pub fn take_over(&mut self, id: PartitionId) {
         let followed = self.partitions.remove(&id).unwrap();
         let (held, state) = (followed.writer.held(), followed.state);
@@ -154,17 +154,17 @@ impl Store {
         self.partitions.insert(id, Followed { writer, state });
     }
 
-    /// Writes go on as those of another store: none is a repeat.
+    /// Continues the sequence numbers of another store: no write counts as a repeat.
     pub fn write_as(&mut self, other: &Self) {
         self.sequence = other.sequence;
     }
 
-    /// The field with this name.
+    /// Returns the field with this name.
     pub fn field(&self, name: &str) -> FieldId {
         self.definition.field(name).unwrap().id
     }
 
-    /// A change of one document.
+    /// Builds a change of one document.
     pub fn change(
         &mut self,
         key: &str,
@@ -177,7 +177,7 @@ impl Store {
         Change { sequence, key, verb, fields, condition: None, ttl_us }
     }
 
-    /// Sets fields by name; the default verb.
+    /// Builds an upsert, the default verb, of fields by name.
     pub fn upsert(&mut self, key: &str, fields: &[(&str, Option<Value>)]) -> Change {
         let set = |(name, value): &(&str, Option<Value>)| FieldChange {
             field: self.field(name),
@@ -188,7 +188,7 @@ impl Store {
         self.change(key, Verb::Upsert, fields, None)
     }
 
-    /// Deletes a document.
+    /// Builds a delete of a document.
     pub fn delete(&mut self, key: &str) -> Change {
         self.change(key, Verb::Delete, Vec::new(), None)
     }
@@ -207,7 +207,7 @@ impl Store {
         }
     }
 
-    /// Alters the definition and carries it into every partition.
+    /// Alters the definition and brings it into every partition.
     pub fn alter(&mut self, alterations: &[Alteration], at: i64) {
         self.define(alterations);
         for followed in self.partitions.values_mut() {
@@ -215,7 +215,7 @@ impl Store {
         }
     }
 
-    /// Alters the definition; no partition has heard of it yet.
+    /// Alters the definition; no partition knows of it yet.
     pub fn define(&mut self, alterations: &[Alteration]) {
         self.definition = self.definition.altered(alterations).unwrap();
         self.index.schemas().add(schema_at(&self.definition)).unwrap();
@@ -228,7 +228,7 @@ fn take(index: &Index, definition: &Definition, partition: PartitionId) -> Follo
     Followed { writer, state: empty_state(definition, partition) }
 }
 
-/// The fold's state behind the log's opening entry.
+/// Returns the fold's state after the log's opening entry.
 pub fn empty_state(definition: &Definition, partition: PartitionId) -> PartitionState {
     let at = PartitionRef { store: definition.store, partition };
     let mut state = PartitionState::new(at, definition.partitions);
@@ -236,7 +236,7 @@ pub fn empty_state(definition: &Definition, partition: PartitionId) -> Partition
     state
 }
 
-/// What a holder notes of a log that it has opened.
+/// Returns the notes of a holder about a log that it has opened.
 pub fn opened() -> Following {
     Following { opened: Some((Offset(0), Offset(0))), ..Following::default() }
 }
@@ -246,20 +246,20 @@ pub fn at(micros: i64) -> ReadAt<'static> {
     ReadAt::new(Timestamp::from_micros(micros))
 }
 
-/// A document store with string keys.
+/// Specifies a document store with string keys.
 pub fn spec(partitions: u32, fields: &[(&str, FieldType)]) -> StoreSpec {
     let store = StoreSpec::documents("users", KeyType::String, partitions);
     fields.iter().fold(store, |store, (name, field_type)| store.field(*name, *field_type))
 }
 
-/// A key of a document store with string keys that lies in this partition.
+/// Returns a key of a document store with string keys that belongs to this partition.
 pub fn key_in(partition: u32, partitions: u32) -> String {
     let count = forebay_core::id::PartitionCount(partitions);
     let mut keys = (0..).map(|n| format!("key-{n}"));
     keys.find(|key| partition_of(key.as_bytes(), count).0 == partition).unwrap()
 }
 
-/// An image in memory: one that is read and not mapped.
+/// An image in memory, which is read and not mapped.
 #[derive(Debug, Default)]
 pub struct Bytes(pub Vec<u8>);
 

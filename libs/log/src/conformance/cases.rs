@@ -1,4 +1,4 @@
-//! Rules that hold without waiting and without a crash.
+//! Rules that need neither waiting nor a crash.
 
 use bytes::Bytes;
 use forebay_core::ErrorCode;
@@ -7,7 +7,7 @@ use forebay_wire::entry::ENTRY_FRAME_BYTES_MAX;
 
 use super::{Fixture, STORE, append, at_once, code, create, entry, partition, read_all};
 
-/// Entries come back bit by bit, in the order of their appends, at offsets without gaps from 0.
+/// Entries come back bit for bit, in append order, at offsets from 0 without gaps.
 pub async fn entries_are_read_back_in_order(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
@@ -24,7 +24,7 @@ pub async fn entries_are_read_back_in_order(fixture: impl Fixture) {
     }
 }
 
-/// A read returns as many bytes of entries as asked for at most, and at least one record.
+/// A read returns at most the requested bytes of entries, and at least one record.
 pub async fn a_read_returns_no_more_than_asked(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
@@ -46,7 +46,7 @@ pub async fn a_read_returns_no_more_than_asked(fixture: impl Fixture) {
     }
 }
 
-/// One record is returned even when it alone is above the limit.
+/// A read returns a record that exceeds the limit, alone.
 pub async fn a_record_above_the_limit_comes_alone(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
@@ -71,7 +71,7 @@ pub async fn bounds_follow_appends(fixture: impl Fixture) {
     }
 }
 
-/// Reading below the start or above the end is `TokenLost`; reading at the end is not.
+/// Reading below the start or above the end fails with `TokenLost`; reading at the end does not.
 pub async fn a_place_outside_the_log_is_lost(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
@@ -91,7 +91,7 @@ pub async fn a_place_outside_the_log_is_lost(fixture: impl Fixture) {
     assert_eq!(code(read), ErrorCode::TokenLost, "an old place in a log that was made anew");
 }
 
-/// No call makes a log by naming it.
+/// No call creates a log by naming it.
 pub async fn a_log_that_was_never_made_is_not_found(fixture: impl Fixture) {
     create(&fixture, 2).await;
     let log = fixture.log();
@@ -103,7 +103,8 @@ pub async fn a_log_that_was_never_made_is_not_found(fixture: impl Fixture) {
     }
 }
 
-/// Creating and deleting again change nothing; a deleted log is not found and comes back empty.
+/// Repeated creation and deletion change nothing; a deleted log is not found, and a recreated one
+/// is empty.
 pub async fn create_and_delete_may_be_repeated(fixture: impl Fixture) {
     create(&fixture, 2).await;
     append(&*fixture.log(), partition(1), entry(1)).await;
@@ -122,7 +123,7 @@ pub async fn create_and_delete_may_be_repeated(fixture: impl Fixture) {
     assert_eq!(append(&*fixture.log(), partition(1), entry(2)).await.offset, Offset(0));
 }
 
-/// A log that cannot administer answers `Unsupported`, and nothing happens.
+/// A log that cannot administer returns `Unsupported` and changes nothing.
 pub async fn a_log_that_only_reads_says_so(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
@@ -138,7 +139,7 @@ pub async fn a_log_that_only_reads_says_so(fixture: impl Fixture) {
     assert_eq!(read_all(&*log, partition(0), Offset(0)).await.len(), 1);
 }
 
-/// The control log is there from the start and cannot be deleted.
+/// The control log exists from the start and cannot be deleted.
 pub async fn the_control_log_always_exists(fixture: impl Fixture) {
     let at = PartitionRef::CONTROL;
     assert_eq!(append(&*fixture.log(), at, entry(1)).await.offset, Offset(0));
@@ -149,7 +150,7 @@ pub async fn the_control_log_always_exists(fixture: impl Fixture) {
     assert_eq!(read_all(&*fixture.log(), at, Offset(0)).await.len(), 1);
 }
 
-/// Trimming never lets go of a record at or above the offset given, and moves no end.
+/// Trimming never removes a record at or above the given offset, and moves no end.
 pub async fn trim_keeps_what_it_must(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
@@ -185,7 +186,7 @@ pub async fn trim_keeps_what_it_must(fixture: impl Fixture) {
     assert_eq!(kept.iter().map(|record| &record.entry).collect::<Vec<_>>(), [&entry(101)]);
 }
 
-/// What happens to one partition is not seen in another.
+/// Changes to one partition do not show in another.
 pub async fn partitions_are_isolated(fixture: impl Fixture) {
     create(&fixture, 5).await;
     let log = fixture.log();
@@ -201,8 +202,8 @@ pub async fn partitions_are_isolated(fixture: impl Fixture) {
     assert_eq!(log.bounds(partition(4)).await.unwrap().end, Offset(0));
 }
 
-/// Append times never fall inside a partition, even when the clock does, and are never lower than
-/// the clock; readers see the ones that appenders were told.
+/// Append times never fall within a partition, even if the clock does, and are never lower than the
+/// clock. Readers see the append times that the appenders received.
 pub async fn append_times_never_fall(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
@@ -224,7 +225,8 @@ pub async fn append_times_never_fall(fixture: impl Fixture) {
     assert!(read.iter().map(|record| record.append_time).eq(told));
 }
 
-/// An entry of the limit is stored and read; one byte more is refused typed and nothing happens.
+/// A log stores and returns an entry of exactly the limit. An entry of one byte more fails with a
+/// typed error and changes nothing.
 pub async fn the_largest_entry_fits_and_a_larger_one_is_refused(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();

@@ -1,4 +1,4 @@
-//! Rules about what outlives a crash.
+//! Rules about what survives a crash.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::{Fixture, STORE, append, code, create, entry, guarded, partition, read_all};
 use crate::{ChangeLog, LogRecord, ReadLimit};
 
-/// Everything acknowledged is there after a crash: records, times, bounds, trims and deletions.
+/// Everything acknowledged survives a crash: records, times, bounds, trims and deletions.
 pub async fn reopening_keeps_everything(mut fixture: impl Fixture) {
     create(&fixture, 3).await;
     let log = fixture.log();
@@ -43,8 +43,8 @@ pub async fn reopening_keeps_everything(mut fixture: impl Fixture) {
     assert_eq!(code(fixture.log().bounds(partition(0)).await), ErrorCode::NotFound);
 }
 
-/// A record that was ever returned to a reader is durable: it is there after a crash in the middle
-/// of appends, and so is every acknowledged one.
+/// A record that any reader received is durable: the record survives a crash in the middle of
+/// appends, and so does every acknowledged record.
 pub async fn what_was_read_survives_a_crash(mut fixture: impl Fixture) {
     create(&fixture, 2).await;
     for round in 0..4 {
@@ -109,7 +109,7 @@ async fn read_some(log: Arc<dyn ChangeLog>, at: PartitionRef, count: usize) -> V
     records
 }
 
-/// After a crash the next append gets the next offset and no lower time.
+/// After a crash the next append gets the next offset and no lower append time.
 pub async fn appends_go_on_after_reopening(mut fixture: impl Fixture) {
     create(&fixture, 1).await;
     let first = append(&*fixture.log(), partition(0), entry(1)).await;

@@ -1,7 +1,8 @@
-//! The one suite that every log passes: [`change_log_conformance!`](crate::change_log_conformance).
+//! The conformance suite that every log passes:
+//! [`change_log_conformance!`](crate::change_log_conformance).
 //!
-//! Code for tests: a broken rule is an assertion that fails. A log under test comes as a
-//! [`Fixture`], which knows how to open it again and how to administer what a remote log only
+//! The suite is test code: a broken rule is an assertion that fails. The suite receives a log under
+//! test as a [`Fixture`], which can reopen the log and administer a log that a remote log only
 //! reads.
 
 mod cases;
@@ -24,37 +25,38 @@ pub use wait_cases::*;
 
 use crate::{Appended, ChangeLog, LogRecord, ReadLimit};
 
-/// One log under test.
+/// A log under test.
 #[async_trait]
 pub trait Fixture: Send + Sync + 'static {
     /// The log under test.
     fn log(&self) -> Arc<dyn ChangeLog>;
 
-    /// The log through which logs are created, deleted and trimmed, where that is another one.
+    /// The log that creates, deletes and trims logs, if [`log`](Self::log) itself does not.
     fn admin(&self) -> Arc<dyn ChangeLog> {
         self.log()
     }
 
-    /// Whether [`log`](Self::log) itself creates, deletes and trims; else it answers `Unsupported`.
+    /// Whether [`log`](Self::log) itself creates, deletes and trims; if not, these calls return
+    /// `Unsupported`.
     fn administers(&self) -> bool {
         true
     }
 
-    /// The clock that append times come from, where a test can move it.
+    /// The clock of append times, if a test can set it.
     fn clock(&self) -> Option<Arc<ManualClock>>;
 
-    /// Stops the log as a crash would and opens it again on what it left; `false` where a log
-    /// does not outlive its process.
+    /// Stops the log as a crash would and opens the log again on the remaining data; returns
+    /// `false` if the log does not outlive its process.
     async fn reopen(&mut self) -> bool;
 }
 
-/// The suite's store.
+/// Store of the suite.
 pub const STORE: StoreId = StoreId(0x5702_e0ff);
 
-/// Longest wait for something that must happen: a guard against hanging, never a measure.
+/// Longest wait for something that must happen: a guard against hanging, never a measurement.
 const HANG_GUARD: Duration = Duration::from_secs(120);
 
-/// A partition of the suite's store.
+/// Returns a partition of the suite's store.
 fn partition(partition: u32) -> PartitionRef {
     PartitionRef { store: STORE, partition: PartitionId(partition) }
 }
@@ -64,7 +66,7 @@ async fn create(fixture: &impl Fixture, partitions: u32) {
     fixture.admin().create(STORE, count).await.unwrap();
 }
 
-/// An entry of its own for each number: some long, some empty, some all zeros.
+/// Returns a distinct entry for each number: some long, some empty, some all zeros.
 fn entry(number: u64) -> Bytes {
     let length = (number.wrapping_mul(2_654_435_761) % 700) as usize;
     match number % 7 {
@@ -82,7 +84,7 @@ async fn append(log: &dyn ChangeLog, at: PartitionRef, entry: Bytes) -> Appended
     guarded(log.append(at, entry)).await.unwrap()
 }
 
-/// Every record from an offset to the end, by as many reads as it takes.
+/// Reads every record from an offset to the end, by as many reads as that takes.
 async fn read_all(log: &dyn ChangeLog, at: PartitionRef, from: Offset) -> Vec<LogRecord> {
     let mut records: Vec<LogRecord> = Vec::new();
     loop {
@@ -104,11 +106,11 @@ fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> ErrorCode {
     result.expect_err("an error was expected").code()
 }
 
-/// Makes a module of tests that hold one log to every rule of [`ChangeLog`](crate::ChangeLog).
+/// Generates a module of tests that hold one log to every rule of [`ChangeLog`](crate::ChangeLog).
 ///
-/// Takes a name and an async function that makes a [`Fixture`]; what follows goes to
-/// `#[tokio::test(...)]`, two worker threads when nothing follows. The calling crate needs `tokio`
-/// with `macros` and `time`.
+/// The macro takes a name and an async function that returns a [`Fixture`]. Further arguments go to
+/// `#[tokio::test(...)]`; the default is two worker threads. The calling crate needs `tokio` with
+/// `macros` and `time`.
 ///
 /// ```text
 /// change_log_conformance!(memory, MemoryFixture::new);

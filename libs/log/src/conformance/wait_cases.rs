@@ -1,4 +1,4 @@
-//! Rules about waiting, waking and sharing.
+//! Rules about waiting, wake-ups and sharing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::{LogRecord, ReadLimit};
 const APPENDERS: u64 = 16;
 const ENTRIES_EACH: u64 = 40;
 
-/// A read at the end is woken by the append that it waits for.
+/// An append wakes the read that waits for it at the end.
 pub async fn a_read_at_the_end_waits_for_an_append(fixture: impl Fixture) {
     create(&fixture, 2).await;
     let log = fixture.log();
@@ -38,7 +38,7 @@ pub async fn a_read_at_the_end_waits_for_an_append(fixture: impl Fixture) {
     }
 }
 
-/// A read at the end answers with nothing after its wait.
+/// A read at the end returns no records after its wait.
 pub async fn a_read_at_the_end_gives_up(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
@@ -51,11 +51,11 @@ pub async fn a_read_at_the_end_gives_up(fixture: impl Fixture) {
     }
 }
 
-/// A reader that waits at the end of a log hears that the log was deleted.
+/// The deletion of a log wakes a reader that waits at its end.
 pub async fn a_deleted_log_wakes_its_readers(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
-    // Once it has read, a log that goes is no longer taken for one that is only just being made.
+    // After this read, a missing log counts as deleted, no longer as one that is being created.
     let limit = ReadLimit { bytes_max: 1_000, wait_max: Duration::ZERO };
     guarded(log.read(partition(0), Offset(0), limit)).await.unwrap();
     let reader = tokio::spawn(async move {
@@ -67,8 +67,8 @@ pub async fn a_deleted_log_wakes_its_readers(fixture: impl Fixture) {
     assert_eq!(code(guarded(reader).await.unwrap()), ErrorCode::NotFound);
 }
 
-/// Any number of tasks append to one partition: nothing is lost or doubled, and the entries of each
-/// task keep their order. A reader that follows meanwhile sees the same.
+/// If any number of tasks append to one partition, no entry is lost or duplicated, and the entries
+/// of each task keep their order. A concurrent follower sees the same records.
 pub async fn many_appenders_share_a_partition(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();

@@ -1,10 +1,10 @@
 //! The host's file system.
 //!
-//! The lock is an fcntl record lock: a forked child does not inherit it. Such a lock belongs to the
-//! process, and closing any descriptor of its file lets go of it, so a registry of what this
-//! process holds, keyed by device and inode, answers before the file is opened a second time. A
-//! forked child has a registry of its own: it holds none of its parent's locks, and a thread that
-//! was not copied may have held the mutex of theirs.
+//! The lock is an fcntl record lock: a forked child does not inherit it. An fcntl lock belongs to
+//! the process, and closing any descriptor of its file releases the lock. Therefore a registry of
+//! the locks of this process, keyed by device and inode, is checked before the file is opened a
+//! second time. A forked child has its own registry: the child holds none of its parent's locks,
+//! and a thread that fork did not copy may have held the mutex of the parent's registry.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -26,16 +26,16 @@ pub struct RealDisk;
 
 static LOCKS: ArcSwapOption<Locks> = ArcSwapOption::const_empty();
 
-/// What one process holds.
+/// Locks that one process holds.
 #[derive(Debug)]
 struct Locks {
     pid: u32,
-    /// Device and inode of each of its lock files.
+    /// Device and inode of each lock file.
     held: Mutex<BTreeSet<(u64, u64)>>,
 }
 
 impl Locks {
-    /// Those of this very process.
+    /// Returns the locks of the current process.
     fn of_process() -> Arc<Self> {
         let pid = std::process::id();
         loop {
@@ -63,12 +63,13 @@ impl DiskLock for RealLock {}
 impl Drop for RealLock {
     fn drop(&mut self) {
         if self.locks.pid != std::process::id() {
-            // A forked child may hold the lock by a descriptor of its own, and would lose it.
+            // A forked child may hold the lock through its own descriptor; closing this one would
+            // release it.
             std::mem::forget(self.file.take());
             return;
         }
-        // Closed under the registry's mutex: were the key gone first, another thread could take the
-        // lock through a second descriptor and lose it when this one closes.
+        // The file closes under the registry's mutex. If the key were removed first, another thread
+        // could take the lock through a second descriptor and lose it when this one closes.
         let mut held = self.locks.held.lock();
         drop(self.file.take());
         held.remove(&self.key);
@@ -147,7 +148,7 @@ impl Disk for RealDisk {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
         fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
-            // POSIX lets a system say either when somebody else holds the lock.
+            // POSIX permits either error if another process holds the lock.
             match error {
                 rustix::io::Errno::ACCESS | rustix::io::Errno::AGAIN => {
                     io::ErrorKind::WouldBlock.into()
@@ -162,7 +163,7 @@ impl Disk for RealDisk {
     }
 }
 
-/// A file of the host's that is open already, such as one without a name.
+/// Wraps a host file that is already open, such as an unnamed one.
 pub fn open_file(file: File) -> Arc<dyn DiskFile> {
     Arc::new(RealFile(file))
 }
@@ -173,7 +174,8 @@ impl DiskFile for RealFile {
     }
 
     fn stored_bytes(&self) -> io::Result<u64> {
-        // POSIX leaves the unit open; Linux counts in these whatever the file system's blocks are.
+        // POSIX leaves the unit open; Linux counts 512-byte units regardless of the file system's
+        // block size.
         Ok(self.0.metadata()?.blocks() * 512)
     }
 

@@ -1,9 +1,9 @@
-//! A disk in memory that loses power and fails on command: for the simulator and for crash tests.
+//! A disk in memory that loses power and fails on command, for the simulator and for crash tests.
 //!
-//! Each file and directory exists twice: as running code sees it (live) and as it would be found
-//! after a power cut (durable). The unsynced operations between the two are kept in order, so that
-//! a cut can drop all of them, leave a torn prefix, or leave any sectors of a file. A sync that
-//! fails forgets them, as Linux does: a later sync that succeeds makes none of them durable.
+//! Each file and directory exists twice: as running code sees it (live), and as a restart would
+//! find it after a power cut (durable). The disk retains the unsynced operations in order, so that
+//! a cut can drop all of them, leave a torn prefix, or leave any sectors of a file. A failed sync
+//! discards these operations, as Linux does: a later successful sync makes none of them durable.
 
 mod node;
 
@@ -18,7 +18,7 @@ use parking_lot::{Mutex, MutexGuard};
 use self::node::{Dir, FileNode, Node, NodeId, ROOT};
 use super::{Disk, DiskFile, DiskLock};
 
-/// A disk in memory; clones are the same disk.
+/// A disk in memory; clones share it.
 #[derive(Clone)]
 pub struct SimDisk(Arc<Shared>);
 
@@ -27,30 +27,30 @@ struct Shared {
     state: Mutex<State>,
 }
 
-/// How much of what was never synced a power cut leaves.
+/// Unsynced data that remains after a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Nothing.
+    /// None of it.
     Everything,
     /// A random prefix of each file's operations, the last one torn at a random byte.
     TornPrefix,
-    /// Random 512-byte sectors of each file's writes, zeros between them.
+    /// Random 512-byte sectors of each file's writes, with zeros between them.
     RandomSectors,
 }
 
-/// How often the disk fails by itself, out of 10,000 operations.
+/// Rates of spontaneous disk faults, out of 10,000 operations.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DiskFaultRates {
-    /// Writes that fail with part of the bytes written.
+    /// Writes that fail after part of the bytes are written.
     pub write_failures: u32,
-    /// Syncs that fail, of files and directories.
+    /// Syncs of files and directories that fail.
     pub sync_failures: u32,
 }
 
-/// How often each fault happened, and how often the disk was asked.
+/// Counts of faults and operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskCounts {
-    /// Writes, syncs, truncations and changes of names.
+    /// Writes, syncs, truncations and name changes.
     pub operations: u64,
     /// Syncs of files that succeeded.
     pub file_syncs: u64,
@@ -58,11 +58,11 @@ pub struct DiskCounts {
     pub failed_writes: u64,
     /// Syncs that failed on command or by rate.
     pub failed_syncs: u64,
-    /// Writes that found the disk full.
+    /// Writes that failed because the disk was full.
     pub full_writes: u64,
-    /// Times that power was cut.
+    /// Power cuts.
     pub power_cuts: u64,
-    /// Files that a power cut left with part of what was never synced.
+    /// Files that a power cut left with part of their unsynced data.
     pub torn_files: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct DiskCounts {
 struct State {
     nodes: BTreeMap<NodeId, Node>,
     node_next: NodeId,
-    /// Raised by each power cut; handles of an earlier one are dead.
+    /// Number of power cuts; handles from before a cut are dead.
     boot: u64,
     locked: Vec<NodeId>,
     bytes_max: Option<u64>,
@@ -84,13 +84,13 @@ struct State {
 /// Failures on command.
 #[derive(Clone, Copy, Default)]
 struct Due {
-    /// How many operations go well before.
+    /// Operations that succeed before the failures.
     spared: u64,
     failures: u32,
 }
 
 impl Due {
-    /// Whether the next operation fails.
+    /// Returns whether the next operation fails.
     fn take(&mut self) -> bool {
         if self.spared > 0 {
             self.spared -= 1;
@@ -103,15 +103,15 @@ impl Due {
 }
 
 impl SimDisk {
-    /// An empty disk without limits or faults; entropy decides what tears and what fails.
+    /// Creates an empty disk without limits or faults; `entropy` decides what tears and what fails.
     pub fn new(entropy: Arc<dyn Entropy>) -> Self {
         let mut state = State { node_next: ROOT + 1, ..State::default() };
         state.nodes.insert(ROOT, Node::Dir(Dir::default()));
         Self(Arc::new(Shared { entropy, state: Mutex::new(state) }))
     }
 
-    /// Cuts the power and switches it on again: locks are free, open files are dead, and of what
-    /// was never synced remains what `loss` says.
+    /// Cuts the power and restores it: locks are free, open files are dead, and `loss` decides
+    /// which unsynced data remains.
     pub fn power_cut(&self, loss: Loss) {
         let mut state = self.0.state.lock();
         state.boot += 1;
@@ -129,52 +129,53 @@ impl SimDisk {
         state.drop_unnamed();
     }
 
-    /// Lets this many more operations succeed; after them all fail until the next power cut.
+    /// Lets this many more operations succeed; afterwards all operations fail until the next power
+    /// cut.
     pub fn die_after(&self, operations: u64) {
         self.0.state.lock().operations_left = Some(operations);
     }
 
-    /// Makes the next writes fail, each with part of its bytes written.
+    /// Makes the next writes fail, each after part of its bytes are written.
     pub fn fail_writes(&self, count: u32) {
         self.0.state.lock().write_failures = Due { spared: 0, failures: count };
     }
 
-    /// Makes one write fail, after so many that do not.
+    /// Makes one write fail after `spared` writes that succeed.
     pub fn fail_write_after(&self, spared: u64) {
         self.0.state.lock().write_failures = Due { spared, failures: 1 };
     }
 
-    /// Makes the next syncs fail, of files and directories.
+    /// Makes the next syncs of files and directories fail.
     pub fn fail_syncs(&self, count: u32) {
         self.0.state.lock().sync_failures = Due { spared: 0, failures: count };
     }
 
-    /// Makes one sync fail, after so many that do not.
+    /// Makes one sync fail after `spared` syncs that succeed.
     pub fn fail_sync_after(&self, spared: u64) {
         self.0.state.lock().sync_failures = Due { spared, failures: 1 };
     }
 
-    /// Makes the disk fail by itself from now on.
+    /// Sets the rates of spontaneous faults.
     pub fn set_rates(&self, rates: DiskFaultRates) {
         self.0.state.lock().rates = rates;
     }
 
-    /// Sets how many bytes all files together may hold; `None` takes the limit away.
+    /// Limits the total bytes of all files; `None` removes the limit.
     pub fn set_bytes_max(&self, bytes_max: Option<u64>) {
         self.0.state.lock().bytes_max = bytes_max;
     }
 
-    /// Bytes that all files together hold.
+    /// Returns the total bytes of all files.
     pub fn bytes_held(&self) -> u64 {
         self.0.state.lock().bytes_held()
     }
 
-    /// What happened so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> DiskCounts {
         self.0.state.lock().counts
     }
 
-    /// Every file below a directory, sorted.
+    /// Returns every file below a directory, sorted.
     pub fn files(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         for name in self.list(dir)? {
@@ -187,14 +188,14 @@ impl SimDisk {
         Ok(found)
     }
 
-    /// A file's bytes.
+    /// Returns the bytes of a file.
     pub fn bytes(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut state = self.0.state.lock();
         let node = state.find(path)?;
         Ok(state.file(node)?.live.clone())
     }
 
-    /// Replaces a file's bytes behind everybody's back, durably; damage, not a write.
+    /// Replaces a file's bytes durably, as damage and not as a write.
     pub fn damage(&self, path: &Path, damage: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
         let mut state = self.0.state.lock();
         let node = state.find(path)?;
@@ -212,7 +213,7 @@ impl SimDisk {
         rate > 0 && self.draw() % 10_000 < u64::from(rate)
     }
 
-    /// Begins an operation that changes something.
+    /// Starts an operation that changes something.
     fn change(&self) -> io::Result<MutexGuard<'_, State>> {
         let mut state = self.0.state.lock();
         match &mut state.operations_left {
@@ -228,7 +229,7 @@ impl SimDisk {
         Arc::new(SimFile { disk: self.clone(), node, boot: state.boot })
     }
 
-    /// Whether this sync fails; counts either way.
+    /// Fails if this sync is due to fail, and counts the failure.
     fn sync_fails(&self, state: &mut State) -> io::Result<()> {
         if state.sync_failures.take() || self.is_hit(state.rates.sync_failures) {
             state.counts.failed_syncs += 1;
@@ -247,7 +248,7 @@ impl State {
         sizes.sum()
     }
 
-    /// Forgets files and directories that no name leads to.
+    /// Removes files and directories that no name refers to.
     fn drop_unnamed(&mut self) {
         let mut named = BTreeSet::from([ROOT]);
         let mut open = vec![ROOT];
@@ -287,7 +288,7 @@ impl State {
         Ok(node)
     }
 
-    /// The directory that holds a path's last name, and that name.
+    /// Returns the directory of a path's last name, and that name.
     fn parent(&mut self, path: &Path) -> io::Result<(NodeId, String)> {
         let mut names = names(path);
         let name = names.pop().ok_or(io::ErrorKind::InvalidInput)?;
@@ -478,7 +479,7 @@ impl DiskFile for SimFile {
         let free = state.bytes_max.map(|max| max.saturating_sub(state.bytes_held()));
         if let Some(free) = free.filter(|free| *free < grown) {
             state.counts.full_writes += 1;
-            // Nothing of them fits when a gap before them takes what is free.
+            // No byte fits if the gap before the bytes takes all free space.
             let written = bytes.len().saturating_sub((grown - free) as usize);
             state.file(self.node)?.write(&bytes[..written], at);
             return Err(io::ErrorKind::StorageFull.into());

@@ -1,9 +1,19 @@
-//! The committer: takes what waits as one group, writes it, makes it durable by one sync of its
-//! journal or of the one file that was touched, then shows it to readers and acknowledges it.
+//! The committer: group commit for the partitions of one queue.
 //!
-//! A partition belongs to one committer, so nobody else appends to its files. A group goes through
-//! three stages: write (under the partition's `write` mutex), sync, publish. A deletion may come
-//! between them; it marks the partition first, so that no stage makes a file under a removed name.
+//! The committer takes all waiting appends as one group and runs three stages:
+//!
+//! 1. Write: append the frames to the segments, under each partition's `write` mutex.
+//! 2. Sync: make the group durable by one sync of the journal (a write-ahead log for groups that
+//!    touch several segments), or by a sync of each segment that the group touches.
+//! 3. Publish: show the records to readers and acknowledge the appends.
+//!
+//! If a write fails, the committer truncates the segment and fails the appends; if the truncation
+//! fails, too, their outcome is unknown and the log stops. If a sync fails, the outcome of the
+//! unsynced appends is unknown and the log stops.
+//!
+//! Each partition belongs to one committer, so no other thread appends to its files. A deletion may
+//! occur between two stages; the deletion marks the partition first, so that no stage creates a
+//! file under a removed name.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -26,22 +36,23 @@ use super::{Durability, Shared, paths};
 use crate::change_log::{Appended, LogRecord, no_such_log};
 use crate::disk::DiskFile;
 
-/// How long more is waited for where several appends shared the last sync: each costs a processor
-/// some 70 us (tools/decisions/0053).
+/// Group commit delay: after a sync that acknowledged several appends, the committer thread waits
+/// this long to collect a larger group. Each sync costs a processor some 70 us
+/// (tools/decisions/0053).
 const GATHER: Duration = Duration::from_micros(250);
 
-/// One append that waits.
+/// An append that waits for its commit.
 pub(super) struct Pending {
     pub(super) partition: Arc<Partition>,
     pub(super) entry: Bytes,
     pub(super) reply: oneshot::Sender<Result<Appended>>,
-    /// Its share of the queue's bytes.
+    /// Share of the entry in the byte budget of the queues.
     pub(super) _room: OwnedSemaphorePermit,
 }
 
 impl Pending {
     fn answer(self, result: Result<Appended>) {
-        // Whoever asked may have gone.
+        // The caller may have dropped its call.
         let _ = self.reply.send(result);
     }
 }
@@ -51,14 +62,14 @@ pub(super) struct Chunk {
     pub(super) partition: Arc<Partition>,
     pub(super) file: Arc<dyn DiskFile>,
     base: Offset,
-    /// Where in the segment they begin.
+    /// Byte offset of the frames in the segment.
     at: u64,
-    /// Bytes of the segment with these frames.
+    /// Bytes of the segment, including these frames.
     bytes: u64,
-    /// Whether they are durable in the segment itself.
+    /// Whether the frames are durable in the segment itself.
     pub(super) is_synced: bool,
     frames: Vec<Written>,
-    /// Their bytes, for the journal; `None` when they are too many for it.
+    /// Bytes of the frames, for the journal; `None` if they exceed a journal record.
     copy: Option<Vec<u8>>,
 }
 
@@ -67,13 +78,13 @@ impl Chunk {
         (self.partition.at, self.base)
     }
 
-    /// What the journal holds of it.
+    /// Returns the frames as a piece of a journal record.
     pub(super) fn piece(&self) -> Option<Piece<'_>> {
         let (at, base) = self.segment();
         self.copy.as_deref().map(|bytes| Piece { at, base, place: self.at, bytes })
     }
 
-    /// Nobody knows whether it is durable.
+    /// Fails the appends with an unknown outcome: the frames may or may not be durable.
     fn answer_unknown(self) {
         let error = unknown_outcome(self.partition.at);
         for frame in self.frames {
@@ -82,24 +93,24 @@ impl Chunk {
     }
 }
 
-/// One frame of a chunk.
+/// A frame of a chunk.
 struct Written {
     pending: Pending,
     appended: Appended,
-    /// Its place in the segment.
+    /// Byte offset of the frame in the segment.
     at: u64,
 }
 
-/// Appends for the partitions of one committer.
+/// The committer of some partitions.
 pub(super) struct Committer {
     pub(super) shared: Arc<Shared>,
     pub(super) queue: mpsc::Receiver<Pending>,
-    /// Where bytes are not durable yet; only with [`Durability::Buffered`].
+    /// Partitions with bytes that are not durable yet; only with [`Durability::Buffered`].
     unsynced: BTreeMap<PartitionRef, Arc<Partition>>,
     /// Only with [`Durability::Fsync`].
     journal: Journal,
-    /// Whether several appends shared the last sync: then more are on their way. Whoever appends
-    /// alone waits for nobody.
+    /// Whether the last sync acknowledged several appends, so that more appends are likely to
+    /// arrive soon. A lone append is never delayed.
     is_shared: bool,
 }
 
@@ -109,7 +120,7 @@ impl Committer {
         Self { shared, queue, unsynced: BTreeMap::new(), journal, is_shared: false }
     }
 
-    /// Commits until nobody can append any more; for a thread of its own.
+    /// Commits until the queue closes; runs on its own thread.
     pub(super) fn run_on_thread(mut self) {
         while let Some(first) = self.queue.blocking_recv() {
             if self.is_shared {
@@ -120,10 +131,10 @@ impl Committer {
         self.finish();
     }
 
-    /// Commits until nobody can append any more; for a task.
+    /// Commits until the queue closes; runs as a task.
     pub(super) async fn run_as_task(mut self) {
         while let Some(first) = self.queue.recv().await {
-            // Lets others that are about to append get into the same group.
+            // The yield lets other tasks that are about to append join the group.
             tokio::task::yield_now().await;
             self.commit_waiting(first);
         }
@@ -152,12 +163,12 @@ impl Committer {
             }
             publish(chunk);
         }
-        // Nobody waits for this any more; a failure has stopped the log.
+        // No caller waits for this result; a failure has stopped the log.
         let _ = self.journal.keep_pace();
     }
 
-    /// Writes one partition's entries. What fails is answered at once; what is written goes to
-    /// `chunks`, in order.
+    /// Writes one partition's entries. The committer answers failed appends at once and adds
+    /// written frames to `chunks`, in order.
     fn write(&mut self, pendings: Vec<Pending>, chunks: &mut Vec<Chunk>) {
         let mut rest = VecDeque::from(pendings);
         let Some(partition) = rest.front().map(|pending| pending.partition.clone()) else {
@@ -180,7 +191,7 @@ impl Committer {
         }
     }
 
-    /// The segment that an entry of this size goes to, a new one if need be.
+    /// Returns the segment for an entry of this size, and creates the segment if needed.
     fn segment_for(
         &mut self,
         partition: &Partition,
@@ -213,13 +224,13 @@ impl Committer {
         Ok((active, file))
     }
 
-    /// Whether a segment of this size takes one more entry; an empty one takes any.
+    /// Returns whether a segment of this size can take one more entry; an empty segment takes any.
     fn fits(&self, segment_bytes: u64, entry_bytes: usize) -> bool {
         let bytes = segment_bytes + FRAME_HEADER_BYTES + entry_bytes as u64;
         segment_bytes <= HEADER_BYTES || bytes <= self.shared.options.segment_bytes
     }
 
-    /// Makes the next segment of a partition: header, then name, both durable before a frame is.
+    /// Creates the next segment of a partition: header, then name, both durable before any frame.
     fn make_segment(
         &mut self,
         partition: &Partition,
@@ -227,8 +238,9 @@ impl Committer {
     ) -> Result<(Active, Arc<dyn DiskFile>)> {
         let base = state.offset_next;
         if self.journal.names((partition.at, base)) {
-            // Of a store that was deleted and made anew. No dirty segment is of this partition,
-            // whose lock is held: each of its segments was made durable before the next.
+            // The journal record is from a store that was deleted and recreated under the same id.
+            // No dirty segment belongs to this partition, whose lock this thread holds: each
+            // segment of the partition is made durable before the next one is created.
             self.journal.let_go()?;
         }
         let shared = &self.shared;
@@ -256,8 +268,8 @@ impl Committer {
         Ok((Active { base, bytes, synced_bytes, is_closed: false }, file))
     }
 
-    /// Removes a segment whose header could not be written, durably: the one before it goes on, and
-    /// may pass the offset that this one's name says.
+    /// Removes, durably, a segment whose header could not be written. The previous segment stays
+    /// active and may grow past the offset in the name of the removed segment.
     fn remove_unmade(&self, dir: &Path, path: &Path) -> Result<()> {
         self.shared.files.forget(path);
         match self.shared.disk.remove(path) {
@@ -269,7 +281,8 @@ impl Committer {
 
     /// Writes as many of the entries as the segment takes, by one write.
     ///
-    /// On failure the entries that were tried are answered and the error is for the others.
+    /// On failure, the committer answers the attempted entries; the returned error is for the
+    /// others.
     fn write_chunk(
         &self,
         partition: &Arc<Partition>,
@@ -310,8 +323,8 @@ impl Committer {
         Ok(Chunk { partition, file, base, at, bytes, is_synced: false, frames, copy })
     }
 
-    /// Makes every chunk durable: by the journal, or by a sync of each segment. What has an unknown
-    /// outcome is answered and leaves the group.
+    /// Makes every chunk durable, by the journal or by a sync of each segment. Chunks with an
+    /// unknown outcome are answered and leave the group.
     fn make_durable(&mut self, chunks: &mut Vec<Chunk>) {
         match self.journal.append(chunks) {
             Ok(true) => {}
@@ -324,8 +337,8 @@ impl Committer {
         }
     }
 
-    /// Syncs the segment of every chunk that is not durable yet. After one failure nothing more is
-    /// tried: what is not durable then has an unknown outcome.
+    /// Syncs the segment of every chunk that is not durable yet. After a failure the committer
+    /// syncs no more segments; the remaining chunks have an unknown outcome.
     fn sync(&mut self, chunks: &mut Vec<Chunk>) {
         for mut chunk in std::mem::take(chunks) {
             if !chunk.is_synced {
@@ -343,9 +356,9 @@ impl Committer {
         }
     }
 
-    /// Makes durable what is not yet in its segment.
+    /// Makes all written bytes durable in their segments.
     fn finish(mut self) {
-        // A failure has stopped the log, and the journal is there for the next start.
+        // A failure has stopped the log, and the journal stays for the next start.
         let _ = self.journal.let_go();
         for partition in self.unsynced.values() {
             let state = partition.write.lock();
@@ -363,11 +376,12 @@ impl Committer {
     }
 }
 
-/// Shows a chunk to readers and acknowledges it.
+/// Shows a chunk to readers and acknowledges its appends.
 fn publish(chunk: Chunk) {
     let partition = chunk.partition;
     let records = chunk.frames.iter().map(|frame| {
-        // A copy: the entry may be a slice of a buffer far larger than what the cache counts.
+        // The cache needs a copy: the entry may be a slice of a buffer that is far larger than the
+        // bytes that the cache counts.
         let entry = Bytes::copy_from_slice(&frame.pending.entry);
         let Appended { offset, append_time } = frame.appended;
         (LogRecord { offset, append_time, entry }, frame.at)

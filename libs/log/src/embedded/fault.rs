@@ -1,4 +1,4 @@
-//! What an embedded log says when the disk fails it, and how it stops for good.
+//! Errors of an embedded log when the disk fails, and the permanent stop of the log.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use forebay_core::{Error, Result};
 use tokio::sync::watch;
 
-/// The failure after which nothing may be appended any more until the process starts anew.
+/// The failure after which the log accepts no append until the process restarts.
 #[derive(Debug)]
 pub(super) struct Poison {
     cause: OnceLock<Error>,
@@ -19,7 +19,7 @@ impl Poison {
         Self { cause: OnceLock::new(), is_set: watch::Sender::new(false) }
     }
 
-    /// Stops the log. The first cause stays.
+    /// Stops the log. The first cause is retained.
     pub(super) fn set(&self, doing: &str, path: &Path, error: &io::Error) {
         let message = format!(
             "the log has stopped, because it could not {doing} {}: {error}; check the disk and \
@@ -42,26 +42,26 @@ impl Poison {
         self.is_set.send_replace(true);
     }
 
-    /// Fails when the log has stopped.
+    /// Fails if the log has stopped.
     pub(super) fn check(&self) -> Result<()> {
         self.cause.get().map_or(Ok(()), |cause| Err(cause.clone()))
     }
 
-    /// Waits until the log stops, and says why.
+    /// Waits until the log stops, and returns the cause.
     pub(super) async fn wait(&self) -> Error {
-        // The sender lives in `self`, so the wait cannot end for want of one.
+        // The sender is a field of `self`, so the wait cannot end because the sender was dropped.
         let _ = self.is_set.subscribe().wait_for(|is_set| *is_set).await;
         self.check().err().unwrap_or_else(|| Error::internal("a log stopped without a cause"))
     }
 }
 
-/// The disk refused something, and nothing was changed by it.
+/// Returns the error for a disk operation that failed and changed nothing.
 pub(super) fn refused(doing: &str, path: &Path, error: &io::Error) -> Error {
     let message = format!("could not {doing} {}: {error}; try again", path.display());
     Error::unavailable(message)
 }
 
-/// The disk refused to write this many bytes, and nothing was changed by it.
+/// Returns the error for a write of this many bytes that failed and changed nothing.
 pub(super) fn not_written(doing: &str, path: &Path, error: &io::Error, room: Room) -> Error {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -75,14 +75,14 @@ pub(super) fn not_written(doing: &str, path: &Path, error: &io::Error, room: Roo
     }
 }
 
-/// What was needed on the disk and what there was.
+/// Disk space that an operation needed, and the space that was free.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     pub(super) bytes_needed: u64,
     pub(super) bytes_free: u64,
 }
 
-/// A file's bytes are not what was written.
+/// Returns the error for a file with other bytes than were written.
 pub(super) fn damaged(path: &Path, at: u64, how: &str) -> Error {
     Error::corrupt(format!(
         "{} is damaged at byte {at}: {how}; nothing behind it can be trusted: restore the data \
@@ -91,7 +91,7 @@ pub(super) fn damaged(path: &Path, at: u64, how: &str) -> Error {
     ))
 }
 
-/// A file is whole and newer than this build.
+/// Returns the error for a valid file of a newer format.
 pub(super) fn too_new(path: &Path, version: u16) -> Error {
     Error::upgrade_needed(format!(
         "{} has format version {version}, which this build does not know; upgrade it",

@@ -1,5 +1,5 @@
-//! The open files of an embedded log: at most [`LOG_FILES_OPEN_MAX`] at once, least recently used
-//! ones closed first. A file in use stays open for its user.
+//! The open files of an embedded log: at most [`LOG_FILES_OPEN_MAX`] at once. The least recently
+//! used file closes first; a file in use stays open for its user.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,7 +28,7 @@ impl Files {
         Self { disk, held: Mutex::default() }
     }
 
-    /// The file, opened if need be.
+    /// Returns the file, and opens it if needed.
     pub(super) fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let mut held = self.held.lock();
         held.uses += 1;
@@ -42,14 +42,14 @@ impl Files {
         Ok(file)
     }
 
-    /// A new file.
+    /// Creates a file and retains its handle.
     pub(super) fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.disk.create(path)?;
         self.held.lock().keep(path, &file);
         Ok(file)
     }
 
-    /// Closes the files below a directory, or one file.
+    /// Closes one file, or all files below a directory.
     pub(super) fn forget(&self, path: &Path) {
         self.held.lock().files.retain(|held, _| !held.starts_with(path));
     }

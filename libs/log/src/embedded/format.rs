@@ -15,25 +15,25 @@ const FORMAT_VERSION: u16 = 1;
 const SEGMENT_MAGIC: [u8; 4] = *b"FBLS";
 const STORE_MAGIC: [u8; 4] = *b"FBLM";
 
-/// Why bytes are not what they should be.
+/// Reason why bytes are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// They are damaged; the words say how it shows.
+    /// The bytes are damaged; the text says how the damage shows.
     Damaged(&'static str),
-    /// They are whole, of a format version that this build does not know.
+    /// The bytes are valid but have a format version that this build does not know.
     Version(u16),
 }
 
-/// What a segment says about itself.
+/// Header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SegmentHeader {
     pub(super) at: PartitionRef,
     pub(super) base: Offset,
-    /// No append time in the segment is lower.
+    /// Lower bound of the append times in the segment.
     pub(super) append_time_floor: Timestamp,
 }
 
-/// What a frame says about its entry.
+/// Header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FrameHeader {
     pub(super) entry_bytes: u32,
@@ -44,7 +44,7 @@ pub(super) struct FrameHeader {
     pub(super) synced_bytes: u64,
 }
 
-/// Takes fixed-width numbers off the front of bytes; `None` when they are too short.
+/// A cursor that decodes fixed-width numbers; returns `None` at the end of the bytes.
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl Fields<'_> {
@@ -89,7 +89,7 @@ pub(super) fn checked(bytes: &[u8], magic: [u8; 4]) -> Result<Fields<'_>, Refuse
     }
 }
 
-/// The front of a header: what [`checked`] checks first.
+/// Returns the first fields of a header, which [`checked`] verifies.
 pub(super) fn start(magic: [u8; 4]) -> Vec<u8> {
     let mut bytes = magic.to_vec();
     bytes.extend(FORMAT_VERSION.to_le_bytes());
@@ -97,7 +97,7 @@ pub(super) fn start(magic: [u8; 4]) -> Vec<u8> {
     bytes
 }
 
-/// A header with its checksum behind it.
+/// Appends the checksum to a header.
 pub(super) fn finish(mut bytes: Vec<u8>) -> Vec<u8> {
     let checksum = crc32c::crc32c(&bytes);
     bytes.extend(checksum.to_le_bytes());
@@ -114,7 +114,7 @@ impl SegmentHeader {
         finish(bytes)
     }
 
-    /// Decodes the first [`HEADER_BYTES`] of a segment, which must be the one expected.
+    /// Decodes the first [`HEADER_BYTES`] of a segment, which must match the expected header.
     pub(super) fn decode(bytes: &[u8], at: PartitionRef, base: Offset) -> Result<Self, Refused> {
         let mut fields = checked(bytes, SEGMENT_MAGIC)?;
         let header = (|| {
@@ -140,7 +140,7 @@ pub(super) fn encode_store_file(store: StoreId, partitions: PartitionCount) -> V
     finish(bytes)
 }
 
-/// Decodes a store's file, which must be the one expected.
+/// Decodes a store's file, which must match the expected store.
 pub(super) fn decode_store_file(bytes: &[u8], store: StoreId) -> Result<PartitionCount, Refused> {
     let mut fields = checked(bytes, STORE_MAGIC)?;
     if fields.u64() != Some(store.0) {
@@ -169,14 +169,14 @@ pub(super) fn encode_frame(
     buffer[frame + 4..frame + 8].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The checksum of a whole frame or record: over everything but the checksum's own four bytes, the
-/// second.
+/// Returns the checksum of a whole frame or record: over all bytes except the second four bytes,
+/// which store the checksum itself.
 pub(super) fn frame_checksum(frame: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&frame[..4]), &frame[8..])
 }
 
 impl FrameHeader {
-    /// Decodes a frame's header; whether it is true shows only [`check`](Self::check).
+    /// Decodes a frame's header; only [`check`](Self::check) verifies its contents.
     pub(super) fn decode(bytes: &[u8; FRAME_HEADER_BYTES as usize]) -> Result<Self, Refused> {
         let mut fields = Fields(bytes);
         let header = (|| {
@@ -194,12 +194,13 @@ impl FrameHeader {
         }
     }
 
-    /// Bytes of the whole frame.
+    /// Returns the length of the whole frame.
     pub(super) fn frame_bytes(&self) -> u64 {
         FRAME_HEADER_BYTES + u64::from(self.entry_bytes)
     }
 
-    /// Checks the whole frame, of exactly [`frame_bytes`](Self::frame_bytes), at its place.
+    /// Checks the whole frame, of exactly [`frame_bytes`](Self::frame_bytes), at its offset in the
+    /// segment.
     pub(super) fn check(&self, frame: &[u8], at: u64, offset: Offset) -> Result<(), Refused> {
         if frame_checksum(frame) != self.checksum {
             return Err(Refused::Damaged("a frame fails its checksum"));

@@ -1,11 +1,11 @@
-//! The log on the disk of one process: append-only segment files, group commit.
-//! Bytes: `proto/spec/embedded-log.md`.
+//! The log on the disk of one process: append-only segment files with group commit. Format:
+//! `proto/spec/embedded-log.md`.
 //!
-//! An append waits in the queue of its partition's committer (`commit.rs`), which writes what waits
-//! as one group, makes it durable by one sync of the one file that the group touches or of its
-//! journal (`journal/`), and only then shows it to readers and acknowledges it. A failed sync stops
-//! the log for good ([`EmbeddedLog::failed`]); it is never retried, since the kernel forgets pages
-//! whose write-back failed.
+//! An append waits in the queue of its partition's committer (`commit.rs`). The committer writes
+//! all waiting appends as one group, makes the group durable by one sync of its only segment or of
+//! the journal (`journal/`), and only then shows the records to readers and acknowledges the
+//! appends. A failed sync stops the log permanently ([`EmbeddedLog::failed`]). The log never
+//! retries a sync, because the kernel forgets pages whose write-back failed.
 
 mod commit;
 mod fault;
@@ -50,18 +50,18 @@ use crate::change_log::{
 use crate::disk::{Disk, DiskLock};
 use crate::tail_cache::CacheBudget;
 
-/// A log on the disk of one process. See `proto/spec/embedded-log.md` for what it promises.
+/// A log on the disk of one process. `proto/spec/embedded-log.md` specifies its guarantees.
 pub struct EmbeddedLog {
     shared: Arc<Shared>,
-    /// One queue per committer; `None` once the log is closed.
+    /// Queues, one per committer; `None` once the log is closed.
     queues: Mutex<Option<Vec<mpsc::Sender<Pending>>>>,
-    /// Ends when the committers have ended.
+    /// Receivers that end when the committers have ended.
     committers: Mutex<Vec<oneshot::Receiver<()>>>,
-    /// Bytes that may still wait in the queues.
+    /// Budget for bytes that wait in the queues.
     room: Arc<Semaphore>,
 }
 
-/// What committers, readers and administration share.
+/// State that committers, readers and administration share.
 struct Shared {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
@@ -72,19 +72,22 @@ struct Shared {
     budget: Arc<CacheBudget>,
     /// `None` once the log is closed.
     stores: RwLock<Option<BTreeMap<StoreId, Vec<Arc<Partition>>>>>,
-    /// Held while stores are made or removed and segments trimmed.
+    /// Lock of administration: held while stores are created or removed and segments trimmed.
     admin: Mutex<()>,
     lock: Mutex<Option<Box<dyn DiskLock>>>,
 }
 
 impl EmbeddedLog {
-    /// Opens the log in a data directory, making it if need be. Reads every segment, or only the
-    /// last one of each partition, as [`EmbeddedOptions::check_at_open`] says.
+    /// Opens the log in a data directory, and creates the directory if needed.
+    /// [`EmbeddedOptions::check_at_open`] decides whether every segment or only the last segment of
+    /// each partition is read.
     ///
     /// # Errors
-    /// `Conflict` when another process, or this one, has the directory open; `Corrupt`, naming file
-    /// and byte, for damage that cannot be a torn write; `UpgradeNeeded` for a newer format;
-    /// `Unavailable` when the disk refuses; `LimitExceeded` when it is full.
+    /// - `Conflict`: another process, or this one, has the directory open.
+    /// - `Corrupt`, with file and byte: damage that cannot be a torn write.
+    /// - `UpgradeNeeded`: a newer format.
+    /// - `Unavailable`: the disk refuses an operation.
+    /// - `LimitExceeded`: the disk is full.
     pub async fn open(
         disk: Arc<dyn Disk>,
         clock: Arc<dyn Clock>,
@@ -139,20 +142,20 @@ impl EmbeddedLog {
         Ok(())
     }
 
-    /// Waits until the log has stopped, because the disk failed a sync or a read found damage, and
-    /// says why. The service
-    /// then stops; appends are refused from then on, reads of what was acknowledged go on.
+    /// Waits until the log has stopped, because a sync failed or a read found damage, and returns
+    /// the cause. The service then stops. A stopped log refuses appends; reads of acknowledged
+    /// records continue.
     pub async fn failed(&self) -> Error {
         self.shared.poison.wait().await
     }
 
-    /// Commits what waits, makes it durable, and lets go of the data directory. Later calls, and
-    /// readers that wait, get `Closed`; closing again changes nothing.
+    /// Commits the waiting appends, makes them durable, and releases the data directory. Later
+    /// calls and waiting readers get `Closed`; closing again changes nothing.
     pub async fn close(&self) {
         drop(self.queues.lock().take());
         let committers = std::mem::take(&mut *self.committers.lock());
         for committer in committers {
-            // The channel closes when the committer ends, however it ends.
+            // The channel closes when the committer ends for any reason.
             let _ = committer.await;
         }
         let stores = self.shared.stores.write().take();
@@ -162,7 +165,7 @@ impl EmbeddedLog {
         self.shared.lock.lock().take();
     }
 
-    /// Where appends of a partition wait: always the same committer.
+    /// Returns the queue of a partition's committer, which is always the same one.
     fn queue(&self, at: PartitionRef) -> Result<mpsc::Sender<Pending>> {
         let mut name = at.store.0.to_le_bytes().to_vec();
         name.extend(at.partition.0.to_le_bytes());
@@ -172,7 +175,7 @@ impl EmbeddedLog {
         queues.get(place as usize).cloned().ok_or_else(closed)
     }
 
-    /// Runs something that blocks on the disk where it may block.
+    /// Runs work that blocks on the disk on a thread that may block.
     async fn on_disk<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Arc<Shared>) -> Result<T> + Send + 'static,
@@ -242,7 +245,7 @@ impl Shared {
         if let Some(held) = self.stores.read().as_ref().ok_or_else(closed)?.get(&store) {
             return check_same_count(store, PartitionCount(held.len() as u32), count);
         }
-        // A directory that a failed deletion left under the name.
+        // A failed deletion may have left a directory under the name.
         store::move_aside(&self.disk, &self.paths, store)?;
         store::make(&self.disk, &self.paths, store, count)?;
         self.sync_dir(&self.paths.logs)?;
@@ -275,7 +278,7 @@ impl Shared {
         let partition = self.partition(at)?;
         for path in partition.take_trimmed(before)? {
             self.files.forget(&path);
-            // One by one and oldest first, so that no crash leaves a gap.
+            // The log removes segments one by one, oldest first, so that no crash leaves a gap.
             self.disk.remove(&path).map_err(|error| refused("remove", &path, &error))?;
             self.sync_dir(&partition.dir)?;
         }
@@ -283,7 +286,7 @@ impl Shared {
     }
 }
 
-/// Makes the data directory, durably with those above it that were missing.
+/// Creates the data directory and its missing parents, durably.
 fn make_data_dir(disk: &dyn Disk, dir: &Path) -> Result<()> {
     let is_missing = |dir: &&Path| disk.list(dir).is_err();
     let missing = dir.ancestors().take_while(is_missing).count();
@@ -291,7 +294,8 @@ fn make_data_dir(disk: &dyn Disk, dir: &Path) -> Result<()> {
     for parent in dir.ancestors().skip(1).take(missing.max(1)) {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         match disk.sync_dir(parent) {
-            // Somebody else's directory: the one who made ours there answers for its name.
+            // The directory belongs to another user, who is responsible for the durability of its
+            // names.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             synced => synced.map_err(|error| refused("make durable", parent, &error))?,
         }
@@ -362,7 +366,7 @@ impl ChangeLog for EmbeddedLog {
             && !limit.wait_max.is_zero()
         {
             partition.end.wait_past(from, limit.wait_max).await;
-            // The log may have been closed or deleted meanwhile.
+            // The log may have been closed or deleted during the wait.
             self.shared.partition(at)?;
             found = partition.find(from, limit.bytes_max)?;
         }

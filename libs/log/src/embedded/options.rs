@@ -1,64 +1,63 @@
-//! How an embedded log is opened.
+//! Options of an embedded log.
 
 use std::path::PathBuf;
 
-/// What an acknowledgement of the embedded log promises.
+/// Durability of an acknowledged entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// The entry survives a power cut of the host; not the loss of its disk.
+    /// The entry survives a power cut of the host, but not the loss of its disk.
     Fsync,
-    /// The entry survives the end of the process; not that of the host.
+    /// The entry survives the end of the process, but not a power cut of the host.
     Buffered,
 }
 
-/// Where committing runs.
+/// Threads or task that run the committers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitMode {
-    /// On this many threads of their own, at least one; partitions are spread over them. Files are
-    /// read on tokio's blocking threads.
+    /// This many dedicated threads, at least one; partitions are spread over them. tokio's blocking
+    /// threads read files.
     Threads(usize),
-    /// On one tokio task, and files are read where the call runs: for simulators, whose disk never
-    /// blocks, and whose runs must repeat exactly.
+    /// A single tokio task; calls read files inline. For simulators, whose disk never blocks and
+    /// whose runs must be deterministic.
     Task,
 }
 
-/// What is read when a log is opened.
+/// Part of the log that is verified at open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckAtOpen {
-    /// Every segment, so that all damage is found at once.
+    /// Every segment, so that all damage is found at open.
     Everything,
-    /// The last segment of each partition wholly, of the sealed ones header, name and length;
-    /// damage in one of them is found when it is first read, and stops the log then.
+    /// The last segment of each partition in full; header, name and length of the sealed segments.
+    /// Damage in a sealed segment is found by the first read of it, and then stops the log.
     LastSegments,
 }
 
-/// How an embedded log is opened.
+/// Options of an embedded log.
 #[derive(Clone, Debug)]
 pub struct EmbeddedOptions {
-    /// Where the log's files lie; made if need be.
+    /// Data directory of the log; created if needed.
     pub data_dir: PathBuf,
-    /// What an acknowledgement promises; `Fsync` unless set.
+    /// Durability of acknowledged entries; default `Fsync`.
     pub durability: Durability,
-    /// Where committing runs; one thread unless set: the more wait for a sync together, the fewer
-    /// there are.
+    /// Threads that commit; default one. The more appends share a sync, the fewer syncs are needed.
     pub commit: CommitMode,
-    /// Size at which a segment is followed by a new one, in bytes; 64 MiB unless set.
+    /// Size in bytes at which the log starts a new segment; default 64 MiB.
     pub segment_bytes: u64,
-    /// Size of the journal that each committer has with [`Durability::Fsync`], in bytes; 8 MiB
-    /// unless set. A group of appends that does not fit into half of it, as into that of 0 bytes,
-    /// is made durable by a sync of each segment that it touches.
+    /// Size of each committer's journal with [`Durability::Fsync`], in bytes; default 8 MiB. If a
+    /// group does not fit into half of the journal (with 0 bytes, no group fits), the committer
+    /// syncs each segment that the group touches.
     pub journal_bytes: u64,
-    /// Newest entries that one partition keeps in memory for readers at its tail, in bytes; 1 MiB
-    /// unless set.
+    /// Limit of the newest entries that one partition caches in memory for readers at its tail, in
+    /// bytes; default 1 MiB.
     pub tail_cache_bytes: usize,
-    /// The same for all partitions together, in bytes; 64 MiB unless set.
+    /// Limit of these caches for all partitions together, in bytes; default 64 MiB.
     pub tail_cache_total_bytes: usize,
-    /// What is read when the log is opened; the last segments unless set.
+    /// Part of the log that is verified at open; default the last segments.
     pub check_at_open: CheckAtOpen,
 }
 
 impl EmbeddedOptions {
-    /// The usual options for a data directory.
+    /// Returns the default options for a data directory.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self {
             data_dir: data_dir.into(),

@@ -1,8 +1,8 @@
-//! One partition of an embedded log: what its committer knows, and what its readers see.
+//! A partition of an embedded log: the state of its committer and the state of its readers.
 //!
-//! Two mutexes keep the two apart. `write` belongs to the committer while it lays frames down, and
-//! to whoever deletes the partition; `read` is held briefly by everybody, also by the committer
-//! once a group is durable. Whoever takes both takes `write` first.
+//! A mutex protects each of the two. The committer holds `write` while it writes frames, and a
+//! deletion holds it, too. Readers hold `read` briefly, and so does the committer once a group is
+//! durable. A thread that takes both mutexes takes `write` first.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use crate::change_log::{Bounds, LogRecord, no_such_log, trim_above_end};
 use crate::end_signal::EndSignal;
 use crate::tail_cache::{CacheBudget, TailCache};
 
-/// Bytes of a segment between two places of its index.
+/// Bytes of a segment between two entries of its index.
 const INDEX_STRIDE_BYTES: u64 = 64 * 1024;
 
 pub(super) struct Partition {
@@ -30,31 +30,31 @@ pub(super) struct Partition {
     pub(super) read: Mutex<ReadState>,
 }
 
-/// What the committer knows.
+/// State of the committer.
 #[derive(Debug)]
 pub(super) struct WriteState {
-    /// The segment that is appended to; none before the first append.
+    /// The segment that receives appends; `None` before the first append.
     pub(super) active: Option<Active>,
     pub(super) offset_next: Offset,
     pub(super) append_time_last: Timestamp,
     pub(super) is_deleted: bool,
 }
 
-/// The segment that is appended to.
+/// The segment that receives appends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Active {
     pub(super) base: Offset,
     pub(super) bytes: u64,
-    /// How many of them are durable in the segment itself, not only in the journal.
+    /// Bytes that are durable in the segment itself, not only in the journal.
     pub(super) synced_bytes: u64,
-    /// Whether the next entry goes to another one, so that all of this one can be let go.
+    /// Whether the next entry goes to a new segment, so that all of this one can be trimmed.
     pub(super) is_closed: bool,
 }
 
-/// What readers see: only what is acknowledged, or about to be.
+/// State of the readers: only acknowledged records, and records that are about to be acknowledged.
 #[derive(Debug)]
 pub(super) struct ReadState {
-    /// Ascending, without gaps.
+    /// Segments in ascending order, without gaps.
     segments: VecDeque<Segment>,
     end: Offset,
     append_time_last: Timestamp,
@@ -62,29 +62,29 @@ pub(super) struct ReadState {
     is_deleted: bool,
 }
 
-/// One segment as readers see it.
+/// A segment as readers see it.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) base: Offset,
     /// Bytes that may be read.
     pub(super) bytes: u64,
-    /// Some places in it; `None` until somebody needs them.
+    /// Sparse index of the segment; `None` until a reader needs it.
     pub(super) index: Option<SegmentIndex>,
 }
 
-/// Where some frames of a segment start: one for each stretch of [`INDEX_STRIDE_BYTES`].
+/// Sparse index of a segment: the start of one frame for each [`INDEX_STRIDE_BYTES`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct SegmentIndex(Vec<(Offset, u64)>);
 
 impl SegmentIndex {
-    /// Learns where a frame starts; frames come in their order.
+    /// Adds the start of a frame; frames arrive in order.
     pub(super) fn learn(&mut self, offset: Offset, at: u64) {
         if self.0.last().is_none_or(|(_, last)| at - last >= INDEX_STRIDE_BYTES) {
             self.0.push((offset, at));
         }
     }
 
-    /// A place to start from to find an offset of this segment.
+    /// Returns the byte offset and log offset from which a scan finds an offset of this segment.
     fn place(&self, offset: Offset, base: Offset) -> (u64, Offset) {
         let after = self.0.partition_point(|(known, _)| *known <= offset);
         let known = after.checked_sub(1).and_then(|place| self.0.get(place));
@@ -92,32 +92,32 @@ impl SegmentIndex {
     }
 }
 
-/// How to read an offset from its segment.
+/// Plan of a read from a segment file.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) path: PathBuf,
     pub(super) base: Offset,
-    /// Place and offset of a frame at or before the one wanted; `None`: the index must be made
-    /// first.
+    /// Byte offset and log offset of a frame at or before the wanted one; `None` if the reader must
+    /// build the index first.
     pub(super) place: Option<(u64, Offset)>,
     /// Bytes of the segment that may be read.
     pub(super) bytes: u64,
-    /// End of the segment, as an offset.
+    /// End offset of the segment.
     pub(super) segment_end: Offset,
     /// End of the log.
     pub(super) end: Offset,
 }
 
-/// Where a read finds its records.
+/// Source of the records of a read.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// In memory; none at the end of the log.
+    /// Records from memory; empty at the end of the log.
     Here(crate::Records),
-    /// In a file.
+    /// Records in a segment file.
     OnDisk,
 }
 
-/// What opening a partition found.
+/// Result of opening a partition.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) segments: Vec<Segment>,
@@ -125,7 +125,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// A partition without segments.
+    /// Returns a partition without segments.
     pub(super) fn empty() -> Self {
         let write = WriteState {
             active: None,
@@ -156,12 +156,12 @@ impl Partition {
         Self { at, dir, end: EndSignal::new(end), write, read }
     }
 
-    /// The bounds; their time is the append time of the last record.
+    /// Returns the bounds; their time is the append time of the last record.
     pub(super) fn bounds(&self) -> Result<Bounds> {
         self.read.lock().bounds(self.at)
     }
 
-    /// Finds records from an offset on, in memory where they are there.
+    /// Finds records from an offset on, in memory if they are cached.
     pub(super) fn find(&self, from: Offset, bytes_max: usize) -> Result<Found> {
         let read = self.read.lock();
         let bounds = read.bounds(self.at)?;
@@ -175,7 +175,7 @@ impl Partition {
         })
     }
 
-    /// How to read an offset below the end from its file; `None` at the end.
+    /// Returns the plan to read an offset below the end from its file; `None` at the end.
     pub(super) fn plan(&self, from: Offset) -> Result<Option<Plan>> {
         let read = self.read.lock();
         let bounds = read.bounds(self.at)?;
@@ -198,7 +198,7 @@ impl Partition {
         }))
     }
 
-    /// Keeps the index of a segment, made by a reader who needed it.
+    /// Retains the index of a segment that a reader has built.
     pub(super) fn keep_index(&self, base: Offset, index: SegmentIndex) {
         let mut read = self.read.lock();
         if let Some(segment) = read.segments.iter_mut().find(|segment| segment.base == base) {
@@ -206,8 +206,9 @@ impl Partition {
         }
     }
 
-    /// Takes segments that lie wholly below an offset out of the readers' sight, oldest first. At
-    /// the log's end the last one stays, and is closed.
+    /// Removes the segments wholly below an offset from the readers' view, oldest first, and
+    /// returns their paths. If `before` is the end of the log, the last segment stays and is
+    /// closed.
     pub(super) fn take_trimmed(&self, before: Offset) -> Result<Vec<PathBuf>> {
         let mut write = self.write.lock();
         let is_end = before == write.offset_next;
@@ -228,7 +229,7 @@ impl Partition {
         Ok(trimmed)
     }
 
-    /// All that was written to a segment is durable in it.
+    /// Marks all written bytes of a segment as durable in the segment.
     pub(super) fn mark_synced(&self, base: Offset) {
         let mut write = self.write.lock();
         if let Some(active) = write.active.as_mut().filter(|active| active.base == base) {
@@ -236,7 +237,7 @@ impl Partition {
         }
     }
 
-    /// Nothing is appended or read any more.
+    /// Ends all appends and reads.
     pub(super) fn mark_deleted(&self) {
         let mut write = self.write.lock();
         write.is_deleted = true;
@@ -256,8 +257,8 @@ impl ReadState {
         Ok(Bounds { start, end: self.end, server_time: Some(self.append_time_last) })
     }
 
-    /// Shows readers the next records of a segment, each with its place; answers the new end, or
-    /// `None` when the log was deleted.
+    /// Shows readers the next records of a segment, each with its byte offset. Returns the new end,
+    /// or `None` if the log was deleted.
     pub(super) fn publish(
         &mut self,
         base: Offset,

@@ -1,4 +1,4 @@
-//! Where the files of an embedded log lie, and what their names say.
+//! Paths and names of the files of an embedded log.
 
 use std::path::{Path, PathBuf};
 
@@ -6,19 +6,20 @@ use forebay_core::id::{Offset, PartitionId, PartitionRef, StoreId};
 
 /// Name of a store's file inside its directory.
 pub(super) const STORE_FILE: &str = "store";
-/// Ends the name of a store that is being made.
+/// Suffix of a store that is being created.
 pub(super) const NEW: &str = ".new";
-/// Ends the name of a store that is being removed.
+/// Suffix of a store that is being removed.
 pub(super) const DELETED: &str = ".deleted";
 
 const SEGMENT: &str = ".seg";
-/// Ends the name of a journal. A build that knows none takes it for a store that was being made,
-/// fails to remove it as a directory, and so refuses to open what it would not read.
+/// Suffix of a journal. A build without journals takes the file for a store that was being created
+/// and fails to remove it as a directory; that build therefore refuses to open data that it would
+/// not replay.
 const JOURNAL: &str = ".journal.new";
-/// Ends the name of a journal that is being made; it holds nothing.
+/// Suffix of a journal that is being created; such a file stores no records.
 const JOURNAL_BEING_MADE: &str = ".journal.making";
 
-/// The places below one data directory.
+/// Paths below one data directory.
 #[derive(Clone, Debug)]
 pub(super) struct Paths {
     /// The data directory.
@@ -48,7 +49,7 @@ impl Paths {
         self.logs.join(format!("{:016x}", store.0))
     }
 
-    /// A store's directory while it is made or removed.
+    /// Returns the directory of a store that is being created or removed.
     pub(super) fn store_aside(&self, store: StoreId, ending: &str) -> PathBuf {
         self.logs.join(format!("{:016x}{ending}", store.0))
     }
@@ -62,29 +63,29 @@ pub(super) fn segment(partition_dir: &Path, base: Offset) -> PathBuf {
     partition_dir.join(format!("{:020}{SEGMENT}", base.0))
 }
 
-/// Whether a name below the directory of all stores is that of a journal.
+/// Returns whether a name in the directory of all stores is the name of a journal.
 pub(super) fn is_journal(name: &str) -> bool {
     name.ends_with(JOURNAL)
 }
 
-/// Whether it is that of a journal that was being made.
+/// Returns whether a name is the name of a journal that was being created.
 pub(super) fn is_journal_being_made(name: &str) -> bool {
     name.ends_with(JOURNAL_BEING_MADE)
 }
 
-/// The base offset that a segment's name says; `None` for any other name.
+/// Parses the base offset from a segment's name; returns `None` for any other name.
 pub(super) fn segment_base(name: &str) -> Option<Offset> {
     let digits = name.strip_suffix(SEGMENT).filter(|digits| digits.len() == 20)?;
     digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok().map(Offset))?
 }
 
-/// The store that a directory's name says; `None` for any other name.
+/// Parses the store id from a directory's name; returns `None` for any other name.
 pub(super) fn store_id(name: &str) -> Option<StoreId> {
     let id = u64::from_str_radix(name, 16).ok()?;
     (format!("{id:016x}") == name).then_some(StoreId(id))
 }
 
-/// The partition that a directory's name says; `None` for any other name.
+/// Parses the partition id from a directory's name; returns `None` for any other name.
 pub(super) fn partition_id(name: &str) -> Option<PartitionId> {
     let id = name.parse().ok()?;
     (format!("{id:04}") == name).then_some(PartitionId(id))

@@ -14,12 +14,12 @@ use super::scan::{SCAN_BYTES, Scanned, Scanner};
 use crate::change_log::{LogRecord, Records};
 use crate::disk::DiskFile;
 
-/// Bytes that a read asks the disk for at a time, at least.
+/// Fewest bytes that a read requests from the disk at a time.
 const READ_BYTES_MIN: usize = 64 * 1024;
 
 impl Shared {
-    /// Records from an offset on that one segment holds, as many as fit and at least one. Damage
-    /// stops the log: it is as fatal here as when the log is opened.
+    /// Returns records from an offset on in one segment, as many as fit and at least one. Damage
+    /// stops the log, as it does at open.
     pub(super) fn read_segment(
         &self,
         partition: &Arc<Partition>,
@@ -30,7 +30,7 @@ impl Shared {
         if let Err(error) = &records
             && error.code() == ErrorCode::Corrupt
         {
-            // After a deletion the name may already lead to a log that was made anew.
+            // After a deletion the name may already refer to a recreated log.
             partition.bounds()?.check(partition.at, from)?;
             self.poison.set_damaged(error);
         }
@@ -50,14 +50,15 @@ impl Shared {
         let file = match self.files.open(&plan.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // Trimmed or deleted after the plan was made: the bounds now say so.
+                // The segment was trimmed or deleted after the plan was computed; the bounds now
+                // show it.
                 partition.bounds()?.check(partition.at, from)?;
                 return Err(damaged(&plan.path, 0, "it is missing"));
             }
             Err(error) => return Err(refused("open", &plan.path, &error)),
         };
-        // The first frame has its place without an index: whoever looks only at the head of a log
-        // does not pay for the whole segment.
+        // The first frame needs no index, so a reader of only the head of a log does not pay for a
+        // scan of the whole segment.
         if plan.place.is_none() && from != plan.base {
             partition.keep_index(plan.base, index(&plan, &*file)?);
             let Some(indexed) = partition.plan(from)? else {
@@ -66,13 +67,13 @@ impl Shared {
             plan = indexed;
         }
         let records = read_records(&plan, &*file, from, bytes_max)?;
-        // After a deletion the name may already lead to a log that was made anew.
+        // After a deletion the name may already refer to a recreated log.
         partition.bounds()?;
         Ok(Records { records, end: plan.end })
     }
 }
 
-/// Reads a whole segment to learn where its frames are.
+/// Scans a whole segment and builds its index.
 fn index(plan: &Plan, file: &dyn DiskFile) -> Result<SegmentIndex> {
     let mut index = SegmentIndex::default();
     let start = (HEADER_BYTES, plan.base);

@@ -1,5 +1,5 @@
-//! Opens what a data directory holds: finds the stores and their segments, cuts torn tails, refuses
-//! damage (`proto/spec/embedded-log.md`, "Opening").
+//! Recovery: opens the contents of a data directory, finds the stores and their segments, truncates
+//! torn tails, and refuses damage (`proto/spec/embedded-log.md`, "Opening").
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,16 +21,16 @@ use super::scan::{SCAN_BYTES, Scanned, Scanner, was_durable};
 use super::{CheckAtOpen, store};
 use crate::disk::{Disk, DiskFile};
 
-/// How segments are checked.
+/// Checks of the segments.
 #[derive(Clone, Copy)]
 pub(super) struct Checks<'a> {
     pub(super) at_open: CheckAtOpen,
-    /// What the journals say was acknowledged.
+    /// Acknowledged bytes according to the journals.
     pub(super) journaled: &'a Journaled,
 }
 
-/// Every store that a data directory holds, with its partitions. What journals hold must be in the
-/// segments again.
+/// Opens every store in a data directory, with its partitions. The journals must have been
+/// replayed.
 pub(super) fn open_stores(
     disk: &Arc<dyn Disk>,
     paths: &Paths,
@@ -44,7 +44,7 @@ pub(super) fn open_stores(
         if let Some(store) = paths::store_id(&name) {
             stores.insert(store, open_store(disk, &dir, store, checks)?);
         } else if paths::is_journal(&name) {
-            // Its name ends like one that is removed.
+            // The suffix of a journal equals the suffix of stores to remove.
             continue;
         } else if [paths::NEW, paths::DELETED].iter().any(|ending| name.ends_with(ending)) {
             disk.remove_dir(&dir).map_err(|error| refused("remove", &dir, &error))?;
@@ -106,7 +106,7 @@ fn open_partition(
     let mut append_time = Timestamp::MIN;
     let mut file = SegmentFile::open(disk, dir, at, *last)?;
     file.journaled_bytes = checks.journaled.get(&(at, *last)).copied().unwrap_or_default();
-    // A header that must be made again needs the last append time before it.
+    // To rewrite a damaged header, recovery needs the last append time of the previous segment.
     let last_is_whole = file.header()?.is_ok();
     for (place, base) in sealed.iter().enumerate() {
         let next = bases[place + 1];
@@ -123,25 +123,25 @@ fn open_partition(
     Ok(Opened { segments, write: opened.write })
 }
 
-/// One segment's file while it is opened.
+/// The file of one segment during recovery.
 struct SegmentFile {
     file: Arc<dyn DiskFile>,
     path: std::path::PathBuf,
     at: PartitionRef,
     base: Offset,
     bytes: u64,
-    /// Bytes of it that journals say were acknowledged.
+    /// Acknowledged bytes of the segment according to the journals.
     journaled_bytes: u64,
 }
 
-/// What a scan of a segment's frames found.
+/// Result of a scan of a segment's frames.
 struct ScannedSegment {
     index: SegmentIndex,
-    /// Where the last whole frame ends.
+    /// End of the last whole frame.
     end: u64,
     offset_next: Offset,
     append_time_last: Timestamp,
-    /// What the last frame proves durable; 0 without a frame.
+    /// Bytes that the last frame proves durable; 0 without a frame.
     proved_bytes: u64,
     damage: Option<&'static str>,
 }
@@ -195,7 +195,7 @@ impl SegmentFile {
         }
     }
 
-    /// A segment that is followed by another one: every byte of it is durable.
+    /// Opens a segment that is followed by another one: every byte of a sealed segment is durable.
     fn open_sealed(&self, next: Offset, check: CheckAtOpen) -> Result<(Segment, Timestamp)> {
         let header = self.header()?.map_err(|refused| format_error(&self.path, refused))?;
         let mut segment = Segment { base: self.base, bytes: self.bytes, index: None };
@@ -218,7 +218,7 @@ impl SegmentFile {
         Ok((segment, scanned.append_time_last))
     }
 
-    /// Fails when the file is too short for the offsets that its name and the next one say.
+    /// Fails if the file is too short for the number of entries between its base and the next one.
     fn check_length(&self, next: Offset) -> Result<()> {
         let frames = next.0.saturating_sub(self.base.0);
         let bytes_min = frames.saturating_mul(FRAME_HEADER_BYTES).saturating_add(HEADER_BYTES);
@@ -229,7 +229,7 @@ impl SegmentFile {
         Err(damaged(&self.path, self.bytes, &how))
     }
 
-    /// The last segment: its tail may be torn.
+    /// Opens the last segment, whose tail may be torn.
     fn open_last(
         &self,
         disk: &Arc<dyn Disk>,
@@ -258,7 +258,7 @@ impl SegmentFile {
         }
         self.settle(&scanned).map_err(|error| refused("make durable", &self.path, &error))?;
         if scanned.proved_bytes == 0 {
-            // Without a frame nothing says that the file's name is durable.
+            // If the segment has no frame, nothing proves that the file's name is durable.
             disk.sync_dir(dir).map_err(|error| refused("make durable", dir, &error))?;
         }
         let (base, bytes) = (self.base, scanned.end);
@@ -284,7 +284,7 @@ impl SegmentFile {
         Ok(())
     }
 
-    /// Writes the header of a segment that was being made when the power went.
+    /// Rewrites the header of a segment that was being created at the power cut.
     fn remake_header(
         &self,
         append_time: Timestamp,
@@ -293,7 +293,7 @@ impl SegmentFile {
     ) -> Result<SegmentHeader> {
         self.check_torn(0, self.base, how)?;
         if is_first && self.base > Offset(0) {
-            // Segments before this one were trimmed, so it was whole and durable once.
+            // Earlier segments were trimmed, so this segment was once whole and durable.
             return Err(damaged(&self.path, 0, how));
         }
         tracing::warn!(path = %self.path.display(), how, "segment without frames made again");
@@ -306,7 +306,8 @@ impl SegmentFile {
         Ok(header)
     }
 
-    /// Cuts the torn tail, writes once more what no frame proves durable, and makes it durable.
+    /// Truncates the torn tail, rewrites the bytes that no frame proves durable, and syncs the
+    /// file.
     fn settle(&self, scanned: &ScannedSegment) -> io::Result<()> {
         if scanned.damage.is_some() {
             self.file.truncate(scanned.end)?;

@@ -1,4 +1,4 @@
-//! Reads a segment frame by frame, and tells a torn write from damage.
+//! Scans a segment frame by frame, and distinguishes a torn write from damage.
 
 use std::io;
 
@@ -13,10 +13,10 @@ use crate::disk::DiskFile;
 /// Bytes that a scan of a whole segment reads at a time.
 pub(super) const SCAN_BYTES: usize = 1024 * 1024;
 
-/// Reads frames one after the other, up to a given end of the file.
+/// A scanner of consecutive frames, up to a given end of the file.
 pub(super) struct Scanner<'a> {
     file: &'a dyn DiskFile,
-    /// Where the next frame starts.
+    /// Byte offset of the next frame.
     at: u64,
     end: u64,
     offset_next: Offset,
@@ -28,26 +28,26 @@ pub(super) struct Scanner<'a> {
 /// A whole frame.
 #[derive(Debug)]
 pub(super) struct Frame {
-    /// Its place in the segment.
+    /// Byte offset of the frame in the segment.
     pub(super) at: u64,
-    /// What it says about itself.
+    /// Header of the frame.
     pub(super) header: FrameHeader,
-    /// Its record.
+    /// Record of the frame.
     pub(super) record: LogRecord,
 }
 
-/// What stands at the next place.
+/// Result of one step of a scan.
 #[derive(Debug)]
 pub(super) enum Scanned {
     Frame(Frame),
     End,
-    /// No whole frame at this byte, and how that shows.
+    /// Byte at which no whole frame starts, and how the damage shows.
     Damage(u64, &'static str),
 }
 
 impl<'a> Scanner<'a> {
-    /// Scans from a frame's place with its offset, up to `end`, reading at least `read_bytes` at a
-    /// time.
+    /// Scans from the byte offset and log offset of a frame up to `end`, reading at least
+    /// `read_bytes` at a time.
     pub(super) fn new(
         file: &'a dyn DiskFile,
         (at, offset): (u64, Offset),
@@ -58,17 +58,17 @@ impl<'a> Scanner<'a> {
         Self { file, at, end, offset_next: offset, read_bytes, buffer, buffer_at }
     }
 
-    /// Where the next frame starts.
+    /// Returns the byte offset of the next frame.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
-    /// The offset that the next frame has.
+    /// Returns the log offset of the next frame.
     pub(super) fn offset_next(&self) -> Offset {
         self.offset_next
     }
 
-    /// The next frame. After damage the scan stays where it is.
+    /// Returns the next frame. After damage the scanner does not advance.
     pub(super) fn next(&mut self) -> io::Result<Scanned> {
         if self.at == self.end {
             return Ok(Scanned::End);
@@ -96,7 +96,7 @@ impl<'a> Scanner<'a> {
         Ok(Scanned::Frame(Frame { at, header, record }))
     }
 
-    /// The next bytes, or `None` where the end comes first.
+    /// Returns the next bytes, or `None` if fewer remain.
     fn window(&mut self, bytes: u64) -> io::Result<Option<&[u8]>> {
         if bytes > self.end - self.at {
             return Ok(None);
@@ -122,11 +122,12 @@ fn words(refused: Refused) -> &'static str {
     }
 }
 
-/// Whether damage at byte `damaged_at` of a segment, where offset `expected` should stand, hit
-/// bytes that were durable: a whole frame behind it says so.
+/// Returns whether damage at byte `damaged_at` of a segment, where the frame of offset `expected`
+/// should start, hit durable bytes: a later whole frame proves it.
 ///
-/// Reads the rest of the segment into memory. A checksum is computed only where the header names a
-/// plausible offset and a durable length past the damage, so the cost is about one pass.
+/// The function reads the rest of the segment into memory. A checksum is computed only if the
+/// header names a plausible offset and a durable length past the damage, so the cost is about one
+/// pass.
 pub(super) fn was_durable(
     file: &dyn DiskFile,
     damaged_at: u64,

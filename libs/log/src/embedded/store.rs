@@ -1,4 +1,4 @@
-//! Makes and removes the directory of a store, each in one step as a crash sees it.
+//! Creation and removal of a store's directory, each atomic across a crash.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,8 @@ use super::format::{STORE_FILE_BYTES, encode_store_file};
 use super::paths::{DELETED, NEW, Paths, STORE_FILE};
 use crate::disk::Disk;
 
-/// Makes a store's directory with its partition count. Not yet durable: sync the directory of logs.
+/// Creates a store's directory with its partition count. The caller must sync the directory of logs
+/// to make it durable.
 pub(super) fn make(
     disk: &Arc<dyn Disk>,
     paths: &Paths,
@@ -36,8 +37,8 @@ pub(super) fn make(
     })
 }
 
-/// Moves a store's directory aside. Not yet durable: sync the directory of logs, then
-/// [`sweep`]. A store that is not there is fine.
+/// Moves a store's directory aside. The caller must sync the directory of logs to make the move
+/// durable, then call [`sweep`]. A missing store is no error.
 pub(super) fn move_aside(disk: &Arc<dyn Disk>, paths: &Paths, store: StoreId) -> Result<()> {
     let (dir, aside) = (paths.store(store), paths.store_aside(store, DELETED));
     let rename = || {
@@ -52,10 +53,10 @@ pub(super) fn move_aside(disk: &Arc<dyn Disk>, paths: &Paths, store: StoreId) ->
     }
 }
 
-/// Removes the bytes of a store that was moved aside.
+/// Removes the files of a store that was moved aside.
 ///
 /// # Errors
-/// `Unavailable`; what is left is removed at the next open.
+/// `Unavailable`; the next open removes the remaining files.
 pub(super) fn sweep(disk: &Arc<dyn Disk>, paths: &Paths, store: StoreId) -> Result<(), Error> {
     let aside = paths.store_aside(store, DELETED);
     remove_if_there(disk, &aside).map_err(|error| refused("remove", &aside, &error))

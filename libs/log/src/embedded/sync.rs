@@ -1,4 +1,4 @@
-//! Makes files and names durable. A failure stops the log for good.
+//! Syncs of files and names. A failure stops the log permanently.
 
 use std::io;
 use std::path::Path;
@@ -19,7 +19,7 @@ impl Shared {
         synced.map_err(|error| self.stop("make durable", dir, &error))
     }
 
-    /// Stops the log for good.
+    /// Stops the log permanently.
     pub(super) fn stop(&self, doing: &str, path: &Path, error: &io::Error) -> Error {
         self.poison.set(doing, path, error);
         self.poison.check().err().unwrap_or_else(|| refused(doing, path, error))

@@ -1,4 +1,4 @@
-//! Questions and orders to the brokers: metadata, settings, bounds, topics made and removed.
+//! Requests to the brokers: metadata, settings, bounds, creation and removal of topics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,37 +16,37 @@ use super::client::{Context, Ending, base_config, blocking, not_made, unavailabl
 use super::lineages::Lineages;
 use super::settings::Settings;
 
-/// Questions that wait for their answers at once, each on a blocking thread.
+/// Most requests that wait for an answer at the same time, each on a blocking thread.
 const QUESTIONS_MAX: usize = 16;
 
-/// The client for administration and questions.
+/// The client for administration and requests.
 pub(super) struct Admin {
     client: Arc<Ending<AdminClient<Context>>>,
     questions: Semaphore,
     timeout: Duration,
 }
 
-/// What the brokers say about a topic.
+/// Metadata of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TopicSeen {
     pub(super) partitions: u32,
-    /// Replicas of the partition that has the fewest.
+    /// Replicas of the partition with the fewest replicas.
     pub(super) replicas: u32,
-    /// Every partition has a leader.
+    /// Whether every partition has a leader.
     pub(super) is_ready: bool,
 }
 
-/// The brokers that run, and one topic.
+/// Running brokers, and the metadata of one topic.
 pub(super) struct Seen {
     pub(super) brokers: Vec<i32>,
-    /// `None` when there is no such topic.
+    /// `None` if the topic does not exist.
     pub(super) topic: Option<TopicSeen>,
 }
 
 impl Admin {
     pub(super) fn new(options: &KafkaOptions) -> Result<Self> {
         let mut config = base_config(options);
-        // Nobody polls this client's log, so nothing may be put there.
+        // No code polls this client's log queue, so the log level must keep the queue empty.
         config.set_log_level(RDKafkaLogLevel::Emerg);
         let client = config
             .create_with_context(Context::new(Lineages::default()))
@@ -58,7 +58,7 @@ impl Admin {
         })
     }
 
-    /// Asks a question that blocks.
+    /// Sends a blocking request.
     async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Client<Context>, Duration) -> KafkaResult<T> + Send + 'static,
@@ -72,14 +72,14 @@ impl Admin {
         blocking(move || question(client.inner(), timeout)).await
     }
 
-    /// The brokers that run, and what they say about a topic.
+    /// Fetches the running brokers and the metadata of a topic.
     pub(super) async fn look(&self, topic: &str) -> Result<Seen> {
         let name = topic.to_owned();
         let seen = self.ask(move |client, timeout| look(client, &name, timeout)).await?;
         seen.map_err(|error| unavailable(&format!("look at topic {topic}"), &error))
     }
 
-    /// First offset and high watermark of a partition.
+    /// Returns the first offset and the high watermark of a partition.
     pub(super) async fn watermarks(
         &self,
         topic: &str,
@@ -111,7 +111,7 @@ impl Admin {
         Ok(entries.filter_map(|entry| Some((entry.name, entry.value?))).collect())
     }
 
-    /// Makes a topic; one that is there is left as it is.
+    /// Creates a topic; an existing topic stays unchanged.
     pub(super) async fn make_topic(
         &self,
         topic: &str,
@@ -137,7 +137,7 @@ impl Admin {
         }
     }
 
-    /// Removes a topic; one that is not there is no error.
+    /// Removes a topic; a missing topic is no error.
     pub(super) async fn remove_topic(&self, topic: &str) -> Result<()> {
         let removed = self.client.delete_topics(&[topic], &self.admin_options()).await;
         match outcome(removed) {
@@ -146,7 +146,7 @@ impl Admin {
         }
     }
 
-    /// Lets go of a partition's records below an offset.
+    /// Removes a partition's records below an offset.
     pub(super) async fn trim(&self, topic: &str, partition: i32, before: i64) -> Result<()> {
         let doing = format!("trim topic {topic}");
         let mut list = TopicPartitionList::new();
@@ -189,7 +189,7 @@ fn look(client: &Client<Context>, topic: &str, timeout: Duration) -> KafkaResult
     Ok(Seen { brokers, topic: Some(topic) })
 }
 
-/// The one result of an order about one topic.
+/// Returns the only result of a request about one topic.
 fn outcome(results: KafkaResult<Vec<rdkafka::admin::TopicResult>>) -> KafkaResult<()> {
     match results?.into_iter().next() {
         Some(Err((_, code))) => Err(KafkaError::AdminOp(code)),

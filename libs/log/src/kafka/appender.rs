@@ -1,9 +1,10 @@
-//! Appends: one idempotent producer for all partitions.
+//! Appends through one idempotent producer for all partitions.
 //!
-//! librdkafka retries by itself, in order and without doubling, until `append_timeout`. What it
-//! then reports is the last error of several attempts, any of which may have reached the log; so
-//! nearly every failure after the hand-over is an unknown outcome, whatever its code. Certain are
-//! only refusals before it, and those that every attempt must have met.
+//! librdkafka retries on its own, in order and without duplicates, until `append_timeout`. The
+//! producer then reports the last error of several attempts, any of which may have reached the log.
+//! Therefore nearly every failure after the hand-over is an unknown outcome, regardless of its
+//! code. Certain failures are only those before the hand-over and those that every attempt must
+//! have hit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,33 +27,34 @@ use super::lineages::Lineages;
 use super::time_of;
 use crate::change_log::Appended;
 
-/// The room of an empty entry: waiting entries are bounded in number too.
+/// Fewest bytes that an entry takes of the budget, which thereby also limits the number of waiting
+/// entries.
 const ENTRY_ROOM_MIN: usize = COMMIT_QUEUE_BYTES_MAX / COMMIT_QUEUE_ENTRIES_MAX;
 
 type Client = Ending<FutureProducer<Context>>;
 
-/// The producer and what waits in it.
+/// The producer and the budget of its queue.
 pub(super) struct Appender {
     options: KafkaOptions,
     lineages: Lineages,
-    /// Made by the first append, and anew after an error that it does not recover from.
+    /// Created by the first append, and recreated after a fatal error.
     producer: Mutex<Option<Arc<Client>>>,
-    /// Bytes of entries that may still be handed over.
+    /// Budget of bytes that may be handed over.
     room: Arc<Semaphore>,
 }
 
-/// An entry that was handed over.
+/// An entry that was handed over to the producer.
 pub(super) struct Sent {
     delivery: DeliveryFuture,
     _room: OwnedSemaphorePermit,
     _producer: Arc<Client>,
 }
 
-/// Why an entry was not acknowledged.
+/// Reason why an entry was not acknowledged.
 pub(super) enum Failure {
-    /// As the error says.
+    /// The error to return.
     Told(Error),
-    /// The brokers do not know the partition, if they are right.
+    /// The brokers do not know the partition; this answer may be stale.
     Gone(KafkaError),
 }
 
@@ -62,14 +64,14 @@ impl Appender {
         Self { options, lineages, producer: Mutex::default(), room }
     }
 
-    /// Waits, in the order of the calls, until an entry of this size may be handed over.
+    /// Waits, in call order, until an entry of this size may be handed over.
     pub(super) async fn room(&self, entry: &Bytes) -> Result<OwnedSemaphorePermit> {
         let bytes = entry.len().max(ENTRY_ROOM_MIN) as u32;
         let room = self.room.clone().acquire_many_owned(bytes).await;
         room.map_err(|_| Error::closed("this log was closed; open it again"))
     }
 
-    /// Hands an entry over; entries of one partition reach the log in this order.
+    /// Hands an entry over; entries of one partition reach the log in call order.
     pub(super) fn send(
         &self,
         topic: &str,
@@ -85,7 +87,7 @@ impl Appender {
         }
     }
 
-    /// Waits until a handed-over entry is acknowledged, or given up.
+    /// Waits until a handed-over entry is acknowledged or has failed.
     pub(super) async fn settle(&self, sent: Sent, entry: &Bytes) -> Result<Appended, Failure> {
         match sent.delivery.await {
             Ok(Ok(delivery)) => appended(&delivery).map_err(Failure::Told),
@@ -99,7 +101,8 @@ impl Appender {
         if let Some(producer) = &*held {
             match producer.client().fatal_error() {
                 None => return Ok(producer.clone()),
-                // Its unacknowledged entries have ended with unknown outcomes.
+                // The unacknowledged entries of the failed producer have ended with unknown
+                // outcomes.
                 Some((code, reason)) => {
                     tracing::warn!(%code, reason, "the Kafka producer failed and is made anew");
                 }
@@ -111,7 +114,8 @@ impl Appender {
 
     fn make(&self) -> Result<FutureProducer<Context>, KafkaError> {
         let append_timeout_ms = self.options.append_timeout.as_millis();
-        // The brokers give up waiting for replicas a while before we do, and are asked again.
+        // The brokers stop waiting for replicas well before this client does, and the client
+        // retries.
         let request_timeout = (self.options.append_timeout / 2).max(Duration::from_millis(1));
         let kilobytes_max = (COMMIT_QUEUE_BYTES_MAX + ENTRY_FRAME_BYTES_MAX) / 1024;
         let mut config = base_config(&self.options);
@@ -121,7 +125,7 @@ impl Appender {
             ("enable.idempotence", "true".to_owned()),
             ("delivery.timeout.ms", append_timeout_ms.to_string()),
             ("request.timeout.ms", request_timeout.as_millis().to_string()),
-            // The writer gathers what waits; waiting again for more would only add to its time.
+            // The writer already batches waiting writes; lingering here would only add latency.
             ("linger.ms", "0".to_owned()),
             ("compression.codec", "none".to_owned()),
             ("queue.buffering.max.kbytes", kilobytes_max.to_string()),
@@ -145,7 +149,7 @@ fn appended(delivery: &Delivery) -> Result<Appended> {
     Ok(Appended { offset: Offset(offset), append_time })
 }
 
-/// What a refusal before the hand-over means: nothing was appended.
+/// Maps an error before the hand-over: nothing was appended.
 fn refused(error: KafkaError, entry: &Bytes) -> Failure {
     match error.rdkafka_error_code() {
         Some(RDKafkaErrorCode::MessageSizeTooLarge) => Failure::Told(too_large(entry)),
@@ -162,10 +166,10 @@ fn refused(error: KafkaError, entry: &Bytes) -> Failure {
     }
 }
 
-/// What a failure after the hand-over means.
+/// Maps an error after the hand-over.
 fn failed(error: KafkaError, entry: &Bytes) -> Failure {
     match error.rdkafka_error_code() {
-        // Each attempt was as large as the others.
+        // Each attempt had the same size.
         Some(RDKafkaErrorCode::MessageSizeTooLarge | RDKafkaErrorCode::MessageBatchTooLarge) => {
             Failure::Told(too_large(entry))
         }
@@ -183,14 +187,14 @@ fn too_large(entry: &Bytes) -> Error {
     Error::limit_exceeded(advice, ENTRY_FRAME_BYTES_MAX as u64, entry.len() as u64)
 }
 
-/// The entry may be in the log, now or a little later.
+/// Returns the error for an entry that may be in the log, now or a little later.
 pub(super) fn unknown(why: &str) -> Error {
     Error::unknown_outcome(format!(
         "the brokers did not acknowledge the entry ({why}); send the same write again"
     ))
 }
 
-/// Where an append goes in messages.
+/// Adds the partition to an error.
 pub(super) fn located(error: Error, at: PartitionRef) -> Error {
     error.with_partition(at.partition)
 }
@@ -208,7 +212,7 @@ mod tests {
         }
     }
 
-    /// The last error of several attempts says nothing about those before it.
+    /// Proves that the last error of several attempts says nothing about earlier attempts.
     #[test]
     fn after_the_hand_over_only_a_size_is_refused_for_certain() {
         use RDKafkaErrorCode as Code;

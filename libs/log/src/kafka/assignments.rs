@@ -1,11 +1,11 @@
-//! What the brokers have assigned to each member of a group: the bytes of Kafka's consumer
-//! protocol, `ConsumerProtocolAssignment`, whose numbers are big-endian.
+//! Decodes the assignment of each group member: the bytes of Kafka's consumer protocol,
+//! `ConsumerProtocolAssignment`, with big-endian numbers.
 
 use forebay_core::id::{PartitionId, PartitionRef};
 
 use super::topics::store_of;
 
-/// The partitions of stores in a member's assignment; `None` for bytes that are none.
+/// Returns the partitions of stores in a member's assignment; `None` for invalid bytes.
 pub(super) fn assigned_to(topic_prefix: &str, bytes: &[u8]) -> Option<Vec<PartitionRef>> {
     let mut fields = Fields(bytes);
     let _version = fields.i16()?;
@@ -39,7 +39,7 @@ impl<'b> Fields<'b> {
         Some(i32::from_le_bytes(self.take(4)?.try_into().ok()?).swap_bytes())
     }
 
-    /// How many come, each of four bytes at least.
+    /// Decodes the number of elements that follow, each of at least four bytes.
     fn count(&mut self) -> Option<usize> {
         let count = usize::try_from(self.i32()?).ok()?;
         (count <= self.0.len() / 4).then_some(count)

@@ -1,8 +1,8 @@
-//! A few consumers for those who read far behind the tail.
+//! A small pool of consumers for readers far behind the tail.
 //!
-//! A consumer stays where a read ended, and the read that goes on from there finds what was fetched
-//! meanwhile. There are at most [`CURSORS_MAX`]; beyond that reads wait for their turn. A read that
-//! is given up leaves its consumer in order.
+//! A consumer stays at the offset where a read ended, and the read that continues from that offset
+//! finds the records fetched in between. The pool has at most [`CURSORS_MAX`] consumers; further
+//! reads wait for a turn. A cancelled read leaves its consumer consistent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,12 +28,13 @@ use super::lineages::Lineages;
 use crate::LogRecord;
 use crate::remote::now;
 
-/// Consumers that read behind the tail at once.
+/// Most consumers that read behind the tail at once.
 const CURSORS_MAX: usize = 4;
-/// The part of a call's time for which the silence of a consumer that was used before is believed.
+/// Fraction of a call's timeout (one part in four) after which a silent consumer that was used
+/// before is replaced.
 const SILENCE_PART: u32 = 4;
 
-/// The consumers, and turns to use them.
+/// The consumers, and the permits to use them.
 pub(super) struct CatchUp {
     options: KafkaOptions,
     lineages: Lineages,
@@ -41,17 +42,17 @@ pub(super) struct CatchUp {
     turns: Arc<Semaphore>,
 }
 
-/// One consumer and where it stands.
+/// A consumer and its position.
 struct Cursor {
     consumer: Ending<Consumer>,
     context: Context,
-    /// `None` when it must be assigned before it is read.
+    /// `None` if the consumer must be assigned before the next read.
     place: Option<Place>,
-    /// Received and not returned yet.
+    /// Records that were received and not returned yet.
     received: VecDeque<LogRecord>,
-    /// It was told that the log ends here, and is not told again.
+    /// The consumer has reported the end of the log and does not report it again.
     is_ended: bool,
-    /// Since when it has been asked without an answer.
+    /// Start of the current wait without an answer.
     asked: Option<Instant>,
     used: Instant,
 }
@@ -61,13 +62,13 @@ struct Place {
     at: PartitionRef,
     number: i32,
     topic: Arc<str>,
-    /// How often its topic had been made anew when it was asked for: what a consumer has fetched
-    /// of an earlier one is of a log that is gone.
+    /// Number of topic recreations when the consumer was assigned: records that it fetched before a
+    /// later recreation belong to a deleted log.
     remade: u64,
     next: Offset,
 }
 
-/// A cursor in use, with its turn; goes back when it is dropped in order.
+/// A cursor in use, with its permit; returns to the pool on drop if it is consistent.
 struct Taken {
     pool: Arc<CatchUp>,
     cursor: Option<Cursor>,
@@ -80,11 +81,11 @@ impl CatchUp {
         Self { options, lineages, idle: Mutex::default(), turns }
     }
 
-    /// Records from an offset on, as many as have come and fit, and at least one; none when the log
-    /// ends there.
+    /// Returns records from an offset on, as many as have arrived and fit, and at least one; none
+    /// if the log ends there.
     ///
     /// # Errors
-    /// `TokenLost` when the log does not hold the offset; `Unavailable`.
+    /// `TokenLost` if the log does not cover the offset; `Unavailable`.
     pub(super) async fn read(
         self: &Arc<Self>,
         at: PartitionRef,
@@ -104,14 +105,14 @@ impl CatchUp {
         let mut until = deadline;
         let was_standing = cursor.stands_at(&place);
         if cursor.place.is_some() {
-            // It may be silent for ever since its broker was away (librdkafka 5153).
+            // The consumer may be silent forever since its broker was away (librdkafka 5153).
             until = cursor.asked.unwrap_or_else(now) + self.options.call_timeout / SILENCE_PART;
         }
         let taken = Taken { pool: self.clone(), cursor: Some(cursor), _turn };
         let mut taken = taken.stand_at(&place).await?;
         let mut read = taken.read(bytes_max, until).await?;
         if was_standing && read.as_ref().is_some_and(Vec::is_empty) {
-            // It was told so before it was asked: the log may have grown since.
+            // The consumer reported the end before this read started; the log may have grown since.
             taken = taken.stand_at(&place).await?;
             read = taken.read(bytes_max, until).await?;
         }
@@ -126,15 +127,15 @@ impl CatchUp {
         })
     }
 
-    /// The cursor that stands there, or one that may be moved.
+    /// Takes the cursor at this position, or another one that may be moved.
     fn take(&self, place: &Place) -> Result<Cursor> {
         let mut idle = self.idle.lock();
-        // What read the topic that is gone may stay silent in this one.
+        // A consumer of the deleted topic may stay silent in the recreated one.
         idle.retain(|cursor| !cursor.is_outdated(place));
         if let Some(number) = idle.iter().position(|cursor| cursor.stands_at(place)) {
             return Ok(idle.swap_remove(number));
         }
-        // Those in use are not in the list, and each of them has a turn.
+        // Cursors in use are not in the list; each of them holds a permit.
         if idle.len() + CURSORS_MAX - self.turns.available_permits() <= CURSORS_MAX {
             return self.make();
         }
@@ -144,7 +145,7 @@ impl CatchUp {
 
     fn make(&self) -> Result<Cursor> {
         let mut config = consumer_config(&self.options);
-        // A partition that is assigned waits for the fetch that is under way.
+        // A partition that is assigned waits for the fetch in progress.
         config.set("fetch.wait.max.ms", "20");
         config.set("enable.partition.eof", "true");
         let context = Context::new(self.lineages.clone());
@@ -156,12 +157,12 @@ impl CatchUp {
         Ok(Cursor { consumer, context, place: None, received, is_ended, asked: None, used })
     }
 
-    /// Ends the consumers that nobody came back for.
+    /// Ends the consumers that were idle for longer than the timeout.
     pub(super) fn sweep(&self, idle_timeout: Duration) {
         self.idle.lock().retain(|cursor| cursor.used.elapsed() <= idle_timeout);
     }
 
-    /// The consumers that nobody uses now, silent from now on; how many.
+    /// Silences the idle consumers; returns their number.
     #[cfg(test)]
     pub(super) fn fall_silent(&self) -> usize {
         self.idle.lock().iter().map(Cursor::fall_silent).count()
@@ -184,8 +185,8 @@ impl Drop for Taken {
 }
 
 impl Taken {
-    /// Moves the cursor there. A caller that gives up meanwhile finds it there when it comes back:
-    /// moving goes on without it.
+    /// Moves the cursor to a position. If the caller gives up, the move continues, and the cursor
+    /// is there for the caller's next attempt.
     async fn stand_at(mut self, place: &Place) -> Result<Self> {
         if self.cursor.as_ref().is_some_and(|cursor| cursor.stands_at(place)) {
             return Ok(self);
@@ -198,7 +199,7 @@ impl Taken {
             if assigned.is_err() {
                 self.cursor = None;
             }
-            // One that nobody waits for goes back when it is dropped.
+            // A cursor without a waiting caller returns to the pool on drop.
             let _ = done.send(assigned.map(|()| self));
         };
         drop(tokio::task::spawn_blocking(moving));
@@ -208,8 +209,8 @@ impl Taken {
         }
     }
 
-    /// As [`CatchUp::read`]; `None` when nothing came until then. Whoever fails or stays silent is
-    /// not used again.
+    /// Reads like [`CatchUp::read`]; returns `None` if no record arrived by `until`. A cursor that
+    /// fails or stays silent is not reused.
     async fn read(&mut self, bytes_max: usize, until: Instant) -> Result<Option<Vec<LogRecord>>> {
         let Some(cursor) = &mut self.cursor else { return Ok(None) };
         let read = cursor.read(bytes_max, until).await;
@@ -225,7 +226,7 @@ impl Cursor {
         !self.is_ended && self.place.as_ref() == Some(place)
     }
 
-    /// Whether it stands in an earlier topic of the same name.
+    /// Returns whether the cursor reads an earlier topic of the same name.
     fn is_outdated(&self, place: &Place) -> bool {
         self.place.as_ref().is_some_and(|at| at.topic == place.topic && at.remade < place.remade)
     }
@@ -264,7 +265,7 @@ impl Cursor {
         }
     }
 
-    /// Moves to another place; blocks.
+    /// Assigns another position; blocks.
     fn assign(&mut self, place: Place) -> KafkaResult<()> {
         self.place = None;
         self.received.clear();
@@ -278,13 +279,15 @@ impl Cursor {
         Ok(())
     }
 
-    /// As librdkafka at its worst: assigned still, as far as anybody knows, and nothing comes.
+    /// Simulates the worst case of librdkafka: the partition is assigned as far as any caller can
+    /// see, and no records arrive.
     #[cfg(test)]
     fn fall_silent(&self) {
         self.consumer.unassign().expect("a consumer lets go of what it has");
     }
 
-    /// The next record; `None` at the log's end. Given up, it has received nothing.
+    /// Returns the next record; `None` at the end of the log. A cancelled call has received
+    /// nothing.
     async fn receive(&mut self) -> Result<Option<LogRecord>> {
         if let Some(record) = self.received.pop_front() {
             return Ok(Some(record));
@@ -296,7 +299,8 @@ impl Cursor {
                     let is_ours = message.topic() == &*place.topic
                         && message.partition() == place.number
                         && message.offset() >= place.next.0 as i64;
-                    // It was said, on the same queue, before the first record of the new topic.
+                    // librdkafka logged the recreation on the same queue, before the first record
+                    // of the new topic.
                     if self.context.said().take_remade().contains(&*place.topic) {
                         return Err(remade(place.at));
                     }
@@ -317,11 +321,11 @@ impl Cursor {
     }
 }
 
-/// What an error of a consumer means to a read.
+/// Meaning of a consumer error for a read.
 enum Failure {
     /// The log ends here.
     Ended,
-    /// librdkafka goes on by itself.
+    /// librdkafka recovers on its own.
     Passing,
     Lasting(Error),
 }

@@ -1,4 +1,4 @@
-//! What all clients of the brokers share: their settings, their log, and where they end.
+//! Common parts of all broker clients: settings, logging and shutdown.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -15,23 +15,23 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use super::KafkaOptions;
 use super::lineages::Lineages;
 
-/// Largest batch that clients send and accept, in bytes; the brokers' own limit as `infra/kafka`
-/// sets it.
+/// Largest batch that clients send and accept, in bytes; equal to the brokers' limit in
+/// `infra/kafka`.
 pub(super) const BATCH_BYTES_MAX: usize = 24 * 1024 * 1024;
 
-/// A consumer of ours.
+/// Consumer type of this log.
 pub(super) type Consumer = StreamConsumer<Context>;
 
-/// Receives what librdkafka says beside its answers.
+/// The receiver of the log lines and errors that librdkafka reports outside its answers.
 #[derive(Clone)]
 pub(super) struct Context(Arc<Said>);
 
-/// What a client has said and nobody has dealt with.
+/// Events that a client has reported and no code has handled yet.
 pub(super) struct Said {
     lineages: Lineages,
-    /// Topics that were deleted and made anew under the client.
+    /// Topics that were deleted and recreated while the client used them.
     remade: Mutex<BTreeSet<String>>,
-    /// No broker could be reached, and none has been since.
+    /// Whether no broker is reachable.
     is_down: AtomicBool,
 }
 
@@ -47,7 +47,7 @@ impl Context {
 }
 
 impl Said {
-    /// Topics that were made anew and of which nobody has heard.
+    /// Takes the recreated topics that were not handled yet.
     pub(super) fn take_remade(&self) -> BTreeSet<String> {
         std::mem::take(&mut *self.remade.lock())
     }
@@ -64,7 +64,7 @@ impl Said {
 impl ClientContext for Context {
     fn log(&self, _level: RDKafkaLogLevel, facility: &str, message: &str) {
         if facility == "METADATA" {
-            // These are as many as there are partitions; only one kind of them matters.
+            // The client logs one METADATA line per partition; only one kind of line matters.
             if let Some((topic, id)) = remade_topic(message) {
                 self.0.lineages.note(topic, id);
                 self.0.remade.lock().insert(topic.to_owned());
@@ -81,13 +81,13 @@ impl ClientContext for Context {
 
 impl ConsumerContext for Context {}
 
-/// The topic that a line of librdkafka's log says was made anew, and its id now.
+/// Parses a line of librdkafka's log; returns the topic that was recreated and its new id.
 ///
-/// librdkafka goes on at its offset when a topic under a name gets another id; that it noticed it
-/// tells only in this line, and no call shows a topic's id. A test with a real broker holds the
-/// line to these words.
+/// If a topic gets another id, librdkafka continues at its offset. Only this log line shows that
+/// librdkafka has noticed, and no call returns a topic's id. A test with a real broker pins the
+/// wording of the line.
 fn remade_topic(line: &str) -> Option<(&str, &str)> {
-    /// The id of a topic that was not known yet, in base64.
+    /// Id of a topic that was not known before, in base64.
     const UNKNOWN: &str = "AAAAAAAAAAAAAAAAAAAAAA";
     let (before, ids) = line.split_once(" changed id from ")?;
     let (_, topic) = before.rsplit_once("Topic ")?;
@@ -95,7 +95,7 @@ fn remade_topic(line: &str) -> Option<(&str, &str)> {
     (before != UNKNOWN).then_some((topic, now.trim()))
 }
 
-/// The settings of every client.
+/// Returns the settings of every client.
 pub(super) fn base_config(options: &KafkaOptions) -> ClientConfig {
     let call_timeout_ms = options.call_timeout.as_millis().to_string();
     let batch_bytes_max = BATCH_BYTES_MAX.to_string();
@@ -122,18 +122,18 @@ pub(super) fn base_config(options: &KafkaOptions) -> ClientConfig {
     config
 }
 
-/// The only way to hear that a topic was made anew; see `remade_topic`.
+/// Enables the log lines that report recreated topics; see `remade_topic`.
 pub(super) fn hear_of_topics(config: &mut ClientConfig) {
     config.set_log_level(RDKafkaLogLevel::Debug);
     config.set("debug", "metadata");
 }
 
-/// The settings of every consumer: what to read is assigned, never a group's business.
+/// Returns the settings of every consumer: partitions are assigned, never subscribed by a group.
 pub(super) fn consumer_config(options: &KafkaOptions) -> ClientConfig {
     let mut config = base_config(options);
     hear_of_topics(&mut config);
     for (name, value) in [
-        // Assigning needs a name for a group; nothing is ever committed or joined under it.
+        // Assignment requires a group name; no consumer commits or joins under it.
         ("group.id", "forebay-readers"),
         ("enable.auto.commit", "false"),
         ("enable.auto.offset.store", "false"),
@@ -151,7 +151,7 @@ pub(super) fn consumer_config(options: &KafkaOptions) -> ClientConfig {
     config
 }
 
-/// A client that ends on a thread that may block: ending waits for its threads.
+/// A client that is dropped on a blocking thread, because its drop waits for its threads.
 pub(super) struct Ending<T: Send + 'static>(Option<T>);
 
 impl<T: Send + 'static> Ending<T> {
@@ -177,19 +177,19 @@ impl<T: Send + 'static> Drop for Ending<T> {
     }
 }
 
-/// What a call of a client that cannot be made answers.
+/// Returns the error for a client that cannot be created.
 pub(super) fn not_made(what: &str, error: &KafkaError) -> Error {
     Error::internal(format!("a Kafka {what} could not be made: {error}"))
 }
 
-/// The brokers did not do what was asked, and nothing was changed by it as far as it matters.
+/// Returns the error for a failed request that changed nothing relevant.
 pub(super) fn unavailable(doing: &str, error: &KafkaError) -> Error {
     Error::unavailable(format!(
         "could not {doing}: {error}; see whether the brokers run, then try again"
     ))
 }
 
-/// Whether librdkafka goes on by itself after an error of a consumer.
+/// Returns whether librdkafka recovers on its own from a consumer error.
 pub(super) fn is_passing(error: &KafkaError) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(
@@ -198,7 +198,7 @@ pub(super) fn is_passing(error: &KafkaError) -> bool {
     )
 }
 
-/// Runs something that blocks on a client where it may block.
+/// Runs work that blocks on a client on a blocking thread.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {

@@ -1,9 +1,9 @@
-//! One consumer that follows the tails of all partitions that are read.
+//! A consumer that follows the tails of all partitions with readers.
 //!
-//! Each partition has a queue and a task of its own, so that an error is known by its partition;
-//! the consumer's main queue carries only what concerns the client as a whole. A queue must be
-//! split off before its partition is assigned: librdkafka then leaves it alone, while a later split
-//! could miss records.
+//! Each partition has its own queue and task, so that an error is attributed to its partition; the
+//! consumer's main queue carries only events of the whole client. A queue must be split off before
+//! its partition is assigned: librdkafka then keeps the split, while a later split could miss
+//! records.
 
 use std::collections::BTreeMap;
 use std::future::Future as _;
@@ -33,28 +33,28 @@ use super::topics::Topic;
 use super::{KafkaOptions, time_of};
 use crate::LogRecord;
 
-/// Records that go to a tail at once.
+/// Most records that go to a tail at once.
 const RECEIVED_MAX: usize = 64;
 
-/// A partition as Kafka names it.
+/// Kafka's name of a partition.
 type Place = (Arc<str>, i32);
 
-/// The consumer and what it follows; ends when the last tail that it follows is let go of.
+/// The consumer and the partitions that it follows; ends when its last tail is dropped.
 pub(super) struct Follower {
     main: Arc<Main>,
     serving: AbortHandle,
 }
 
-/// What all partitions share.
+/// State that all partitions share.
 struct Main {
     consumer: Ending<Arc<Consumer>>,
     context: Context,
-    /// A topic was made anew under it.
+    /// Whether a topic was recreated while the consumer followed it.
     is_outdated: AtomicBool,
-    /// Held over each look into the main queue and what it brings.
+    /// Held while the main queue is polled and its events are handled.
     looking: Mutex<()>,
-    /// Held over librdkafka's calls, on blocking threads only, so that a late removal never meets a
-    /// newer assignment of the same partition.
+    /// Held over librdkafka's calls, on blocking threads only, so that a late removal never affects
+    /// a newer assignment of the same partition.
     table: Mutex<Table>,
 }
 
@@ -62,11 +62,12 @@ struct Main {
 struct Table {
     assigned: BTreeMap<Place, (u64, Weak<Tail>)>,
     made: u64,
-    /// The look at each topic after which the consumer looked at it too.
+    /// Number of the last lookup of each topic after which the consumer refreshed its metadata,
+    /// too.
     looks: BTreeMap<Arc<str>, u64>,
 }
 
-/// One partition that is followed; dropping it ends that.
+/// A followed partition; dropping it ends the following.
 pub(super) struct Following {
     follower: Arc<Follower>,
     place: Place,
@@ -80,7 +81,7 @@ impl Follower {
     pub(super) fn start(options: &KafkaOptions, lineages: Lineages) -> Result<Arc<Self>> {
         let context = Context::new(lineages);
         let mut config = consumer_config(options);
-        // A partition that is followed from now on waits for the fetch that is under way.
+        // A newly followed partition waits for the fetch in progress.
         config.set("fetch.wait.max.ms", "100");
         let consumer: Consumer = config
             .create_with_context(context.clone())
@@ -93,8 +94,8 @@ impl Follower {
         Ok(Arc::new(Self { main, serving }))
     }
 
-    /// Follows a partition from where its tail begins; `None` when this follower is outdated and
-    /// another one must.
+    /// Follows a partition from the start of its tail; returns `None` if this follower is outdated
+    /// and a new one is needed.
     pub(super) async fn follow(
         self: &Arc<Self>,
         topic: &Topic,
@@ -119,8 +120,9 @@ impl Follower {
         Ok(Some(following))
     }
 
-    /// Whether a topic was made anew under it: librdkafka goes on with the leader epochs of the one
-    /// that is gone, which the brokers refuse, and says nothing (librdkafka 4898).
+    /// Returns whether a topic was recreated under the consumer. librdkafka then continues with the
+    /// leader epochs of the deleted topic, which the brokers refuse, and reports no error
+    /// (librdkafka 4898).
     pub(super) fn is_outdated(&self) -> bool {
         self.main.is_outdated.load(Ordering::Relaxed)
     }
@@ -135,7 +137,8 @@ impl Follower {
         let mut table = self.main.table.lock();
         if let Some((_, before)) = table.assigned.remove(&place) {
             consumer.incremental_unassign(&list(&place, None)?)?;
-            // Whoever still reads that tail must not wait for what this one gets from now on.
+            // Readers of the previous tail must not wait for records that only the new tail
+            // receives.
             if let Some(before) = before.upgrade() {
                 let anew = Error::unavailable(OPENED_ANEW).with_partition(before.at.partition);
                 before.break_off(anew);
@@ -152,18 +155,19 @@ impl Follower {
         Ok((Following { follower: self, place, number, task: None }, queue))
     }
 
-    /// Whether no broker could be reached since somebody last heard of one.
+    /// Returns whether no broker is reachable, as far as the client has reported.
     pub(super) fn is_down(&self) -> bool {
         self.main.context.said().is_down()
     }
 
-    /// As librdkafka at its worst: assigned still, as far as anybody knows, and nothing comes.
+    /// Simulates the worst case of librdkafka: the partition is assigned as far as any caller can
+    /// see, and no records arrive.
     #[cfg(test)]
     pub(super) fn fall_silent(&self) {
         self.main.consumer.unassign().expect("a consumer lets go of what it has");
     }
 
-    /// Some broker answered.
+    /// Notes that a broker has answered.
     pub(super) fn is_up(&self) {
         self.main.context.said().set_down(false);
     }
@@ -205,7 +209,7 @@ fn list(place: &Place, from: Option<Offset>) -> Result<TopicPartitionList, Kafka
     Ok(list)
 }
 
-/// Takes what comes for the client as a whole.
+/// Handles the events of the whole client.
 async fn serve(main: Arc<Main>) {
     loop {
         let mut received = pin!(main.consumer.recv());
@@ -220,9 +224,9 @@ async fn serve(main: Arc<Main>) {
 }
 
 impl Main {
-    /// Takes what has come for the client as a whole. Whatever was said before a record was
-    /// received has its effect when this returns: librdkafka says that a topic was made anew before
-    /// it fetches from the new one.
+    /// Handles the waiting events of the whole client. When this returns, every event that
+    /// librdkafka reported before a record was received has taken effect: librdkafka reports that a
+    /// topic was recreated before it fetches from the new one.
     fn look(&self) {
         let _looking = self.looking.lock();
         while let Some(received) = self.consumer.recv().now_or_never() {
@@ -236,7 +240,7 @@ impl Main {
 
     fn take(&self, received: KafkaResult<BorrowedMessage<'_>>) {
         match received {
-            // It came past its own queue: its tail would have a hole.
+            // The record bypassed its partition's queue, so its tail would have a gap.
             Ok(message) => self.break_off(message.topic(), Some(message.partition())),
             Err(error) => {
                 if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown) {
@@ -247,8 +251,8 @@ impl Main {
         }
     }
 
-    /// Makes the consumer look at a topic that we have looked at anew, so that it does not take it
-    /// for another one later. Blocks.
+    /// Makes the consumer refresh the metadata of a topic after a new lookup, so that it does not
+    /// mistake the topic for a recreated one later. Blocks.
     fn look_at(&self, topic: &Topic, call_timeout: Duration) -> KafkaResult<()> {
         if self.table.lock().looks.get(&topic.name) == Some(&topic.look) {
             return Ok(());
@@ -284,13 +288,13 @@ impl Main {
     }
 }
 
-/// What those hear whose topic was made anew.
+/// Returns the error for readers of a recreated topic.
 pub(super) fn remade(at: PartitionRef) -> Error {
     let message = format!("log {at} was made anew under its readers; bootstrap anew");
     Error::token_lost(message).with_partition(at.partition)
 }
 
-/// Fills a partition's tail until its queue says that it cannot go on.
+/// Fills a partition's tail until its queue reports a permanent error.
 async fn receive(queue: Queue, main: Arc<Main>, tail: Arc<Tail>) {
     let mut received = Vec::new();
     loop {
@@ -316,7 +320,7 @@ async fn receive(queue: Queue, main: Arc<Main>, tail: Arc<Tail>) {
     }
 }
 
-/// Ends a tail that cannot go on after an error.
+/// Ends a tail after a permanent error.
 fn end(tail: &Tail, error: &KafkaError) {
     use RDKafkaErrorCode as Code;
     let at = tail.at;
@@ -334,7 +338,7 @@ fn end(tail: &Tail, error: &KafkaError) {
     }
 }
 
-/// A record of the log; whatever else stands in the topic is one too, and skipped by its readers.
+/// Converts a message to a record. Messages of other producers are records, too; readers skip them.
 pub(super) fn record(message: &BorrowedMessage<'_>) -> LogRecord {
     LogRecord {
         offset: Offset(u64::try_from(message.offset()).unwrap_or(0)),

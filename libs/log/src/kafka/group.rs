@@ -1,8 +1,9 @@
 //! A group of processes among which the brokers divide the partitions of stores.
 //!
-//! It is a consumer group whose consumers read nothing: what they are assigned is what their
-//! process has the duties of. A partition that goes to another process is let go of here first,
-//! unless that takes too long: two that have the duties of one partition for a moment harm nobody.
+//! The group is a Kafka consumer group whose consumers read nothing: the assignment of a consumer
+//! is the set of partitions that its process owns. Before a partition moves to another process,
+//! this process releases it, unless that takes too long. Two owners of one partition for a moment
+//! do no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,11 +30,11 @@ use super::client::{base_config, blocking, not_made, unavailable};
 use super::topics::{store_of, topic_of};
 use crate::membership::{Assigned, Membership};
 
-/// Time between two looks at whether the process ends.
+/// Interval between two checks for the end of the process's membership.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long the brokers' word on who has which partition is believed.
+/// Time for which the brokers' answer about owners is cached.
 const OWNERS_FRESH: Duration = Duration::from_millis(500);
-/// Longest wait for the duties of a partition to end that goes to another process.
+/// Longest wait for the release of a partition that moves to another process.
 const RELEASE_WAIT: Duration = Duration::from_secs(5);
 
 /// A member of a group. Dropping it leaves the group.
@@ -41,17 +42,17 @@ pub struct KafkaGroup {
     shared: Arc<Shared>,
     consumer: Arc<BaseConsumer<Member>>,
     owners: KafkaOwners,
-    /// Answers the brokers, and calls back when they divide anew.
+    /// Thread that polls the client and runs its rebalance callbacks.
     thread: Option<JoinHandle<()>>,
 }
 
-/// Asks the brokers which members of a group have which partitions.
+/// A client that asks the brokers which members of a group own which partitions.
 pub struct KafkaOwners {
     consumer: Arc<BaseConsumer<Member>>,
     topic_prefix: String,
     group: String,
     call_timeout: Duration,
-    /// As the brokers have said last.
+    /// Last answer of the brokers.
     known: tokio::sync::Mutex<Known>,
 }
 
@@ -62,10 +63,11 @@ struct Known {
 }
 
 impl KafkaOwners {
-    /// The name of the member that has a partition; `None` where nobody has it now.
+    /// Returns the name of the member that owns a partition; `None` if the partition has no owner
+    /// now.
     ///
     /// # Errors
-    /// `Unavailable` when the brokers do not say it.
+    /// `Unavailable` if the brokers do not answer.
     pub async fn owner(&self, at: PartitionRef) -> Result<Option<String>> {
         let mut known = self.known.lock().await;
         if known.asked.is_none_or(|asked| asked.elapsed() >= OWNERS_FRESH) {
@@ -81,24 +83,24 @@ impl KafkaOwners {
 struct Shared {
     topic_prefix: String,
     assigned: watch::Sender<Assigned>,
-    /// What the process has the duties of, as it said last.
+    /// Partitions whose duties the process still has, as last reported.
     held: Mutex<Assigned>,
     held_changed: Condvar,
-    /// Stores that it takes part in.
+    /// Stores that the process has subscribed to.
     stores: Mutex<BTreeSet<StoreId>>,
     is_over: AtomicBool,
 }
 
-/// What the brokers' client calls back.
+/// Callbacks of the brokers' client.
 struct Member(Arc<Shared>);
 
 impl KafkaGroup {
-    /// Joins the group of this name among the processes of a log. `name` is what others learn of
-    /// this member. `instance` stays over restarts: one that comes back in time, under its name,
-    /// has its partitions again, and nobody else moves.
+    /// Joins the group of this name among the processes of a log. Other members see this member
+    /// under `name`. `instance` is stable over restarts: a member that returns in time under the
+    /// same name keeps its partitions, and no other partition moves.
     ///
     /// # Errors
-    /// `Internal` when the client cannot be made.
+    /// `Internal` if the client cannot be created.
     pub fn join(options: &KafkaOptions, group: &str, name: &str, instance: &str) -> Result<Self> {
         let shared = Arc::new(Shared {
             topic_prefix: options.topic_prefix.clone(),
@@ -110,8 +112,8 @@ impl KafkaGroup {
         });
         let mut config = base_config(options);
         let group_id = group_id(&options.topic_prefix, group);
-        // The brokers keep the name that an instance came with first: one that others reach
-        // elsewhere now is another one.
+        // The brokers keep the name that an instance joined with first; a process that moved to
+        // another address must therefore be another instance.
         let instance = format!("{instance}-{:016x}", xxh3_64(name.as_bytes()));
         for (name, value) in [
             ("group.id", group_id.as_str()),
@@ -125,7 +127,7 @@ impl KafkaGroup {
             ("auto.offset.reset", "latest"),
             ("fetch.message.max.bytes", "1024"),
             ("queued.min.messages", "1"),
-            // A store that was made a moment ago.
+            // A short interval finds recently created stores.
             ("topic.metadata.refresh.interval.ms", "1000"),
         ] {
             config.set(name, value);
@@ -148,7 +150,7 @@ impl KafkaGroup {
         Ok(Self { shared, consumer, owners, thread: Some(thread) })
     }
 
-    /// Who has the partitions among the members of another group of the same log.
+    /// Returns the owners of the partitions in another group of the same log.
     pub fn owners_of(&self, group: &str) -> KafkaOwners {
         KafkaOwners {
             consumer: Arc::clone(&self.consumer),
@@ -212,7 +214,7 @@ fn group_id(topic_prefix: &str, group: &str) -> String {
     format!("{topic_prefix}.{group}")
 }
 
-/// Who has which partition.
+/// Returns the owner of each partition.
 fn ask_owners(
     consumer: &BaseConsumer<Member>,
     group: &str,
@@ -241,7 +243,7 @@ fn poll(consumer: &BaseConsumer<Member>, shared: &Shared) {
 }
 
 impl Shared {
-    /// The partitions of a list.
+    /// Returns the partitions of a list.
     fn partitions(&self, list: &TopicPartitionList) -> BTreeSet<PartitionRef> {
         let elements = list.elements();
         let partitions = elements.iter().filter_map(|element| {
@@ -263,7 +265,7 @@ impl Shared {
         now
     }
 
-    /// Waits until the process has let go of these.
+    /// Waits until the process has released these partitions.
     fn await_release(&self, gone: &BTreeSet<PartitionRef>) {
         let deadline = Instant::now() + RELEASE_WAIT;
         let mut held = self.held.lock();
@@ -305,7 +307,7 @@ impl ConsumerContext for Member {
                 return;
             }
         };
-        // Their records are read elsewhere.
+        // Other consumers read the records of these partitions.
         if let Err(error) = consumer.pause(list) {
             debug!(%error, "partitions of a group are fetched in vain");
         }

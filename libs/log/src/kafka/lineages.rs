@@ -1,5 +1,6 @@
-//! Which topics were made anew under us, so that no append goes on in one as if nothing had
-//! happened: its entry would carry the id of the log that is gone, and every reader skips it.
+//! Detects topics that were recreated under this process. An append must not continue in a
+//! recreated topic: its entry would carry the id of the deleted log, and every reader would skip
+//! the entry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,28 +9,28 @@ use forebay_core::id::PartitionRef;
 use forebay_core::{Error, Result};
 use parking_lot::Mutex;
 
-/// What all clients of one log have heard of its topics.
+/// Topic ids as reported by all clients of one log.
 #[derive(Clone, Default)]
 pub(super) struct Lineages(Arc<Mutex<Heard>>);
 
 #[derive(Default)]
 struct Heard {
     topics: BTreeMap<String, Lineage>,
-    /// How often its topic had been made anew when a partition was last appended to.
+    /// Number of topic recreations at the last append to each partition.
     appended: BTreeMap<PartitionRef, u64>,
 }
 
 #[derive(Default)]
 struct Lineage {
-    /// The id that the topic got last; every client hears of it in its own time.
+    /// Last id of the topic; each client reports it at its own time.
     id: String,
     remade: u64,
-    /// We removed the topic ourselves: its next id is no surprise.
+    /// Whether this process removed the topic, so that the next id is expected.
     is_removed: bool,
 }
 
 impl Lineages {
-    /// A client says that a topic has this id now, and had another one before.
+    /// Notes that a client reports a new id of a topic it knew under another id.
     pub(super) fn note(&self, topic: &str, id: &str) {
         let mut heard = self.0.lock();
         let lineage = heard.topics.entry(topic.to_owned()).or_default();
@@ -39,13 +40,13 @@ impl Lineages {
         }
     }
 
-    /// We are about to remove a topic.
+    /// Notes that this process is about to remove a topic.
     pub(super) fn remove(&self, topic: &str) {
         self.0.lock().topics.entry(topic.to_owned()).or_default().is_removed = true;
     }
 
-    /// Begins an append. The first one to each partition after its topic was made anew is refused,
-    /// so that its sender looks at the log again.
+    /// Starts an append. The first append to each partition after a topic was recreated fails, so
+    /// that its sender looks at the log again.
     ///
     /// # Errors
     /// `Unavailable`: nothing was appended.
@@ -61,12 +62,12 @@ impl Lineages {
         Err(Error::unavailable(message).with_partition(at.partition))
     }
 
-    /// Whether the topic is still the one that an append began with.
+    /// Returns whether the topic is still the one that an append started with.
     pub(super) fn is_same(&self, topic: &str, begun: u64) -> bool {
         self.remade(topic) == begun
     }
 
-    /// How often a topic was made anew under us, as far as any client has heard.
+    /// Returns how often a topic was recreated, as far as any client has reported.
     pub(super) fn remade(&self, topic: &str) -> u64 {
         self.0.lock().remade(topic)
     }

@@ -1,12 +1,13 @@
 //! The log on Kafka: one topic per store, one Kafka partition per partition.
 //!
-//! An acknowledged entry has been taken by all in-sync replicas, at least two of three; it survives
-//! the loss of one of them, not a power cut of all. Brokers and topics are checked before they are
-//! used (`settings.rs`), since Kafka with other settings keeps none of that.
+//! An acknowledged entry is on all in-sync replicas, at least two of three. The entry survives the
+//! loss of one replica, but not a power cut of all. The log checks brokers and topics before it
+//! uses them (`settings.rs`), because Kafka with other settings does not give these guarantees.
 //!
 //! Appends go through one idempotent producer (`appender.rs`). Reads near the end are served from
-//! memory, which one consumer fills for all (`follower.rs`, `tail.rs`); reads far behind borrow one
-//! of a few consumers (`catch_up.rs`). What nobody uses for a while is let go of.
+//! memory, which one consumer fills for all readers (`follower.rs`, `tail.rs`). Reads far behind
+//! the end borrow a consumer from a small pool (`catch_up.rs`). Idle tails and consumers are closed
+//! after a while.
 
 mod admin;
 mod appender;
@@ -49,21 +50,21 @@ use crate::change_log::{
 };
 use crate::remote::now;
 
-/// Time between two questions to a partition that has no leader at the moment.
+/// Interval between requests to a partition that has no leader at the moment.
 const RETRY_EVERY: Duration = Duration::from_millis(20);
-/// Longest wait of one read; far enough that nobody meets it, near enough to be added to any time.
+/// Longest wait of one read: longer than any caller waits, short enough to be added to any time.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// How long a reader that waits believes the silence of its follower before it asks the brokers.
+/// Time for which a waiting reader trusts a silent follower before it asks the brokers.
 const DOUBT_AFTER: Duration = Duration::from_secs(10);
 
 /// A log on Kafka.
 ///
-/// Append times are the brokers' own (`LogAppendTime`), in whole milliseconds. Anything may be
-/// produced into a topic by others: every record of it is returned, and skipped by its readers.
+/// Append times are the brokers' own (`LogAppendTime`), in whole milliseconds. Other programs may
+/// produce any record into a topic; the log returns such a record, and its readers skip it.
 pub struct KafkaLog {
     shared: Arc<Shared>,
-    /// Lets go of what nobody uses.
+    /// Task that closes idle tails and consumers.
     sweeper: AbortHandle,
 }
 
@@ -76,13 +77,13 @@ struct Shared {
 }
 
 impl KafkaLog {
-    /// Opens the log: checks the brokers, and the control log's topic, which is made when it is not
-    /// there.
+    /// Opens the log: checks the brokers and the topic of the control log, and creates the topic if
+    /// it is missing.
     ///
     /// # Errors
-    /// `Unsupported` for brokers or topics with settings that would lose acknowledged entries,
-    /// naming the setting, what was found, and the fix; `Unavailable` when the brokers do not
-    /// answer or are too few.
+    /// - `Unsupported`: brokers or topics have settings that would lose acknowledged entries; the
+    ///   error names the setting, its value, and the fix.
+    /// - `Unavailable`: the brokers do not answer or are too few.
     pub async fn open(options: KafkaOptions) -> Result<Self> {
         let idle_timeout = options.idle_timeout;
         let topics = Topics::open(options.clone()).await?;
@@ -114,7 +115,7 @@ impl Drop for KafkaLog {
 }
 
 impl Shared {
-    /// Hands an entry over; those of one store in the order of the calls.
+    /// Hands an entry over; entries of one store are handed over in call order.
     async fn send(&self, at: PartitionRef, entry: &Bytes) -> Result<(Sent, u64), Failure> {
         let lookup = self.topics.lookup(at.store);
         let mut found = lookup.lock().await;
@@ -147,7 +148,7 @@ impl Shared {
                 Ok(appended)
             }
             Err(Failure::Told(error)) => {
-                // Whatever it was, the topic is looked at again before it is next used.
+                // After any error the topic is looked up again before its next use.
                 self.topics.forget(at.store);
                 Err(error)
             }
@@ -155,8 +156,9 @@ impl Shared {
         }
     }
 
-    /// What to answer when a broker does not know a partition: `NotFound` when that stays so, and
-    /// else the error given, since one that has just started may know less than the others.
+    /// Returns the error for a partition that a broker does not know: `NotFound` if a second lookup
+    /// confirms it, else the given error, because a broker that has just started may know less than
+    /// others.
     async fn gone(&self, at: PartitionRef, otherwise: Error) -> Error {
         self.topics.forget(at.store);
         let found = self.topics.get(at).await.and_then(|topic| topic.number(at));
@@ -174,7 +176,7 @@ impl Shared {
         Ok(bounds)
     }
 
-    /// Asks the partition's leader for the bounds, and again while the leader is only just one.
+    /// Asks the partition's leader for the bounds, and retries while a new leader takes over.
     async fn watermarks(&self, at: PartitionRef, topic: &Topic) -> Result<Bounds> {
         let number = topic.number(at)?;
         let deadline = now() + self.topics.options().call_timeout;
@@ -217,12 +219,13 @@ impl Shared {
         }
     }
 
-    /// The place of a partition's tail, which is opened when it is not open.
+    /// Returns the slot of a partition's tail, and opens the tail if needed.
     async fn opened(self: &Arc<Self>, at: PartitionRef, from: Offset) -> Result<Arc<Opening>> {
         let place = self.readers.place(at);
         if place.get().is_none() {
             let (shared, place) = (self.clone(), place.clone());
-            // Goes on without a caller that gives up, which finds it open when it comes back.
+            // If the caller gives up, the opening continues, and the caller's next attempt finds
+            // the tail open.
             let opening = tokio::spawn(async move {
                 let opened = place.get_or_try_init(|| shared.open(at)).await.map(|_| ());
                 opened.inspect_err(|_| shared.readers.abandon(at))
@@ -250,8 +253,8 @@ impl Shared {
         }
     }
 
-    /// Whether the log was trimmed past what the tail's follower had received, and another tail is
-    /// opened in its place by the next look for it.
+    /// Returns whether the log was trimmed past the records that the tail's follower had received;
+    /// if so, the next access opens another tail in the same slot.
     async fn spend_if_outrun(&self, place: &Opening, at: PartitionRef) -> bool {
         let lost = place.get().filter(|open| open.tail.has_lost_place());
         let Some(open) = lost else { return false };
@@ -268,7 +271,7 @@ impl Shared {
         self.readers.open(at, &topic, bounds).await
     }
 
-    /// Records that the tail holds, or will hold in time; `None` when they are older.
+    /// Returns records that the tail stores or receives in time; `None` if they are older.
     async fn read_tail(
         &self,
         open: &Open,
@@ -281,7 +284,7 @@ impl Shared {
             Found::Here(records) => return Ok(Some(records)),
             Found::Below => return Ok(None),
             Found::Ahead { end } => {
-                // Only the brokers know what others appended just now.
+                // Only the brokers know what others have just appended.
                 if limit.wait_max.is_zero() || from > end {
                     self.bounds(tail.at).await?.check(tail.at, from)?;
                 }
@@ -303,7 +306,7 @@ impl Shared {
                     if is_over && !open.follower().is_down() {
                         return Ok(Some(Records { records: Vec::new(), end }));
                     }
-                    // Nothing came, and only the brokers know whether there is nothing.
+                    // No record arrived, and only the brokers know whether there is one.
                     let end = self.bounds(tail.at).await?.end;
                     open.follower().is_up();
                     if is_over {
@@ -314,8 +317,9 @@ impl Shared {
         }
     }
 
-    /// Ends a tail whose follower does not bring what the log is known to hold: a consumer may stay
-    /// silent for ever after its broker was away (librdkafka 5153), and only a new one hears more.
+    /// Breaks a tail whose follower does not deliver records that the log contains. A consumer may
+    /// stay silent forever after its broker was away (librdkafka 5153); only a new consumer
+    /// receives more.
     fn replace_follower(&self, open: &Open) -> Error {
         let silent = self.topics.silent(open.tail.at);
         self.readers.retire(open.follower());
@@ -332,8 +336,8 @@ impl Shared {
         Ok(Records { records, end: tail.bounds().end.max(next) })
     }
 
-    /// What really happened when a read broke off: the log is gone, or does not hold the place, or
-    /// else the error given.
+    /// Finds the actual cause of a failed read: the log is gone, the log does not cover the offset,
+    /// or else the given error.
     async fn explained(&self, at: PartitionRef, from: Offset, error: Error) -> Error {
         if error.code() == ErrorCode::NotFound {
             return error;
@@ -363,8 +367,8 @@ impl Shared {
     }
 }
 
-/// A record's append time. One that the broker did not time moves no clock: partition time is the
-/// running maximum.
+/// Returns a record's append time. A record that the broker did not stamp does not advance the
+/// partition time, which is the running maximum.
 fn time_of(timestamp: rdkafka::Timestamp) -> Timestamp {
     match timestamp {
         rdkafka::Timestamp::LogAppendTime(millis) => {
@@ -419,7 +423,7 @@ mod tests {
     const AT: PartitionRef = PartitionRef { store: StoreId(7), partition: PartitionId(0) };
     const NONE: ReadLimit = ReadLimit { bytes_max: 1, wait_max: Duration::ZERO };
 
-    /// A log of one partition on a broker of its own, and what opens it again.
+    /// Returns a log of one partition on a dedicated broker, and the options to open it again.
     async fn log(name: &str, call_timeout: Duration) -> (Brokers, KafkaLog, KafkaOptions) {
         let brokers = tokio::task::spawn_blocking(|| Brokers::start(1)).await.unwrap().unwrap();
         let mut options = KafkaOptions::dev(brokers.bootstrap(), name);
@@ -456,7 +460,7 @@ mod tests {
         for entry in [&b"first"[..], b"second", b"third"] {
             writing.append(AT, Bytes::from_static(entry)).await.unwrap();
         }
-        // Its tail begins at the end, so that these are behind it.
+        // The new log's tail starts at the end, so that both records are behind it.
         let log = KafkaLog::open(options).await.unwrap();
         assert_eq!(log.read(AT, Offset(0), NONE).await.unwrap().records[0].entry, &b"first"[..]);
         assert_eq!(log.shared.catch_up.fall_silent(), 1);
@@ -470,7 +474,7 @@ mod tests {
         let place = (log.shared.topics.get(AT).await.unwrap().name, 0);
         let read = |from| log.shared.catch_up.read(AT, place.clone(), Offset(from), 1);
         assert_eq!(read(0).await.unwrap()[0].entry, &b"first"[..]);
-        // It hears now that the log ends behind what was read.
+        // The consumer now reports that the log ends after the first record.
         sleep(Duration::from_millis(300)).await;
         log.append(AT, Bytes::from_static(b"second")).await.unwrap();
         assert_eq!(read(1).await.unwrap()[0].entry, &b"second"[..]);
@@ -483,7 +487,7 @@ mod tests {
             log.append(AT, Bytes::from_static(entry)).await.unwrap();
         }
         log.trim(AT, Offset(2)).await.unwrap();
-        // Its follower begins where it stood before all that: slow, as under load.
+        // The follower starts at offset 0, as a slow one would under load.
         let topic = log.shared.topics.get(AT).await.unwrap();
         let bounds = Bounds { start: Offset(0), end: Offset(0), server_time: None };
         let place = log.shared.readers.place(AT);
@@ -493,7 +497,8 @@ mod tests {
         assert_eq!(lost.code(), ErrorCode::TokenLost, "{lost}");
     }
 
-    /// It goes on with what it knew of the old topic's leaders, and may stay silent.
+    /// Proves that a recreated topic gets another consumer: the old one continues with the leaders
+    /// of the old topic, and may stay silent.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_topic_that_is_made_anew_is_followed_by_another_consumer() {
         let (_brokers, log, _) = log("anew", Duration::from_secs(8)).await;

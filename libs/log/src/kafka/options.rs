@@ -1,37 +1,35 @@
-//! How a log on Kafka is opened.
+//! Options of a log on Kafka.
 
 use std::time::Duration;
 
-/// How a log on Kafka is opened.
+/// Options of a log on Kafka.
 #[derive(Clone, Debug)]
 pub struct KafkaOptions {
-    /// Addresses of some of the brokers, joined by commas.
+    /// Addresses of some of the brokers, separated by commas.
     pub bootstrap_servers: String,
-    /// Every topic of this log starts with it: `PREFIX.control`, `PREFIX.store-7`.
+    /// Prefix of every topic of this log: `PREFIX.control`, `PREFIX.store-7`.
     pub topic_prefix: String,
-    /// For development: one replica is enough, so that an acknowledged entry may be lost with one
-    /// broker.
+    /// Development mode: one replica is enough, so that the loss of one broker may lose an
+    /// acknowledged entry.
     pub dev: bool,
-    /// Replicas of the topics that this log makes: 3 unless set, 1 for development.
+    /// Replicas of the topics that this log creates; default 3, in development mode 1.
     pub replication_factor: u16,
-    /// An entry that is not acknowledged after this time ends with an unknown outcome; 10 s unless
-    /// set.
+    /// Time after which an unacknowledged entry ends with an unknown outcome; default 10 s.
     pub append_timeout: Duration,
-    /// Longest wait for any other answer of the brokers; 8 s unless set, below what readers give
-    /// their log.
+    /// Longest wait for any other answer of the brokers; default 8 s, below the time that readers
+    /// give their log.
     pub call_timeout: Duration,
-    /// Readers, connections and cached entries that nobody uses are let go of after this time;
-    /// 30 s unless set.
+    /// Time after which idle readers, connections and cached entries are dropped; default 30 s.
     pub idle_timeout: Duration,
-    /// Newest entries that one partition keeps in memory for readers at its tail, in bytes; 1 MiB
-    /// unless set.
+    /// Limit of the newest entries that one partition caches in memory for readers at its tail, in
+    /// bytes; default 1 MiB.
     pub tail_cache_bytes: usize,
-    /// The same for all partitions together, in bytes; 64 MiB unless set.
+    /// Limit of these caches for all partitions together, in bytes; default 64 MiB.
     pub tail_cache_total_bytes: usize,
 }
 
 impl KafkaOptions {
-    /// The options of production: three replicas, of which two acknowledge.
+    /// Returns the options for production: three replicas, of which two acknowledge.
     pub fn new(bootstrap_servers: impl Into<String>, topic_prefix: impl Into<String>) -> Self {
         Self {
             bootstrap_servers: bootstrap_servers.into(),
@@ -46,13 +44,13 @@ impl KafkaOptions {
         }
     }
 
-    /// The options of development: one broker is enough.
+    /// Returns the options for development: one broker is enough.
     pub fn dev(bootstrap_servers: impl Into<String>, topic_prefix: impl Into<String>) -> Self {
         let production = Self::new(bootstrap_servers, topic_prefix);
         Self { dev: true, replication_factor: 1, ..production }
     }
 
-    /// Replicas that must have an entry before it is acknowledged.
+    /// Returns the number of replicas that must have an entry before it is acknowledged.
     pub(super) fn in_sync_min(&self) -> u16 {
         if self.dev { 1 } else { 2 }
     }

@@ -1,4 +1,4 @@
-//! The tails that are read, each followed while somebody reads it.
+//! The tails with readers, each followed while it is read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -17,20 +17,20 @@ use super::topics::Topic;
 use crate::change_log::Bounds;
 use crate::tail_cache::CacheBudget;
 
-/// The tails of all partitions that are read.
+/// The tails of all partitions with readers.
 pub(super) struct Readers {
     options: KafkaOptions,
     lineages: Lineages,
     budget: Arc<CacheBudget>,
     tails: Mutex<BTreeMap<PartitionRef, Arc<Opening>>>,
-    /// Lives as long as a tail that it follows.
+    /// The follower, which lives as long as a tail that it follows.
     follower: Mutex<Weak<Follower>>,
 }
 
-/// A tail that is open, or being opened by one of those who want it.
+/// Slot of a tail that is open or being opened by one of its readers.
 pub(super) type Opening = OnceCell<Open>;
 
-/// An open tail and what keeps it filled.
+/// An open tail and the subscription that fills it.
 pub(super) struct Open {
     pub(super) tail: Arc<Tail>,
     following: Following,
@@ -54,7 +54,7 @@ impl Readers {
         }
     }
 
-    /// Where a partition's tail is, or will be once [`Readers::open`] has opened it.
+    /// Returns the slot of a partition's tail, which [`Readers::open`] fills.
     pub(super) fn place(&self, at: PartitionRef) -> Arc<Opening> {
         let mut tails = self.tails.lock();
         let place = tails.entry(at).or_default();
@@ -64,7 +64,7 @@ impl Readers {
         place.clone()
     }
 
-    /// Follows a partition from the end of its log on.
+    /// Follows a partition from the end of its log.
     pub(super) async fn open(
         &self,
         at: PartitionRef,
@@ -93,7 +93,7 @@ impl Readers {
         Ok(follower)
     }
 
-    /// Gives no more tails to a follower; those that it has go on.
+    /// Assigns no more tails to a follower; its current tails continue.
     pub(super) fn retire(&self, follower: &Follower) {
         let mut held = self.follower.lock();
         if std::ptr::eq(held.as_ptr(), follower) {
@@ -101,13 +101,13 @@ impl Readers {
         }
     }
 
-    /// The tail of a partition, where it is open.
+    /// Returns the tail of a partition, if it is open.
     pub(super) fn tail(&self, at: PartitionRef) -> Option<Arc<Tail>> {
         let tails = self.tails.lock();
         tails.get(&at)?.get().map(|open| open.tail.clone())
     }
 
-    /// Lets go of a place that could not be opened.
+    /// Removes a slot whose tail could not be opened.
     pub(super) fn abandon(&self, at: PartitionRef) {
         let mut tails = self.tails.lock();
         if tails.get(&at).is_some_and(|place| place.get().is_none()) {
@@ -115,7 +115,7 @@ impl Readers {
         }
     }
 
-    /// Ends the tails of a store: those who read them hear the error.
+    /// Ends the tails of a store; their readers receive the error.
     pub(super) fn break_off(&self, store: StoreId, error: impl Fn(PartitionRef) -> Error) {
         let mut gone = Vec::new();
         self.tails.lock().retain(|at, place| {
@@ -131,7 +131,7 @@ impl Readers {
         }
     }
 
-    /// Ends the tails that nobody reads.
+    /// Ends the tails that are idle.
     pub(super) fn sweep(&self, idle_timeout: Duration) {
         let mut ended = Vec::new();
         self.tails.lock().retain(|_, place| match place.get() {
@@ -140,7 +140,7 @@ impl Readers {
                 false
             }
             Some(_) => true,
-            // Nobody opens it when nobody but the table has it.
+            // If only the table holds the slot, no task is opening it.
             None => Arc::strong_count(place) > 1,
         });
     }

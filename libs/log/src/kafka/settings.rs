@@ -1,7 +1,7 @@
-//! What the change log needs of brokers and topics, checked before the first use.
+//! Requirements of the change log on brokers and topics, checked before the first use.
 //!
-//! With other settings Kafka would lose, reorder or hide acknowledged entries without a word, so a
-//! log on such brokers is refused, naming the setting, what was found, and the fix.
+//! With other settings Kafka would silently lose, reorder or hide acknowledged entries. The log
+//! therefore refuses such brokers; the error names the setting, its value, and the fix.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use forebay_wire::entry::ENTRY_FRAME_BYTES_MAX;
 use super::KafkaOptions;
 use super::client::BATCH_BYTES_MAX;
 
-/// What Kafka writes around an entry, at most.
+/// Most bytes that Kafka adds to an entry.
 const BATCH_OVERHEAD_BYTES: usize = 64 * 1024;
-/// Largest entry with what Kafka writes around it.
+/// Largest entry, including the bytes that Kafka adds.
 const BATCH_BYTES_NEEDED: u64 = (ENTRY_FRAME_BYTES_MAX + BATCH_OVERHEAD_BYTES) as u64;
 const _: () = assert!(BATCH_BYTES_NEEDED <= BATCH_BYTES_MAX as u64);
-/// Replicas below which an acknowledged entry would not survive the loss of a zone.
+/// Fewest replicas with which an acknowledged entry survives the loss of a zone.
 const REPLICAS_MIN: u32 = 3;
 
-/// Settings by name, as a broker tells them.
+/// Settings of a broker or topic by name.
 pub(super) type Settings = BTreeMap<String, String>;
 
-/// What one setting must be.
+/// Requirement on one setting.
 #[derive(Clone, Copy)]
 enum Need {
     Is(&'static str),
@@ -36,7 +36,7 @@ const OF_TOPICS: [(&str, Need); 7] = [
     ("unclean.leader.election.enable", Need::Is("false")),
     ("message.timestamp.type", Need::Is("LogAppendTime")),
     ("max.message.bytes", Need::AtLeast(BATCH_BYTES_NEEDED)),
-    // What others compress by means that we do not have would stop every reader.
+    // A record that another producer compressed with an unsupported codec would stop every reader.
     ("compression.type", Need::Is("uncompressed")),
 ];
 
@@ -46,7 +46,7 @@ const OF_BROKERS: [(&str, Need); 3] = [
     ("socket.request.max.bytes", Need::AtLeast(BATCH_BYTES_NEEDED)),
 ];
 
-/// The settings that a new topic gets, all of them its own.
+/// Returns the settings of a new topic, all set explicitly.
 pub(super) fn of_new_topic(options: &KafkaOptions) -> Vec<(&'static str, String)> {
     let mut settings: Vec<_> = OF_TOPICS
         .iter()
@@ -62,7 +62,7 @@ pub(super) fn of_new_topic(options: &KafkaOptions) -> Vec<(&'static str, String)
 /// Refuses a topic that could lose, reorder or hide acknowledged entries.
 ///
 /// # Errors
-/// `Unsupported`, naming the setting, what was found, and the fix.
+/// `Unsupported`, with the setting, its value, and the fix.
 pub(super) fn check_topic(
     topic: &str,
     replicas: u32,
@@ -92,10 +92,10 @@ pub(super) fn check_topic(
     Ok(())
 }
 
-/// Refuses a broker that no entry of the largest size passes, or that makes topics unasked.
+/// Refuses a broker that rejects entries of the largest size, or that creates topics on its own.
 ///
 /// # Errors
-/// `Unsupported`, naming the setting, what was found, and the fix.
+/// `Unsupported`, with the setting, its value, and the fix.
 pub(super) fn check_broker(broker: i32, settings: &Settings) -> Result<()> {
     for (name, need) in OF_BROKERS {
         let found = settings.get(name).map_or("", String::as_str);
@@ -111,7 +111,7 @@ pub(super) fn check_broker(broker: i32, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// What is wanted, when it is not what was found.
+/// Returns the required value if the found value does not meet it.
 fn unmet(need: Need, found: &str) -> Option<String> {
     match need {
         Need::Is(value) => (found != value).then(|| value.to_owned()),

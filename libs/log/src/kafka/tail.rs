@@ -1,8 +1,9 @@
-//! The tail of one partition: what its follower received last, for all readers near the end.
+//! The tail of one partition: the records that its follower received last, for all readers near the
+//! end.
 //!
-//! The follower pushes, readers look or wait. A tail breaks when its follower cannot go on (the
-//! topic is gone, the log moved under it); it then wakes everybody and is opened anew by the next
-//! read, which looks at the log's bounds again.
+//! The follower pushes records; readers take them or wait. A tail breaks if its follower cannot
+//! continue (the topic is gone, or the log moved under it). A broken tail wakes all readers, and
+//! the next read opens a new tail, after fetching the log's bounds again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,14 +20,14 @@ use crate::end_signal::EndSignal;
 use crate::remote::now;
 use crate::tail_cache::{CacheBudget, TailCache};
 
-/// How long a log that was made anew stays lost to all who ask for it, so that each of its readers
-/// hears of it and not only the one that happened to wait.
+/// Time for which a recreated log fails with `TokenLost`, so that every reader receives the error
+/// and not only the one that happened to wait.
 const LOST_FOR: Duration = Duration::from_secs(2);
 
-/// What readers of a tail hear in whose place another one is opened.
+/// Error message for readers of a tail that another one has replaced.
 pub(super) const OPENED_ANEW: &str = "the log's tail was opened anew; read again";
 
-/// One partition's tail.
+/// The tail of one partition.
 pub(super) struct Tail {
     pub(super) at: PartitionRef,
     state: Mutex<State>,
@@ -36,36 +37,36 @@ pub(super) struct Tail {
 
 struct State {
     cache: TailCache,
-    /// First offset that the log holds, as last heard.
+    /// First offset of the log, as last reported.
     start: Offset,
-    /// The offset that the follower receives next.
+    /// Next offset that the follower receives.
     next: Offset,
-    /// The log's end as last heard; never below `next`.
+    /// End of the log, as last reported; never below `next`.
     end: Offset,
     broken: Option<Broken>,
     used: Instant,
 }
 
-/// How a tail's follower went.
+/// End of a tail's follower.
 struct Broken {
     error: Error,
     since: Instant,
-    /// The log does not hold what the follower was to receive next.
+    /// Whether the log did not cover the next offset of the follower.
     has_lost_place: bool,
 }
 
-/// What a tail holds at an offset.
+/// Result of a lookup of an offset in a tail.
 pub(super) enum Found {
     Here(Records),
-    /// Older than what is held.
+    /// The offset is older than the cached records.
     Below,
-    /// The follower has not received it; `end` is the log's end as known.
+    /// The follower has not received the offset; `end` is the end of the log as known.
     Ahead {
         end: Offset,
     },
 }
 
-/// Somebody who reads: a tail is kept while there is one.
+/// Guard of a reader: while a guard exists, the tail is not idle.
 pub(super) struct Reading(Arc<Tail>);
 
 impl Tail {
@@ -82,7 +83,7 @@ impl Tail {
         Self { at, state: Mutex::new(state), end, readers: AtomicUsize::new(0) }
     }
 
-    /// Takes the next records of the log.
+    /// Adds the next records of the log.
     pub(super) fn push(&self, records: impl Iterator<Item = LogRecord>) {
         let mut state = self.state.lock();
         if state.broken.is_some() {
@@ -100,12 +101,13 @@ impl Tail {
         self.end.publish(next);
     }
 
-    /// Ends this tail: those who read it hear the error.
+    /// Ends this tail; its readers receive the error.
     pub(super) fn break_off(&self, error: Error) {
         self.end_with(error, false);
     }
 
-    /// As [`Tail::break_off`], of a follower that asks for what the log does not hold.
+    /// Ends this tail like [`Tail::break_off`], because the log does not cover the follower's
+    /// offset.
     pub(super) fn lose_place(&self, error: Error) {
         self.end_with(error, true);
     }
@@ -120,7 +122,7 @@ impl Tail {
         self.end.publish_deleted();
     }
 
-    /// Whether it is to be opened anew.
+    /// Returns whether the next access must open a new tail.
     pub(super) fn is_spent(&self) -> bool {
         let state = self.state.lock();
         state.broken.as_ref().is_some_and(|Broken { error, since, .. }| {
@@ -128,13 +130,14 @@ impl Tail {
         })
     }
 
-    /// Whether its follower has lost its place, for whatever reason.
+    /// Returns whether the follower has lost its position, for any reason.
     pub(super) fn has_lost_place(&self) -> bool {
         self.state.lock().broken.as_ref().is_some_and(|broken| broken.has_lost_place)
     }
 
-    /// Makes it spent if its follower lost its place because the log, which starts there now, was
-    /// trimmed past it; whether it was: readers that are further on have lost nothing then.
+    /// Marks the tail as spent if its follower lost its position because the log was trimmed to
+    /// `start`, past that position. Returns whether this was the case: readers further on have then
+    /// lost nothing.
     pub(super) fn spend_if_outrun(&self, start: Offset) -> bool {
         let mut state = self.state.lock();
         let is_passed = state.next < start;
@@ -165,22 +168,22 @@ impl Tail {
         })
     }
 
-    /// What is known of the log's bounds.
+    /// Returns the known bounds of the log.
     pub(super) fn bounds(&self) -> Bounds {
         self.state.lock().bounds()
     }
 
-    /// Learns from an acknowledgement where the log ends.
+    /// Updates the end of the log from an acknowledgement.
     pub(super) fn learn_end(&self, end: Offset) {
         let mut state = self.state.lock();
         state.end = state.end.max(end);
     }
 
-    /// Learns the log's bounds, asked for when the follower was at `next`. A tail that broke has
-    /// said so, and knows nothing of the log that is there now.
+    /// Updates the bounds of the log, which were requested when the follower was at `next`. A
+    /// broken tail ignores them: it has reported its error and knows nothing of the current log.
     ///
     /// # Errors
-    /// `TokenLost` when the log ends below what was received from it; the tail then breaks.
+    /// `TokenLost` if the log ends below the records received from it; the tail then breaks.
     pub(super) fn learn(&self, bounds: Bounds, next: Offset) -> Result<()> {
         if self.state.lock().broken.is_some() {
             return Ok(());
@@ -197,7 +200,7 @@ impl Tail {
         Ok(())
     }
 
-    /// The offset that the follower receives next.
+    /// Returns the next offset that the follower receives.
     pub(super) fn next(&self) -> Offset {
         self.state.lock().next
     }
@@ -212,7 +215,7 @@ impl Tail {
         Reading(self.clone())
     }
 
-    /// Whether nobody has read it for a while.
+    /// Returns whether the tail was not read for `idle_timeout`.
     pub(super) fn is_idle(&self, idle_timeout: Duration) -> bool {
         self.readers.load(Ordering::Relaxed) == 0 && self.state.lock().used.elapsed() > idle_timeout
     }

@@ -1,7 +1,6 @@
-//! Which topic holds a store's logs, and whether it is what the change log needs.
+//! Finds the topic that stores a store's logs, and checks its settings.
 //!
-//! A topic is looked at when it is first used and again after anything that went wrong with it;
-//! in between, what was found is remembered.
+//! A topic is looked up at its first use and after every error; in between, the result is cached.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,12 +18,12 @@ use super::admin::{Admin, TopicSeen};
 use super::settings::{check_broker, check_topic, of_new_topic};
 use crate::change_log::{check_same_count, no_such_log};
 
-/// Time between two looks at a topic that is being made or removed.
+/// Interval between lookups of a topic that is being created or removed.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Longest wait for a topic to appear with all its leaders, or to be gone.
+/// Longest wait for a topic to appear with all its leaders, or to disappear.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the brokers must go on not knowing a topic that this process has found before, until
-/// it counts as gone: a broker that has just started answers before it knows all topics.
+/// Time for which the brokers must not know a topic that this process had found, before the topic
+/// counts as deleted: a broker that has just started answers before it knows all topics.
 const GONE_AFTER: Duration = Duration::from_secs(10);
 
 /// The topics of this log.
@@ -32,26 +31,26 @@ pub(super) struct Topics {
     admin: Admin,
     options: KafkaOptions,
     stores: Mutex<BTreeMap<StoreId, Arc<Lookup>>>,
-    /// Stores whose topic was found, and since when the brokers have not known it.
+    /// Stores whose topic was found, with the time since which the brokers have not known it.
     found: Mutex<BTreeMap<StoreId, Option<Instant>>>,
     looks: AtomicU64,
 }
 
-/// What was found about a store's topic. Whoever holds the lock keeps the others out in the order
-/// of their coming, which is how appends keep theirs.
+/// Result of the lookup of a store's topic. The lock is fair: tasks get it in the order of their
+/// requests, so appends keep their order.
 pub(super) type Lookup = tokio::sync::Mutex<Option<Topic>>;
 
-/// A topic that was looked at and is as it must be.
+/// A topic that was looked up and has the required settings.
 #[derive(Clone, Debug)]
 pub(super) struct Topic {
     pub(super) name: Arc<str>,
-    /// Number of the look that found it: another one may have found another topic.
+    /// Number of the lookup; another lookup may have found another topic.
     pub(super) look: u64,
     partitions: u32,
 }
 
 impl Topic {
-    /// Kafka's number of a partition that the topic has.
+    /// Returns Kafka's number of a partition, if the topic has it.
     pub(super) fn number(&self, at: PartitionRef) -> Result<i32> {
         let number = i32::try_from(at.partition.0).ok();
         let number = number.filter(|_| at.partition.0 < self.partitions);
@@ -59,19 +58,19 @@ impl Topic {
     }
 }
 
-/// The store of a topic of a log; `None` for the control log's, and for others.
+/// Parses the store from a topic's name; returns `None` for the control log and for other topics.
 pub(super) fn store_of(topic_prefix: &str, topic: &str) -> Option<StoreId> {
     let number = topic.strip_prefix(topic_prefix)?.strip_prefix(".store-")?;
     number.parse().ok().map(StoreId)
 }
 
-/// The topic of a store.
+/// Returns the topic name of a store.
 pub(super) fn topic_of(topic_prefix: &str, store: StoreId) -> String {
     format!("{topic_prefix}.store-{}", store.0)
 }
 
 impl Topics {
-    /// Checks brokers and control log, making the latter when it is not there.
+    /// Checks the brokers and the control log, and creates the control log if it is missing.
     pub(super) async fn open(options: KafkaOptions) -> Result<Self> {
         let admin = Admin::new(&options)?;
         let (stores, found) = (Mutex::default(), Mutex::default());
@@ -104,16 +103,17 @@ impl Topics {
         }
     }
 
-    /// Where what is known of a store's topic is kept.
+    /// Returns the cached lookup of a store's topic.
     pub(super) fn lookup(&self, store: StoreId) -> Arc<Lookup> {
         self.stores.lock().entry(store).or_default().clone()
     }
 
-    /// The topic of a partition's store, checked.
+    /// Returns the topic of a partition's store, with checked settings.
     ///
     /// # Errors
-    /// `NotFound`, `Unsupported` for a topic with other settings, `Unavailable`, also in the first
-    /// seconds of the absence of a topic that was there.
+    /// - `NotFound`.
+    /// - `Unsupported`: the topic has other settings.
+    /// - `Unavailable`: also in the first seconds after a known topic disappears.
     pub(super) async fn get(&self, at: PartitionRef) -> Result<Topic> {
         let lookup = self.lookup(at.store);
         let found = timeout(self.options.call_timeout, async {
@@ -123,7 +123,7 @@ impl Topics {
         found.await.unwrap_or_else(|_| Err(self.silent(at)))
     }
 
-    /// As [`Topics::get`], with the lookup held by the caller.
+    /// Works like [`Topics::get`] while the caller holds the lookup.
     pub(super) async fn find(&self, at: PartitionRef, found: &mut Option<Topic>) -> Result<Topic> {
         if let Some(topic) = found {
             return Ok(topic.clone());
@@ -140,7 +140,7 @@ impl Topics {
         Ok(found.insert(topic).clone())
     }
 
-    /// What it means that the brokers do not know a store's topic now.
+    /// Returns the error for a store whose topic the brokers do not know now.
     fn absent(&self, at: PartitionRef) -> Error {
         let mut found = self.found.lock();
         let Some(absent_since) = found.get_mut(&at.store) else { return no_such_log(at) };
@@ -154,7 +154,7 @@ impl Topics {
         Error::unavailable(message).with_partition(at.partition)
     }
 
-    /// Looks anew at a store's topic the next time that it is used.
+    /// Drops the cached lookup of a store's topic, so that the next use looks it up again.
     pub(super) fn forget(&self, store: StoreId) {
         self.stores.lock().remove(&store);
     }
@@ -169,8 +169,8 @@ impl Topics {
         check_topic(name, seen.replicas, &settings, &self.options)
     }
 
-    /// Makes a store's topic and waits until every partition has a leader. One that is there must
-    /// have the same count.
+    /// Creates a store's topic and waits until every partition has a leader. An existing topic must
+    /// have the same partition count.
     pub(super) async fn make(&self, store: StoreId, count: PartitionCount) -> Result<()> {
         self.forget(store);
         let name = self.name(store);
@@ -185,7 +185,7 @@ impl Topics {
                 if let Some(seen) = seen.filter(|seen| seen.is_ready) {
                     check_same_count(store, PartitionCount(seen.partitions), count)?;
                     match self.check(&name, &seen).await {
-                        // The broker that was asked does not know the topic yet.
+                        // The broker that answered does not know the topic yet.
                         Err(error) if error.code() == ErrorCode::Unavailable => {}
                         checked => return checked,
                     }
@@ -197,7 +197,7 @@ impl Topics {
             let message = format!("topic {name} is not ready yet; see whether the brokers run");
             Err(Error::unavailable(message))
         })?;
-        // Another broker than the one that told this may not know the topic yet.
+        // Another broker than the one that answered may not know the topic yet.
         self.found.lock().insert(store, None);
         Ok(())
     }
@@ -205,7 +205,7 @@ impl Topics {
     /// Removes a store's topic and waits until the brokers no longer know it.
     pub(super) async fn remove(&self, store: StoreId) -> Result<()> {
         let name = self.name(store);
-        // From here on its absence surprises nobody: who waits in it hears that it is gone.
+        // From here on the topic's absence is expected: waiting readers receive `NotFound`.
         self.found.lock().remove(&store);
         self.admin.remove_topic(&name).await?;
         let gone = timeout(CHANGE_TIMEOUT, async {

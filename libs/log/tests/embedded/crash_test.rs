@@ -1,5 +1,5 @@
-//! The power goes at every single operation of a workload; what was acknowledged is there, and what
-//! is there is exactly a prefix of what was sent.
+//! A power cut at every single operation of a workload. The tests prove that every acknowledged
+//! record survives, and that the log is exactly a prefix of the sent entries.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,20 @@ use super::{
     STORE, at, clock, code, create, entry, journals, open, open_at, read_all, sim_disk, sim_options,
 };
 
-/// What a workload was told.
+/// Requests and answers of a workload.
 #[derive(Default)]
 struct Told {
     is_created: bool,
     is_deleted: bool,
-    /// Entries sent to each partition, in order; in flight ones included.
+    /// Entries sent to each partition, in order, including entries in flight.
     sent: BTreeMap<PartitionRef, Vec<u64>>,
     acknowledged: Vec<(PartitionRef, u64, Appended)>,
     /// Highest `before` of a trim that was sent.
     trimmed: u64,
 }
 
-/// Appends to three partitions, several at once, rolls, trims and deletes; ends at the first error.
+/// Appends to three partitions, several at once, and rolls, trims and deletes; ends at the first
+/// error.
 async fn work(
     log: &EmbeddedLog,
     clock: &ManualClock,
@@ -63,7 +64,7 @@ async fn work(
     log.delete(STORE).await
 }
 
-/// Holds what a crash left against what was told.
+/// Compares the log after a crash with the requests and answers of the workload.
 async fn check(log: &EmbeddedLog, told: &Told, context: &str) {
     for (partition, sent) in &told.sent {
         let bounds = match log.bounds(*partition).await {
@@ -92,16 +93,16 @@ async fn check(log: &EmbeddedLog, told: &Told, context: &str) {
     }
 }
 
-/// What a run of the workload came to.
+/// Result of a run of the workload.
 struct Ended {
     is_complete: bool,
     /// Whether the crash left a journal.
     has_journal: bool,
 }
 
-/// Runs the workload on a disk that dies after some operations, and checks what is left twice: the
-/// second time after one more crash in the middle of the recovery. Each half of the journal takes
-/// one group, or some.
+/// Runs the workload on a disk that dies after some operations, and checks the remains twice: the
+/// second time after another crash in the middle of recovery. Each half of the journal takes one
+/// group, or a few.
 async fn crash_at(operations: u64, loss: Loss, durability: Durability) -> Ended {
     let context = format!("power gone after {operations} operations, loss {loss:?}");
     let disk = sim_disk(operations);
@@ -136,7 +137,7 @@ async fn crash_at(operations: u64, loss: Loss, durability: Durability) -> Ended 
     if told.is_created || log.bounds(at(0)).await.is_ok() {
         check(&log, &told, &context).await;
     }
-    // The log goes on from there, at a clock that has fallen.
+    // The log accepts appends again, although its clock has fallen.
     for partition in [at(0), at(1), PartitionRef::CONTROL] {
         let Ok(Bounds { start, .. }) = log.bounds(partition).await else { continue };
         log.append(partition, entry(2)).await.unwrap();
@@ -201,7 +202,7 @@ async fn a_buffered_log_that_was_closed_is_durable() {
     assert_eq!(read_all(&log, at(0), Offset(0)).await.unwrap().len(), 30);
 }
 
-/// What the workload would prove without a disk that loses anything: nothing.
+/// Proves that the checks notice a disk that loses acknowledged bytes.
 #[tokio::test]
 async fn a_disk_that_loses_acknowledged_bytes_is_noticed() {
     let disk: SimDisk = sim_disk(3);

@@ -1,4 +1,4 @@
-//! Damage is found or was never acknowledged; no bytes make the log panic.
+//! Proves that damage to acknowledged bytes is always found, and that no bytes make the log panic.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::{at, code, create, entry, open, read_all, segments, sim_disk, sim_options};
 
-/// A log of one partition with some segments, each entry in a group of its own.
+/// Returns a log of one partition with some segments; each entry is its own group.
 async fn small_log(options: &EmbeddedOptions, entries: u64) -> (SimDisk, Vec<LogRecord>) {
     let disk = sim_disk(11);
     let log = open(&disk, options.clone()).await.unwrap();
@@ -29,7 +29,7 @@ fn options(check_at_open: CheckAtOpen) -> EmbeddedOptions {
     EmbeddedOptions { segment_bytes: 700, check_at_open, ..sim_options() }
 }
 
-/// The place of the last frame of the last segment.
+/// Returns the path and offset of the last frame of the last segment.
 fn last_frame(disk: &SimDisk, records: &[LogRecord]) -> (PathBuf, usize) {
     let path = segments(disk).pop().unwrap();
     let bytes = disk.bytes(&path).unwrap().len();
@@ -61,8 +61,8 @@ async fn flip_every_bit(check_at_open: CheckAtOpen) {
                     assert_eq!(read, records[..records.len() - 1], "{context}");
                     cut += 1;
                 }
-                // A version that is one bit away is a version that this build does not know, but
-                // for its checksum.
+                // A header whose version differs by one bit would have a version that this build
+                // does not know, if its checksum did not fail first.
                 Err(error) => {
                     assert_eq!(error.code(), ErrorCode::Corrupt, "{context}: {error}");
                     let name = path.file_name().unwrap().to_str().unwrap();
@@ -110,8 +110,8 @@ async fn a_file_cut_short_anywhere_is_a_prefix_or_corrupt() {
     }
 }
 
-/// What a sealed segment has lost is found at open where its length shows it, else when it is read;
-/// never is a record left out.
+/// Proves that a shortened sealed segment is found at open if its length shows the loss, else by a
+/// read; no read skips a record.
 #[tokio::test]
 async fn a_sealed_segment_cut_short_anywhere_is_found_at_the_latest_when_it_is_read() {
     let options = options(CheckAtOpen::LastSegments);
@@ -138,7 +138,8 @@ async fn a_sealed_segment_cut_short_anywhere_is_found_at_the_latest_when_it_is_r
     assert!(at_open > 40 && when_read > 40, "{at_open} at open, {when_read} when read");
 }
 
-/// Damage that a read finds is as fatal as damage found at open: nothing is appended behind it.
+/// Proves that damage found by a read is as fatal as damage found at open: the log accepts no more
+/// appends.
 #[tokio::test]
 async fn damage_found_by_a_read_stops_the_log_with_its_own_error() {
     let options = EmbeddedOptions { tail_cache_bytes: 0, ..options(CheckAtOpen::LastSegments) };
@@ -152,7 +153,7 @@ async fn damage_found_by_a_read_stops_the_log_with_its_own_error() {
     assert!(found.message().contains("00000000000000000000.seg"), "{found}");
     assert_eq!(log.failed().await, found);
     assert_eq!(log.append(at(0), entry(13)).await.unwrap_err(), found);
-    // What lies in other segments is still read.
+    // Records in other segments can still be read.
     let last = records.last().unwrap();
     let read = read_all(&log, at(0), last.offset).await.unwrap();
     assert_eq!((read.len(), &read[0]), (2, last));
@@ -185,8 +186,9 @@ async fn a_newer_format_asks_for_an_upgrade() {
     assert_eq!(opened.err().map(|error| error.code()), Some(ErrorCode::UpgradeNeeded));
 }
 
-/// Two groups; the first frame of the second is lost, as when its sectors came last, and the second
-/// frame of it is whole. Nothing of that group was acknowledged, so the log opens without it.
+/// Writes two groups. The first frame of the second group is lost, as if its sectors were written
+/// last, and the second frame of that group is whole. Nothing of the group was acknowledged, so the
+/// log opens without the group.
 #[tokio::test]
 async fn a_group_torn_in_its_middle_is_cut() {
     let disk = sim_disk(5);
@@ -204,7 +206,7 @@ async fn a_group_torn_in_its_middle_is_cut() {
     assert_eq!(read_all(&log, at(0), Offset(0)).await.unwrap().len(), 1);
     log.append(at(0), entry(4)).await.unwrap();
     log.close().await;
-    // The same damage with a later group behind it cannot be a torn write.
+    // The same damage before a later group cannot be a torn write.
     disk.damage(&path, |bytes| bytes[45] ^= 1).unwrap();
     assert_eq!(code(open(&disk, sim_options()).await.map(|_| ())), ErrorCode::Corrupt);
 }

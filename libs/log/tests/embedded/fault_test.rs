@@ -1,4 +1,4 @@
-//! A disk that refuses: full, failing writes, failing syncs.
+//! Disk faults: a full disk, failing writes, failing syncs.
 
 use forebay_core::ErrorCode;
 use forebay_core::id::{Offset, PartitionRef};
@@ -42,7 +42,7 @@ async fn a_full_disk_refuses_typed_and_the_log_goes_on() {
     assert_eq!(records.len() as u64, acknowledged, "a refused entry is in the log");
 }
 
-/// A segment that could not be made leaves nothing that a later crash could bring back.
+/// Proves that a segment whose creation failed leaves nothing that a later crash could restore.
 #[tokio::test]
 async fn a_segment_that_found_the_disk_full_does_not_come_back() {
     for seed in 0..40 {
@@ -120,12 +120,13 @@ async fn a_failed_sync_stops_the_log_for_good() {
     assert_eq!(code(log.delete(super::STORE).await), ErrorCode::Unavailable);
     assert_eq!(disk.counts().operations, operations, "the disk was asked again");
     assert!(log.failed().await.message().contains("restart"));
-    // What was acknowledged is still read, the entry of unknown outcome is not.
+    // Acknowledged entries can still be read; the entry of unknown outcome cannot.
     assert_eq!(read_all(&log, at(0), Offset(0)).await.unwrap().len(), 5);
     assert_eq!(log.bounds(at(0)).await.unwrap().end, Offset(5));
 }
 
-/// The page cache holds what the disk forgot; a restart without a power cut must not believe it.
+/// Proves that a restart without a power cut does not trust the page cache, which shows bytes that
+/// never reached the disk.
 #[tokio::test]
 async fn what_a_failed_sync_left_in_the_page_cache_is_made_durable_before_it_is_read() {
     for appends_after in 0..3 {
@@ -150,8 +151,8 @@ async fn what_a_failed_sync_left_in_the_page_cache_is_made_durable_before_it_is_
     }
 }
 
-/// An append that was refused is certainly not in the log, even when the power goes right after:
-/// the whole frames that a failed write left are cut away durably.
+/// Proves that a refused append is not in the log even after an immediate power cut: the log
+/// durably truncates the whole frames that a failed write left.
 #[tokio::test]
 async fn a_refused_append_does_not_come_back_after_a_power_cut() {
     for seed in 0..60 {
@@ -177,7 +178,7 @@ async fn a_sync_that_fails_while_a_segment_is_made_stops_the_log() {
         let disk = sim_disk(skipped);
         let log = open(&disk, sim_options()).await.unwrap();
         create(&log, 1).await;
-        // Each of these appends makes a segment: several syncs, of files and directories.
+        // Each of these appends creates a segment, by several syncs of files and directories.
         let mut stopped = 0;
         for number in 0..4 {
             if number == skipped {

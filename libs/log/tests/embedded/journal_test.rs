@@ -1,5 +1,5 @@
-//! The journal: one sync for a group over many partitions, and nothing of it lost, laid over newer
-//! bytes or served in part, whatever a crash leaves.
+//! The journal makes a group over many partitions durable by one sync. The tests prove that no
+//! crash loses journaled bytes, writes them over newer bytes, or exposes part of a group.
 
 use forebay_core::ErrorCode;
 use forebay_core::id::{Offset, PartitionCount, PartitionRef};
@@ -15,7 +15,7 @@ use super::{
 
 const PARTITIONS: u32 = 8;
 
-/// Options under which one half of the journal takes two groups of [`append_groups`].
+/// Options with which one half of the journal takes two groups of [`append_groups`].
 fn small_options() -> EmbeddedOptions {
     EmbeddedOptions { journal_bytes: 2 * (4_096 + 2_800), ..sim_options() }
 }
@@ -24,7 +24,7 @@ fn sent(round: u64, partition: u32) -> bytes::Bytes {
     bytes::Bytes::from(vec![(round * 16 + u64::from(partition)) as u8; 100])
 }
 
-/// Appends one entry to each partition, all at once, so often.
+/// Appends one entry to each partition concurrently, once per round.
 async fn append_groups(log: &EmbeddedLog, rounds: std::ops::Range<u64>) {
     for round in rounds {
         let appends = (0..PARTITIONS).map(|part| log.append(at(part), sent(round, part)));
@@ -34,7 +34,7 @@ async fn append_groups(log: &EmbeddedLog, rounds: std::ops::Range<u64>) {
     }
 }
 
-/// A log of so many rounds; its first segments were made by a round that was not journaled.
+/// Returns a log of `rounds` rounds; round 0, which is not journaled, creates the first segments.
 async fn log_of(disk: &SimDisk, options: EmbeddedOptions, rounds: u64) -> EmbeddedLog {
     let log = open(disk, options).await.unwrap();
     create(&log, PARTITIONS).await;
@@ -45,7 +45,7 @@ async fn log_of(disk: &SimDisk, options: EmbeddedOptions, rounds: u64) -> Embedd
     log
 }
 
-/// How many rounds each partition has; what it has must be what was sent.
+/// Returns the number of rounds in each partition, after checking that every entry is the sent one.
 async fn rounds_of(log: &EmbeddedLog, context: &str) -> Vec<u64> {
     let mut rounds = Vec::new();
     for part in 0..PARTITIONS {
@@ -71,7 +71,7 @@ async fn a_group_over_many_partitions_is_one_sync() {
         let before = disk.counts();
         append_groups(&log, 2..3).await;
         assert_eq!(disk.counts().file_syncs - before.file_syncs, syncs_expected);
-        // One partition alone is synced where it is.
+        // A group of a single partition is synced in its segment.
         let operations = disk.counts().operations;
         log.append(at(0), sent(3, 0)).await.unwrap();
         assert_eq!(disk.counts().operations - operations, 2);
@@ -97,7 +97,8 @@ async fn a_group_that_is_large_is_synced_where_it_is() {
     assert_eq!(disk.counts().file_syncs - before, u64::from(PARTITIONS));
 }
 
-/// Over many halves: each group costs its own sync and about one of a segment, never many at once.
+/// Proves that over many halves each group costs its own sync and about one segment sync, and that
+/// no group costs many.
 #[tokio::test]
 async fn halves_are_let_go_at_the_pace_at_which_they_fill() {
     let disk = sim_disk(2);
@@ -111,7 +112,7 @@ async fn halves_are_let_go_at_the_pace_at_which_they_fill() {
         append_groups(&log, round..round + 1).await;
         most = most.max(disk.counts().file_syncs - before);
     }
-    // Its record, one or two segments; where a half begins also its header.
+    // A group syncs its record and one or two segments; at the start of a half also the header.
     let all = disk.counts().file_syncs - first;
     assert!(most <= 4, "{most} syncs in one group");
     assert!((98..98 * 3).contains(&all), "{all} syncs");
@@ -125,7 +126,7 @@ async fn halves_are_let_go_at_the_pace_at_which_they_fill() {
     assert_rounds(&disk, options, 100, "after a power cut").await;
 }
 
-/// How many bytes of a segment its last frame says to be durable.
+/// Returns the number of bytes of a segment that its last frame says to be durable.
 fn last_synced_bytes(segment: &[u8]) -> usize {
     let frame = &segment[segment.len() - 32 - 100..];
     u64::from_le_bytes(frame[24..32].try_into().unwrap()) as usize
@@ -156,7 +157,7 @@ async fn a_crash_in_the_middle_of_a_replay_loses_nothing() {
     }
 }
 
-/// The last record is torn in any sector or byte: its group is gone, wholly, and none before it.
+/// Proves that a last record that is torn at any sector or byte loses only its whole group.
 #[tokio::test]
 async fn a_torn_record_ends_the_journal() {
     let disk = sim_disk(3);
@@ -185,8 +186,8 @@ async fn a_torn_record_ends_the_journal() {
     assert_rounds(&disk, sim_options(), 4, "whole").await;
 }
 
-/// A disk with a journal whose two halves are in use, after a power cut that lost every segment's
-/// unsynced bytes; and its rounds.
+/// Returns a disk whose journal uses both halves, after a power cut that lost every segment's
+/// unsynced bytes, and the number of rounds.
 async fn crashed() -> (SimDisk, u64) {
     let disk = sim_disk(4);
     let _log = log_of(&disk, small_options(), 4).await;
@@ -207,7 +208,7 @@ async fn every_flipped_bit_of_a_journal_is_found_or_costs_nothing_but_the_last_g
         match open(&disk, small_options()).await {
             Ok(log) => {
                 let read = rounds_of(&log, &context).await;
-                // Where a segment was synced since, the group is there all the same.
+                // If a segment was synced after the record, the group is complete in that segment.
                 let is_kept = |read: &u64| (rounds - 1..=rounds).contains(read);
                 assert!(read.iter().all(is_kept), "{context}: {read:?}");
                 cut += u64::from(read.iter().any(|read| *read < rounds));
@@ -216,7 +217,7 @@ async fn every_flipped_bit_of_a_journal_is_found_or_costs_nothing_but_the_last_g
                 assert_eq!(error.code(), ErrorCode::Corrupt, "{context}: {error}");
                 assert!(error.message().contains("0000.journal.new"), "{context}: {error}");
                 assert!(error.message().contains("at byte "), "{context}: {error}");
-                // Asked again it says so again.
+                // A second open fails with the same error.
                 assert_eq!(open(&disk, small_options()).await.err(), Some(error), "{context}");
                 found += 1;
             }
@@ -225,11 +226,13 @@ async fn every_flipped_bit_of_a_journal_is_found_or_costs_nothing_but_the_last_g
     assert!(found > 500 && cut > 200, "{found} found, {cut} cut");
 }
 
-/// What a journal says was acknowledged is not cut away as a torn tail, at the second try neither.
+/// Proves that bytes that a journal says were acknowledged are not truncated as a torn tail, at the
+/// second attempt either.
 #[tokio::test]
 async fn damage_before_what_the_journal_holds_is_no_torn_tail() {
-    // A half takes one group, and some of the segments are synced only when it is begun anew: then
-    // the frames of the last group, written before, do not say that those before them are durable.
+    // A half takes one group, and some segments are synced only when the half is started again. The
+    // frames of the last group were written earlier, and therefore do not say that the frames
+    // before them are durable.
     let options = EmbeddedOptions { journal_bytes: 2 * (4_096 + 2_600), ..sim_options() };
     let disk = sim_disk(12);
     let _log = log_of(&disk, options.clone(), 4).await;
@@ -261,8 +264,9 @@ async fn a_newer_journal_asks_for_an_upgrade() {
     assert_eq!(code(open(&disk, small_options()).await.map(drop)), ErrorCode::UpgradeNeeded);
 }
 
-/// A build that knows no journals opens a directory that was closed, and refuses one that was not:
-/// it takes the journal for a store's directory that it must remove, and cannot.
+/// Proves that a build without journals opens a directory that was closed, and refuses a directory
+/// that was not: that build takes the journal for a store's directory to remove, and fails to
+/// remove it.
 #[tokio::test]
 async fn a_journal_is_gone_after_a_close_and_else_in_the_way_of_older_builds() {
     let (disk, rounds) = crashed().await;
@@ -282,8 +286,8 @@ async fn a_journal_is_gone_after_a_close_and_else_in_the_way_of_older_builds() {
     assert_rounds(&disk, small_options(), rounds + 3, "closed").await;
 }
 
-/// Records about a store that is gone change nothing, and never the store of the same name that was
-/// made after it.
+/// Proves that records of a deleted store change nothing, and never the store that was created
+/// under the same name later.
 #[tokio::test]
 async fn a_store_made_anew_is_not_written_over_by_what_a_journal_has_of_the_old_one() {
     for (entries, loss) in [(0, Loss::Everything), (1, Loss::Everything), (1, Loss::TornPrefix)] {
@@ -319,7 +323,7 @@ async fn what_a_journal_has_of_trimmed_segments_and_deleted_stores_is_passed_ove
     assert_eq!(read_all(&log, at(0), start).await.unwrap().len() as u64, 12 - start.0);
     append_groups(&log, 12..14).await;
     log.delete(STORE).await.unwrap();
-    // What lies open of the store is not synced any more.
+    // The log does not sync dirty segments of a deleted store.
     let syncs = disk.counts().file_syncs;
     log.close().await;
     assert_eq!(disk.counts().file_syncs - syncs, 1);
@@ -341,7 +345,7 @@ async fn a_failed_sync_of_the_journal_stops_the_log_for_good() {
     assert_eq!(code(log.append(at(0), entry(1)).await), ErrorCode::Unavailable);
     log.close().await;
     assert_eq!(disk.counts().operations, operations, "the disk was asked again");
-    // A restart of the process finds the group in the page cache, all of it.
+    // A restart of the process finds the whole group in the page cache.
     let log = open(&disk, sim_options()).await.unwrap();
     assert_eq!(rounds_of(&log, "restarted").await, [4; PARTITIONS as usize]);
     disk.power_cut(Loss::Everything);
@@ -353,7 +357,7 @@ async fn a_failed_write_of_the_journal_stops_the_log_and_keeps_what_was_acknowle
     for seed in 0..40 {
         let disk = sim_disk(seed);
         let log = log_of(&disk, sim_options(), 3).await;
-        // Of the group the segments are written first.
+        // The committer writes the group's segments first.
         let group = async {
             let appends = (0..PARTITIONS).map(|part| log.append(at(part), sent(3, part)));
             futures::future::join_all(appends).await
@@ -369,7 +373,7 @@ async fn a_failed_write_of_the_journal_stops_the_log_and_keeps_what_was_acknowle
     }
 }
 
-/// A segment that is synced late fails it: the log stops, and the journal still has the bytes.
+/// Proves that a failed late sync of a segment stops the log while the journal still has the bytes.
 #[tokio::test]
 async fn a_failed_late_sync_stops_the_log_and_loses_nothing() {
     let mut late = 0;
@@ -425,7 +429,7 @@ async fn a_journal_that_cannot_be_written_is_done_without() {
         let disk = sim_disk(spared);
         let log = open(&disk, sim_options()).await.unwrap();
         create(&log, PARTITIONS).await;
-        // The group makes each segment and writes to it before it needs a journal.
+        // The group creates and writes each segment before it needs a journal.
         disk.fail_write_after(2 * u64::from(PARTITIONS) + spared);
         append_groups(&log, 0..3).await;
         assert_eq!(disk.counts().failed_writes, 1);
@@ -436,7 +440,7 @@ async fn a_journal_that_cannot_be_written_is_done_without() {
     }
 }
 
-/// Each committer has a journal; another number of committers at the next start misses none.
+/// Proves that a start with fewer committers replays the journals of all earlier committers.
 #[tokio::test]
 async fn journals_of_more_committers_than_now_are_replayed() {
     let disk = sim_disk(9);

@@ -1,5 +1,5 @@
-//! A real process on a real disk is killed with SIGKILL at moments of its own: what it acknowledged
-//! is there, and it is the prefix of what was sent.
+//! Kills a real process on a real disk with SIGKILL at arbitrary moments. The test proves that
+//! every acknowledged entry survives, and that the log is a prefix of the sent entries.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -17,7 +17,7 @@ use forebay_log::embedded::{EmbeddedLog, EmbeddedOptions};
 
 use super::{STORE, at, read_all};
 
-/// Set for the process that is killed; names its data directory.
+/// Set for the process to kill; the value is its data directory.
 const CHILD_DIR: &str = "FOREBAY_LOG_KILL_TEST_DIR";
 const ROUNDS: u64 = 8;
 const LANES: u64 = 6;
@@ -32,20 +32,20 @@ fn place(lane: u64) -> PartitionRef {
     at((lane % 3) as u32)
 }
 
-/// The entry that a lane sends as its `number`th; the length varies.
+/// Returns entry `number` of a lane; the length varies.
 fn entry(lane: u64, number: u64) -> Bytes {
     let text = format!("{lane} {number} ");
     text.bytes().cycle().take(text.len() + (number * 37 % 900) as usize).collect()
 }
 
-/// Which lane sent an entry as its which.
+/// Parses the lane and the number of an entry.
 fn sender(entry: &[u8]) -> (u64, u64) {
     let text = std::str::from_utf8(entry).unwrap();
     let mut numbers = text.split(' ').map(|number| number.parse().unwrap());
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-/// Appends for ever and prints what was acknowledged; ends by being killed.
+/// Appends forever and prints acknowledgements until the process is killed.
 fn append_until_killed(dir: &Path) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -73,7 +73,8 @@ fn append_until_killed(dir: &Path) {
     });
 }
 
-/// Starts a process, kills it after it acknowledged some entries, and returns all that it did.
+/// Starts a process, kills it after it has acknowledged some entries, and returns all
+/// acknowledgements.
 fn kill_after(dir: &Path, acknowledged: u64) -> Vec<(u64, u64, u64)> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["kill_test::acknowledged_entries_outlive_kill_9", "--exact", "--nocapture"])
@@ -86,7 +87,7 @@ fn kill_after(dir: &Path, acknowledged: u64) -> Vec<(u64, u64, u64)> {
         let line = line.unwrap();
         let Some(numbers) = line.strip_prefix("ack ") else { continue };
         let numbers: Vec<u64> = numbers.split(' ').filter_map(|text| text.parse().ok()).collect();
-        // A write this short reaches a pipe whole or not at all, so no line is cut by the kill.
+        // A pipe takes a write this short whole or not at all, so the kill cuts no line.
         let [lane, number, offset] = numbers[..] else { panic!("no acknowledgement: {line}") };
         told.push((lane, number, offset));
         if told.len() as u64 == acknowledged {

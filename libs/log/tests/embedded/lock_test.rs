@@ -1,4 +1,4 @@
-//! A data directory belongs to one log at a time.
+//! Proves that only one log at a time has a data directory open.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ async fn a_directory_is_open_once_and_free_after_close() {
     let open = || EmbeddedLog::open(Arc::new(RealDisk), clock(), options.clone());
     let first = open().await.unwrap();
     assert_eq!(code(open().await.map(|_| ())), ErrorCode::Conflict);
-    // Being refused must not have let go of the first one's lock.
+    // The refused open must not have released the first log's lock.
     assert_eq!(code(open().await.map(|_| ())), ErrorCode::Conflict);
     first.close().await;
     let second = open().await.unwrap();

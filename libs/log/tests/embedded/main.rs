@@ -1,4 +1,5 @@
-//! The embedded log: the suite, crashes at every step, damage of every bit, faults of the disk.
+//! Tests of the embedded log: the conformance suite, crashes at every step, damage to every bit,
+//! disk faults.
 
 mod crash_test;
 mod damage_test;
@@ -67,7 +68,7 @@ fn entry(number: u64) -> Bytes {
     number.to_le_bytes().iter().copied().cycle().take(length + 8).collect()
 }
 
-/// Every record from an offset to the end.
+/// Reads every record from an offset to the end.
 async fn read_all(
     log: &EmbeddedLog,
     at: PartitionRef,
@@ -179,7 +180,7 @@ change_log_conformance!(
     start_paused = true
 );
 
-/// The files below a data directory whose names end so.
+/// Returns the files below the data directory whose names have a suffix.
 fn files(disk: &SimDisk, ending: &str) -> Vec<std::path::PathBuf> {
     let mut files = disk.files(Path::new("/data")).unwrap_or_default();
     files.retain(|file| file.to_str().is_some_and(|name| name.ends_with(ending)));

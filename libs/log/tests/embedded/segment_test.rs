@@ -1,4 +1,5 @@
-//! Segments: their bytes, when a new one begins, what trimming removes, what the cache spares.
+//! Segments: their bytes, when a new one starts, what trimming removes, which reads the cache
+//! saves.
 
 use bytes::Bytes;
 use forebay_core::id::{Offset, PartitionRef};
@@ -8,7 +9,7 @@ use forebay_log::disk::sim::Loss;
 
 use super::{at, create, entry, open, read_all, segments, sim_disk, sim_options};
 
-/// The bytes of `proto/spec/embedded-log.md`, written out by hand.
+/// Proves that a segment has the bytes of `proto/spec/embedded-log.md`, written by hand.
 #[tokio::test]
 async fn a_segment_has_the_bytes_of_its_spec() {
     let disk = sim_disk(1);
@@ -101,7 +102,7 @@ async fn a_store_half_made_or_half_removed_is_swept_at_open() {
     assert!(log.bounds(at(0)).await.is_err());
 }
 
-/// Concurrent appends share their syncs, across partitions one for each file.
+/// Proves that concurrent appends share syncs: one per file across the partitions.
 #[tokio::test]
 async fn appends_that_wait_together_are_one_group() {
     let disk = sim_disk(6);

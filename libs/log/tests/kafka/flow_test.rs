@@ -1,4 +1,4 @@
-//! Order of appends in flight, readers far behind, and reads that are given up.
+//! Order of appends in flight, readers far behind, and cancelled reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::support::{AT, HANG_GUARD, entry, fixture, store};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn appends_in_flight_keep_the_order_in_which_they_were_issued() {
     let (fixture, _) = store().await;
-    // The very first appends too, which wait for the look at the topic.
+    // The first appends, which wait for the lookup of the topic, keep their order, too.
     let appends = (0..2_000).map(|number| fixture.log.append(AT, entry(number)));
     let appended = timeout(HANG_GUARD, join_all(appends)).await.unwrap();
     for (number, appended) in appended.into_iter().enumerate() {
@@ -57,7 +57,7 @@ async fn reads_that_are_given_up_lose_nothing() {
         let (mut next, mut given_up) = (0, 0_u64);
         while next < ENTRIES {
             let limit = ReadLimit { bytes_max: 300, wait_max: Duration::from_secs(100) };
-            // Some are given up at once, some in the middle, some not at all.
+            // Some reads are cancelled at once, some halfway, some not at all.
             let patience = Duration::from_micros((given_up + next) % 40 * 200);
             let Ok(read) = timeout(patience, log.read(AT, Offset(next), limit)).await else {
                 given_up += 1;

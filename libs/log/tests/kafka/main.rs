@@ -1,5 +1,5 @@
-//! The log on Kafka, on one real broker that all tests of this binary share: held to the suite, and
-//! to what only Kafka and those who use it can do to it.
+//! Tests of the log on Kafka, on one real broker that all tests of this binary share: the
+//! conformance suite, and events that only Kafka and its other users can cause.
 
 mod flow_test;
 mod others_test;

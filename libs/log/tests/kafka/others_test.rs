@@ -1,4 +1,5 @@
-//! What others do to our topics: records of theirs, and topics removed and made anew.
+//! Effects of other users of the topics: foreign records, and topics that are removed and
+//! recreated.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ async fn whatever_stands_in_the_topic_is_a_record() {
     let (fixture, topic) = store().await;
     fixture.log.append(AT, entry(0)).await.unwrap();
     let mut wanted = vec![entry(0).to_vec()];
-    // lz4 alone is built in; what is compressed is stored as it was before, by the topic's setting.
+    // The client library has only lz4 built in; the topic's setting makes the broker store records
+    // uncompressed.
     for settings in [&[("compression.codec", "none")], &[("compression.codec", "lz4")]] {
         let others = producer(settings);
         for payload in [&b""[..], b"\0\0\0", b"garbage", &[0xff; 5_000]] {
@@ -44,7 +46,7 @@ async fn whatever_stands_in_the_topic_is_a_record() {
         let records = read_all(log, Offset(0)).await;
         let entries: Vec<_> = records.iter().map(|record| record.entry.to_vec()).collect();
         assert_eq!(entries, wanted);
-        // The time is the broker's, whatever the producer claims.
+        // The broker sets the time, regardless of the producer's timestamp.
         let times: Vec<Timestamp> = records.iter().map(|record| record.append_time).collect();
         assert!(times.is_sorted() && times.last() == Some(&last.append_time));
     }
@@ -73,7 +75,7 @@ async fn offsets_that_transactions_take_are_passed_over() {
     let far_behind = KafkaLog::open(fixture.options.clone()).await.unwrap();
     let bounds = far_behind.bounds(AT).await.unwrap();
     assert_eq!(bounds.end, Offset(7), "three records of a transaction and three markers");
-    // The log may end with a marker, which is no record.
+    // The log may end with a transaction marker, which is no record.
     let at_marker = timeout(HANG_GUARD, far_behind.read(AT, Offset(6), at_once())).await.unwrap();
     assert!(at_marker.unwrap().records.is_empty());
     let last = fixture.log.append(AT, entry(9)).await.unwrap();
@@ -105,7 +107,7 @@ async fn a_topic_that_others_remove_is_not_found() {
     let read = timeout(HANG_GUARD, waiting).await.unwrap().unwrap();
     assert_gone_or_not_yet(&read.unwrap_err());
     let log = &fixture.log;
-    // One broker's word is not enough: it may have started just now.
+    // The answer of one broker is not enough: that broker may have just started.
     let gone = timeout(HANG_GUARD, async {
         loop {
             let error = log.append(AT, entry(1)).await.unwrap_err();
@@ -124,8 +126,8 @@ async fn a_topic_that_others_remove_is_not_found() {
     assert_eq!(log.append(AT, entry(2)).await.unwrap().offset, Offset(0));
 }
 
-/// Also when the new topic is longer than the reader's place, so that Kafka itself finds nothing
-/// wrong with going on.
+/// Proves that readers lose their position even if the new topic is longer than that position, so
+/// that Kafka itself reports no error.
 #[tokio::test]
 async fn a_topic_that_is_made_anew_loses_the_places_in_it() {
     for entries_new in [2, 50] {
@@ -158,7 +160,7 @@ async fn a_topic_that_is_made_anew_loses_the_places_in_it() {
         });
         let code = lost.await.expect("the reader never hears that its log is another");
         assert!(matches!(code, ErrorCode::TokenLost | ErrorCode::NotFound), "{code:?}");
-        // Whoever bootstraps anew gets the new log and nothing of the old one.
+        // A reader that bootstraps again gets the new log and nothing of the old one.
         let records = timeout(HANG_GUARD, async {
             loop {
                 match fixture.log.read(AT, Offset(0), at_once()).await {
@@ -171,7 +173,7 @@ async fn a_topic_that_is_made_anew_loses_the_places_in_it() {
         let records = records.await.unwrap();
         assert_eq!(records.len(), entries_new);
         assert!(records.iter().all(|record| record.entry[..] == b"new"[..]));
-        // What was made for the old log must not be acknowledged in the new one.
+        // An entry that was written for the old log must not be acknowledged in the new one.
         let refused = fixture.log.append(AT, entry(0)).await.unwrap_err();
         assert_eq!(refused.code(), ErrorCode::Unavailable, "{refused}");
         let appended = fixture.log.append(AT, entry(0)).await;
@@ -179,14 +181,15 @@ async fn a_topic_that_is_made_anew_loses_the_places_in_it() {
     }
 }
 
-/// A consumer far behind has fetched more than was read, and that is of the topic that is gone.
+/// Proves that records that a consumer far behind fetched from the deleted topic, before a read
+/// took them, are not returned.
 #[tokio::test]
 async fn what_was_fetched_of_a_topic_is_not_read_once_it_was_made_anew() {
     let (fixture, topic) = store().await;
     for number in 0..10 {
         fixture.log.append(AT, entry(number)).await.unwrap();
     }
-    // Its tail begins at the end, so that these are behind it.
+    // The new log's tail starts at the end, so that the records are behind it.
     let log = KafkaLog::open(fixture.options.clone()).await.unwrap();
     let one = ReadLimit { bytes_max: entry(0).len() + 1, wait_max: Duration::ZERO };
     assert_eq!(log.read(AT, Offset(0), one).await.unwrap().records[0].entry, entry(0));

@@ -1,4 +1,5 @@
-//! Brokers and topics with other settings than the log needs are refused by name.
+//! Proves that brokers and topics with wrong settings are refused, and that the error names the
+//! setting.
 
 use forebay_core::ErrorCode;
 use forebay_core::id::PartitionCount;

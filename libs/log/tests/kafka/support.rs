@@ -1,4 +1,4 @@
-//! The broker that the tests share, a log of its own for each of them, and Kafka as others use it.
+//! The broker that the tests share, a separate log for each test, and Kafka clients of other users.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,10 +18,10 @@ use rdkafka::producer::FutureProducer;
 
 pub const STORE: StoreId = StoreId(7);
 pub const AT: PartitionRef = PartitionRef { store: STORE, partition: PartitionId(0) };
-/// Longest wait for what must happen: a guard against hanging, never a measure.
+/// Longest wait for something that must happen: a guard against hanging, never a measurement.
 pub const HANG_GUARD: Duration = Duration::from_secs(120);
 
-/// The settings that the log asks of a topic.
+/// Settings that the log requires of a topic.
 pub const TOPIC_SETTINGS: [(&str, &str); 8] = [
     ("cleanup.policy", "delete"),
     ("retention.ms", "-1"),
@@ -33,13 +33,13 @@ pub const TOPIC_SETTINGS: [(&str, &str); 8] = [
     ("min.insync.replicas", "1"),
 ];
 
-/// The broker that the tests of this binary share.
+/// Returns the broker that the tests of this binary share.
 pub fn broker() -> &'static Brokers {
     static BROKER: OnceLock<Brokers> = OnceLock::new();
     BROKER.get_or_init(|| Brokers::start(1).unwrap())
 }
 
-/// Options with a prefix that no other test has.
+/// Returns options with a prefix that no other test uses.
 pub fn options() -> KafkaOptions {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -57,7 +57,7 @@ pub async fn fixture() -> KafkaFixture {
     KafkaFixture { options, log }
 }
 
-/// A log with a store of one partition, and the name of its topic.
+/// Returns a log with a store of one partition, and the name of its topic.
 pub async fn store() -> (KafkaFixture, String) {
     let fixture = fixture().await;
     fixture.log.create(STORE, PartitionCount(1)).await.unwrap();
@@ -81,7 +81,7 @@ impl Fixture for KafkaFixture {
     }
 }
 
-/// Kafka's own administration, on the shared broker.
+/// Kafka's own administration client, on the shared broker.
 pub struct Admin(AdminClient<DefaultClientContext>);
 
 impl Admin {
@@ -89,7 +89,7 @@ impl Admin {
         Self(client_config().create().unwrap())
     }
 
-    /// Makes a topic with the settings that the log asks for, and some of them otherwise.
+    /// Creates a topic with the settings that the log requires, except for `otherwise`.
     pub async fn make(&self, topic: &str, otherwise: &[(&str, &str)]) {
         let mut wanted = NewTopic::new(topic, 1, TopicReplication::Fixed(1));
         for (name, value) in TOPIC_SETTINGS {
@@ -99,7 +99,7 @@ impl Admin {
         let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(10)));
         let made = self.0.create_topics([&wanted], &options).await.unwrap();
         made.into_iter().next().unwrap().unwrap();
-        // The controller has made it; the broker hears of it a moment later.
+        // The controller has created the topic; the broker learns of it a moment later.
         let is_known = || {
             let metadata = self.0.inner().fetch_metadata(Some(topic), HANG_GUARD).unwrap();
             metadata.topics()[0].error().is_none()
@@ -122,7 +122,7 @@ pub fn client_config() -> ClientConfig {
     config
 }
 
-/// Kafka's own producer, on the shared broker.
+/// Returns Kafka's own producer, on the shared broker.
 pub fn producer(settings: &[(&str, &str)]) -> FutureProducer {
     let mut config = client_config();
     for (name, value) in settings {
@@ -139,12 +139,12 @@ pub fn at_once() -> ReadLimit {
     ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO }
 }
 
-/// Waits long enough for anything.
+/// Returns a limit that waits long enough for anything.
 pub fn patient() -> ReadLimit {
     ReadLimit { bytes_max: 1 << 20, wait_max: Duration::from_secs(100_000) }
 }
 
-/// Every record from an offset to the end.
+/// Reads every record from an offset to the end.
 pub async fn read_all(log: &dyn ChangeLog, from: Offset) -> Vec<LogRecord> {
     let mut records: Vec<LogRecord> = Vec::new();
     loop {

@@ -1,5 +1,5 @@
-//! The image of a snapshot that is fetched into the directory of the checkpoints: what was fetched
-//! stays over restarts, and the whole of it is the newest checkpoint.
+//! The image of a snapshot, fetched into the directory of the checkpoints: fetched chunks survive
+//! restarts, and the complete image becomes the newest checkpoint.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use super::file::refused;
 use super::{Checkpoints, SUFFIX, SUFFIX_FETCHED};
 
 impl Checkpoints {
-    /// The file to which the image of this name is fetched, with what an earlier attempt has left
-    /// in it; those of other images are removed.
+    /// Opens the file that the image of this name is fetched to, including the chunks of earlier
+    /// attempts. Removes the files of other images.
     ///
     /// # Errors
-    /// `LimitExceeded` where the disk has no room for what is missing of so many bytes,
-    /// `Unavailable` where it refuses.
+    /// Returns `LimitExceeded` if the disk has no space for the missing part of `bytes`, and
+    /// `Unavailable` if the disk refuses.
     pub(crate) fn fetched_file(
         &self,
         image: &str,
@@ -32,7 +32,7 @@ impl Checkpoints {
         };
         let file = opened.map_err(|error| refused("fetch", &error))?;
         let told = |error| refused("fetch", &error);
-        // Its last chunk may be there and others not, so its length says nothing.
+        // The last chunk may be present without earlier ones, so the file's length says nothing.
         let (has, free) = (file.stored_bytes().map_err(told)?, disk.free_bytes(dir).map_err(told)?);
         let missing = bytes.saturating_sub(has);
         if missing > free {
@@ -45,17 +45,18 @@ impl Checkpoints {
         Ok((path, file))
     }
 
-    /// Makes a file that was fetched, and is durable, the newest checkpoint: the copy has begun
-    /// with it. It says nothing of when the copy was opened here, and nothing of deltas: the next
-    /// checkpoint is written all the same.
+    /// Turns a fetched, durable image into the newest checkpoint, once the replica has started from
+    /// it. The image records neither when the replica was opened here nor the deltas, so the next
+    /// checkpoint is written even if nothing changes.
     ///
-    /// Before, a restart would take it for one and never ask for the deltas.
+    /// Calling this any earlier would be wrong: a restart would take the image for a checkpoint and
+    /// never fetch the deltas.
     pub(crate) fn take_fetched(&mut self, fetched: &Path) {
         let (disk, dir) = (&self.directory.disk, &self.directory.options.dir);
         let path = self.path(self.serial + 1, SUFFIX);
         let named = disk.rename(fetched, &path).and_then(|()| disk.sync_dir(dir));
         if let Err(error) = named {
-            // It is fetched again, as far as it is damaged by then.
+            // The next attempt fetches the image again, except for its intact chunks.
             tracing::debug!(file = %fetched.display(), %error, "an image is no checkpoint");
             return;
         }
@@ -63,7 +64,7 @@ impl Checkpoints {
         self.restored = Some(path);
     }
 
-    /// Removes what was fetched in part, but for one.
+    /// Removes partially fetched images, except the one named `but`.
     pub(super) fn remove_fetched(&self, but: Option<&str>) {
         let (disk, dir) = (&self.directory.disk, &self.directory.options.dir);
         let prefix = self.prefix();

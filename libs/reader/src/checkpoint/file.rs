@@ -1,4 +1,4 @@
-//! One checkpoint file: an image of the documents, with the fold's state in it.
+//! A checkpoint file: an image of the documents, with the fold's state in it.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -9,7 +9,7 @@ use forebay_index::{Image, ImageFile, ImageSink, PartitionWriter};
 use forebay_log::disk::DiskFile;
 use forebay_snapshot::ImageState;
 
-/// A file that is being written.
+/// A checkpoint file that is being written.
 struct Output<'l> {
     file: &'l dyn DiskFile,
     is_late: &'l dyn Fn() -> bool,
@@ -25,11 +25,12 @@ impl ImageSink for Output<'_> {
     }
 }
 
-/// Writes a whole checkpoint and makes its bytes durable; answers how many there are.
+/// Writes a whole checkpoint and makes its bytes durable; returns their number.
 ///
 /// # Errors
-/// `Unavailable` when the disk refuses; `LimitExceeded` for what is too large; `Corrupt` when the
-/// copy goes on from a damaged one; `DeadlineExceeded` once it is late.
+/// Returns `Unavailable` if the disk refuses; `LimitExceeded` for content that is too large;
+/// `Corrupt` if the replica reads from a damaged image; `DeadlineExceeded` once `is_late` returns
+/// true.
 pub(super) fn write(
     file: &dyn DiskFile,
     head: &ImageState,
@@ -42,19 +43,19 @@ pub(super) fn write(
     Ok(bytes)
 }
 
-/// Opens a checkpoint: reads its state, and of the documents next to nothing.
+/// Opens a checkpoint: reads its state and next to nothing of its documents.
 ///
 /// # Errors
-/// `Unsupported` for a format that this build does not know, `Corrupt` for damage, `Unavailable`
-/// for bytes that cannot be read.
+/// Returns `Unsupported` for a format that this build does not know, `Corrupt` for damage,
+/// `Unavailable` for bytes that cannot be read.
 pub(crate) fn open(file: Arc<dyn DiskFile>) -> Result<(Image, ImageState)> {
     open_image(Arc::new(Kept(file)))
 }
 
-/// As [`open`], of a file that may not be whole yet.
+/// Opens a checkpoint as [`open`] does, from a file that may be incomplete.
 ///
 /// # Errors
-/// As there.
+/// Returns the same errors as [`open`].
 pub(crate) fn open_image(file: Arc<dyn ImageFile>) -> Result<(Image, ImageState)> {
     let image = Image::open(file)?;
     let about = image.about();
@@ -63,7 +64,7 @@ pub(crate) fn open_image(file: Arc<dyn ImageFile>) -> Result<(Image, ImageState)
     Ok((image, head))
 }
 
-/// A checkpoint's file: never written again once it has its name.
+/// The file of a checkpoint; immutable once it has its final name.
 #[derive(Debug)]
 struct Kept(Arc<dyn DiskFile>);
 
@@ -81,7 +82,7 @@ impl ImageFile for Kept {
     }
 }
 
-/// What the disk refused to do with a checkpoint.
+/// Returns the error for a disk operation on a checkpoint that failed.
 pub(super) fn refused(doing: &str, error: &io::Error) -> Error {
     Error::unavailable(format!(
         "{doing} a checkpoint: {error}; look at the checkpoint directory and its disk"

@@ -1,20 +1,25 @@
-//! Checkpoints: what a partition was at one position, on this machine's disk, so that a restart
-//! goes on from there: an image of the documents with the fold's state in it. The bytes are
-//! `proto/spec/image.md`. A restart maps the newest one and goes on without reading it through;
-//! each block is proved when it is first used.
+//! Checkpoints: local files from which a restart resumes a partition. A checkpoint is an image of
+//! the documents at one position, together with the fold's state; `proto/spec/image.md` defines the
+//! bytes. A restart maps the newest checkpoint without reading it through; each block is verified
+//! at its first use.
 //!
-//! The tail writes them itself, between two groups of records: the fold's state and the documents
-//! are then of exactly one position, and nothing needs to be copied or locked. The price is
-//! that nothing is applied meanwhile, so three things bound it: a partition above `bytes_max` gets
-//! no checkpoint, only what has changed is written, and the tail rests 19 times as long as a
-//! checkpoint took before it writes the next. Reads go on at all times. A tail that ends in order
-//! writes a last one, within a bound of time.
+//! The tail writes a checkpoint itself, between two groups of records: the fold's state and the
+//! documents are then at exactly one position, and nothing needs to be copied or locked. The tail
+//! applies no entries during the write, so four rules bound the cost:
 //!
-//! A checkpoint is never needed: whatever cannot be used is ignored, with a record and a count, and
-//! the partition bootstraps from its log; so it does, beside what it serves, when a block is found
-//! damaged later that cannot be mended. One that was mended is written anew. Definitions are not in
-//! it, they come from the catalog; nor are outcomes of conditional changes, which after a restart
-//! are unknown.
+//! - a partition above `bytes_max` gets no checkpoint;
+//! - an unchanged partition gets no new checkpoint;
+//! - after each checkpoint the tail waits at least 19 times as long as the write took;
+//! - a tail that shuts down in order writes a last checkpoint within a bound of time.
+//!
+//! Reads continue at all times.
+//!
+//! A checkpoint is optional. The reader ignores an unusable checkpoint, logs and counts it, and
+//! bootstraps the partition from its log. If a block is found damaged later and cannot be repaired,
+//! the reader rebuilds the partition from its log next to the replica that serves. A repaired
+//! checkpoint is written again. Schema definitions are not in a checkpoint; they come from the
+//! catalog. Outcomes of conditional changes are not in a checkpoint either; they are unknown after
+//! a restart.
 
 mod fetched;
 mod file;
@@ -52,34 +57,37 @@ const SUFFIX_LOCK: &str = ".lock";
 const SUFFIX: &str = ".checkpoint";
 const SUFFIX_NEW: &str = ".checkpoint.new";
 const SUFFIX_FETCHED: &str = ".fetched";
-/// A tail spends at most one part in this many, plus one, on checkpoints.
+/// Factor between the duration of a checkpoint and the wait after it: a tail spends at most one
+/// part in 20 (19 + 1) of its time on checkpoints.
 const REST_FACTOR: u32 = 19;
 
-/// Where a reader writes checkpoints, and how often.
+/// Options for the directory and the frequency of checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointOptions {
-    /// Directory for them; made when it is missing.
+    /// Directory of the checkpoints; created if it is missing.
     pub dir: PathBuf,
-    /// Whether readers of other processes, and others of this one, may use the directory too: they
-    /// all answer from one copy of each partition, which one of them keeps; another goes on with
-    /// it when that one ends, however it ends. Without it, and on a disk that is not the host's,
-    /// one reader uses a partition's files at a time.
+    /// Whether other readers, in this process or another, may use the directory as well. Readers
+    /// that share a directory answer from one copy of each partition, which one of them owns; if
+    /// the owner ends, in whatever way, another reader takes the copy over. If this is false, or if
+    /// the disk is not the host's, only one reader at a time uses a partition's files.
     pub is_shared: bool,
-    /// Directory of a memory file system for the documents of shared copies, which lie in `dir`
-    /// where there is none or it has no room. They stay there when the last reader ends, for the
-    /// next one to go on with, until the machine restarts or a reader finds their `dir` removed.
+    /// Directory of a memory file system for the documents of shared copies. If there is no such
+    /// directory, or if it has no space, the documents are in `dir`. Documents in memory outlive
+    /// the last reader, so that the next reader resumes from them, until the machine restarts or a
+    /// reader finds their `dir` removed.
     pub memory_dir: Option<PathBuf>,
-    /// Time between two checkpoints of a partition; more where writing one takes long, or where
-    /// partitions of the reader begin with an image: none is written meanwhile.
+    /// Time between two checkpoints of a partition. The time is longer if a write takes long, or
+    /// while a partition of the reader starts from an image: no checkpoint is written during that
+    /// time.
     pub every: Duration,
-    /// Largest partition, in bytes of its keys and rows, of which checkpoints are written: while
-    /// one is written, nothing of its partition is applied.
+    /// Largest partition, in bytes of its keys and rows, that gets checkpoints: the tail applies
+    /// nothing while it writes one.
     pub bytes_max: u64,
 }
 
 impl CheckpointOptions {
-    /// Checkpoints in this directory, shared, with the documents in the host's shared memory
-    /// (`/dev/shm`) where there is one; every 10 s, of partitions of up to 4 GiB.
+    /// Returns options for shared checkpoints in this directory, every 10 s, for partitions of up
+    /// to 4 GiB, with the documents in the host's shared memory (`/dev/shm`) if there is one.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let every = Duration::from_millis(CHECKPOINT_EVERY_MS);
         let LiveDirectory { dir, memory_dir } = LiveDirectory::new(dir);
@@ -87,7 +95,7 @@ impl CheckpointOptions {
     }
 }
 
-/// The directory of a reader's checkpoints, and of the copies that it shares.
+/// The directory of a reader's checkpoints and of its shared copies.
 pub(crate) struct CheckpointDirectory {
     options: CheckpointOptions,
     disk: Arc<dyn Disk>,
@@ -101,10 +109,11 @@ impl fmt::Debug for CheckpointDirectory {
 }
 
 impl CheckpointDirectory {
-    /// Opens the directory, if the reader is asked to write checkpoints.
+    /// Opens the directory, if the options request checkpoints.
     ///
     /// # Errors
-    /// `InvalidArgument` for options that cannot be, `Unavailable` when it cannot be used.
+    /// Returns `InvalidArgument` for invalid options, and `Unavailable` if the directory cannot be
+    /// used.
     pub(crate) fn open(
         options: &ReaderOptions,
         disk: Option<&Arc<dyn Disk>>,
@@ -123,8 +132,8 @@ impl CheckpointDirectory {
         Ok(Some(Arc::new(directory)))
     }
 
-    /// The directory, and what it says of the store's name, before anybody is asked who knows;
-    /// `None` where it says nothing. Makes nothing.
+    /// Returns the directory and its note about the store's name, before the control log is
+    /// queried; `None` if there is no note. Creates nothing.
     pub(crate) fn named_store(
         options: &ReaderOptions,
         disk: Option<&Arc<dyn Disk>>,
@@ -138,25 +147,25 @@ impl CheckpointDirectory {
         Some((Arc::new(Self { options, disk, is_swept: AtomicBool::new(false) }), named))
     }
 
-    /// Writes down what a store's name stands for.
+    /// Writes the note of the store that a name stands for.
     pub(crate) fn note_store(&self, name: &str, named: NamedStore) {
         if let Err(error) = named.write(&*self.disk, &self.options.dir, name) {
             tracing::debug!(store = %name, %error, "what its name stands for was not written");
         }
     }
 
-    /// Where the copies lie that are shared here.
+    /// Returns the location of the shared copies.
     pub(crate) fn live(&self) -> LiveDirectory {
         let CheckpointOptions { dir, memory_dir, .. } = self.options.clone();
         LiveDirectory { dir, memory_dir }
     }
 
-    /// Whether other readers may answer from the copies that are kept here.
+    /// Returns whether other readers may answer from the copies of this directory.
     pub(crate) fn is_shared(&self) -> bool {
         self.options.is_shared && self.is_of_host()
     }
 
-    /// Whether other processes find it.
+    /// Returns whether other processes see the directory.
     pub(crate) fn is_of_host(&self) -> bool {
         self.disk.is_of_host()
     }
@@ -168,7 +177,7 @@ impl CheckpointDirectory {
         ))
     }
 
-    /// What those are kept as of which there is a copy or a checkpoint here.
+    /// Returns the storage ids of the store versions that have a copy or a checkpoint here.
     pub(crate) fn stores(&self) -> BTreeSet<StoreId> {
         let names = self.disk.list(&self.options.dir).unwrap_or_default();
         let store = |name: &String| {
@@ -179,8 +188,8 @@ impl CheckpointDirectory {
         names.iter().filter(|name| !name.ends_with(SUFFIX_LOCK)).filter_map(store).collect()
     }
 
-    /// Removes what there is of a version of the documents that nobody follows any more: where
-    /// another reader keeps it still, that one does so when it has let go.
+    /// Removes the files of a store version that nothing follows any more. If another reader still
+    /// owns them, that reader removes them when it releases them.
     pub(crate) fn forget(self: &Arc<Self>, at: PartitionRef) {
         match self.try_keep(at) {
             Ok(Some(kept)) => kept.remove_all(),
@@ -189,10 +198,11 @@ impl CheckpointDirectory {
         }
     }
 
-    /// The newest checkpoint of each partition of a store that has one, as their names tell.
+    /// Returns the newest checkpoint of each partition of a store that has one, judged by the file
+    /// names.
     ///
     /// # Errors
-    /// `Unavailable`.
+    /// Returns `Unavailable` if the directory cannot be listed.
     pub(crate) fn newest(&self, store: StoreId) -> Result<BTreeMap<PartitionId, PathBuf>> {
         let dir = &self.options.dir;
         let names = self.disk.list(dir).map_err(|error| refused("look for", &error))?;
@@ -202,15 +212,16 @@ impl CheckpointDirectory {
             serial.strip_suffix(SUFFIX)?;
             partition.parse().ok().map(PartitionId)
         };
-        // Sorted by name, so the newest of a partition comes last.
+        // Names are sorted, so the newest checkpoint of a partition is the last.
         let found = names.iter().filter_map(|name| Some((partition(name)?, dir.join(name))));
         Ok(found.collect())
     }
 
-    /// The newest checkpoint of a partition that lies in a folder, whoever keeps it.
+    /// Opens the newest checkpoint of a partition in a folder, regardless of its owner.
     ///
     /// # Errors
-    /// As [`CheckpointDirectory::open_file`]; `NotFound` where there is none.
+    /// Returns the errors of [`CheckpointDirectory::open_file`], and `NotFound` if there is no
+    /// checkpoint.
     pub(crate) fn newest_in(
         dir: &Path,
         at: PartitionRef,
@@ -226,10 +237,11 @@ impl CheckpointDirectory {
         directory.open_file(&newest, at, partitions)
     }
 
-    /// Opens a checkpoint and checks that it is of this partition.
+    /// Opens a checkpoint and checks that it belongs to this partition.
     ///
     /// # Errors
-    /// Those of [`Image::open`]; `Unsupported` for a checkpoint of something else.
+    /// Returns the errors of [`Image::open`], and `Unsupported` for a checkpoint of another
+    /// partition.
     pub(crate) fn open_file(
         &self,
         path: &Path,
@@ -242,18 +254,18 @@ impl CheckpointDirectory {
         Ok((image, head))
     }
 
-    /// Removes what nobody can come to any more of copies that were shared, once.
+    /// Removes unreachable files of shared copies; only the first call does.
     pub(crate) fn sweep(&self) {
         if !self.is_swept.swap(true, Ordering::Relaxed) {
             self.live().sweep();
         }
     }
 
-    /// The checkpoints of one partition, for the one reader that keeps them; `None` while that is
-    /// another one.
+    /// Takes the lock of one partition and returns its checkpoints; `None` while another reader
+    /// owns them.
     ///
     /// # Errors
-    /// `Unavailable` when the directory cannot be used.
+    /// Returns `Unavailable` if the directory cannot be used.
     pub(crate) fn try_keep(self: &Arc<Self>, at: PartitionRef) -> Result<Option<Checkpoints>> {
         let name = format!("{:016x}-{:04}{SUFFIX_LOCK}", at.store.0, at.partition.0);
         let lock = match self.disk.lock(&self.options.dir.join(name)) {
@@ -268,10 +280,12 @@ impl CheckpointDirectory {
         Ok(Some(of))
     }
 
-    /// As [`CheckpointDirectory::try_keep`], where nobody else may use the directory.
+    /// Takes the lock as [`CheckpointDirectory::try_keep`] does, for a directory that must not be
+    /// shared.
     ///
     /// # Errors
-    /// `Conflict` while another reader does; `Unavailable`.
+    /// Returns `Conflict` while another reader holds the lock, and `Unavailable` if the directory
+    /// cannot be used.
     pub(crate) fn keep(self: &Arc<Self>, at: PartitionRef) -> Result<Checkpoints> {
         self.try_keep(at)?.ok_or_else(|| {
             let message = format!(
@@ -283,7 +297,7 @@ impl CheckpointDirectory {
     }
 }
 
-/// Makes a directory. That its name is durable is tried only: without it a power cut may cost the
+/// Creates a directory, and tries to make its name durable: if that fails, a power cut may cost the
 /// checkpoints, which costs a bootstrap.
 fn make_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let missing = dir.ancestors().take_while(|dir| disk.list(dir).is_err()).count();
@@ -297,24 +311,24 @@ fn make_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The checkpoints of one partition; belongs to its tail.
+/// The checkpoints of one partition; owned by its tail.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     directory: Arc<CheckpointDirectory>,
     at: PartitionRef,
-    /// Highest serial that was used so far.
+    /// Highest serial used so far.
     serial: u64,
     due: Pin<Box<Sleep>>,
-    /// Copy and offset of the last one written.
+    /// Number and offset of the replica in the last checkpoint written.
     last: Option<(u32, Offset)>,
-    /// The file that this reader went on from.
+    /// File that this reader resumed from.
     restored: Option<PathBuf>,
-    /// Log and offset of one that is there, and that only its definition is missing for: none of
-    /// that log from before it takes its place.
+    /// Log and offset of an existing checkpoint that lacks only its schema definition: no
+    /// checkpoint of an earlier offset of that log replaces it.
     kept: Option<(LogId, Offset)>,
-    /// Why the last one was not written, if it was not.
+    /// Error of the last checkpoint, if it failed.
     trouble: Option<ErrorCode>,
-    /// Held until the tail ends.
+    /// Lock that the tail holds until it ends.
     #[expect(dead_code, reason = "held, and let go by its drop")]
     lock: Box<dyn DiskLock>,
 }
@@ -328,38 +342,40 @@ pub(crate) async fn due(checkpoints: &mut Option<Checkpoints>) {
 }
 
 impl Checkpoints {
-    /// The files that may be used, the newest first; removes what a crash left of others.
+    /// Returns the usable files, newest first; removes unfinished files of a crash.
     ///
     /// # Errors
-    /// `Unavailable`.
+    /// Returns `Unavailable` if the directory cannot be listed.
     pub(crate) fn files(&mut self) -> Result<Vec<PathBuf>> {
         let serials = self.sweep(u64::MAX).map_err(|error| refused("look for", &error))?;
         self.serial = serials.last().copied().unwrap_or(0);
         Ok(serials.into_iter().rev().map(|serial| self.path(serial, SUFFIX)).collect())
     }
 
-    /// Opens a file and checks that it is of this partition, as `empty` says it should be.
+    /// Opens a file and checks that it belongs to the partition of `empty`.
     ///
     /// # Errors
-    /// Those of [`Image::open`]; `Unsupported` for a checkpoint of something else.
+    /// Returns the errors of [`Image::open`], and `Unsupported` for a checkpoint of another
+    /// partition.
     pub(crate) fn open(&self, path: &Path, empty: &PartitionState) -> Result<(Image, ImageState)> {
         self.directory.open_file(path, empty.partition, empty.partitions)
     }
 
-    /// Lets none of this log from before this offset take the place of what is there.
+    /// Protects the existing checkpoint from being replaced by one of the same log at an earlier
+    /// offset.
     pub(crate) fn keep_from(&mut self, log_id: Option<LogId>, offset: Offset) {
-        // Files are looked at from the newest on.
+        // The caller goes from the newest file to the oldest, so the first call counts.
         self.kept = self.kept.or(log_id.map(|log_id| (log_id, offset)));
     }
 
-    /// Notes that what is there is what this copy was made of.
+    /// Notes that this replica was restored from `file`.
     pub(crate) fn note_restored(&mut self, copy: &Generation, file: &Path) {
         self.last = Some((copy.number(), copy.state().offset_applied));
         self.restored = Some(file.to_owned());
     }
 
-    /// Removes the file that this reader went on from, and that was found damaged since: no later
-    /// restart should go on from it. Answers whether there was one.
+    /// Removes the file that this reader resumed from, because it was found damaged: no later
+    /// restart must resume from it. Returns whether there was such a file.
     pub(crate) fn drop_damaged(&mut self) -> bool {
         let Some(path) = self.restored.take() else { return false };
         self.remove(&path);
@@ -367,17 +383,18 @@ impl Checkpoints {
         true
     }
 
-    /// Notes that the file that this reader went on from was damaged and mended: the next one is
-    /// written although nothing has changed.
+    /// Notes that damage in the file that this reader resumed from was repaired: the next
+    /// checkpoint is written even if nothing changes.
     pub(crate) fn note_mended(&mut self) {
         self.last = None;
     }
 
-    /// Writes a checkpoint of a copy, if it has changed; answers whether it did.
+    /// Writes a checkpoint of a replica, if the replica has changed; returns whether it did.
     ///
     /// # Errors
-    /// `LimitExceeded` for a partition that is too large, `Unavailable` when the disk refuses,
-    /// `DeadlineExceeded` once it is late. The one before is still there then.
+    /// Returns `LimitExceeded` if the partition is too large, `Unavailable` if the disk refuses,
+    /// and `DeadlineExceeded` once `is_late` returns true. After an error the previous checkpoint
+    /// still exists.
     pub(crate) fn write(
         &mut self,
         copy: &Generation,
@@ -410,7 +427,7 @@ impl Checkpoints {
             named.map_err(|error| refused("name", &error))
         });
         if let Err(error) = named {
-            // Whatever is left goes at the next open, or behind the next one written.
+            // If this removal fails, the next open or the next checkpoint removes the file.
             let _ = disk.remove(&aside);
             return Err(error);
         }
@@ -423,12 +440,12 @@ impl Checkpoints {
         Ok(true)
     }
 
-    /// Whether this is another trouble than that of the one before.
+    /// Returns whether this error differs from the error of the previous attempt.
     pub(crate) fn is_news(&mut self, error: &Error) -> bool {
         self.trouble.replace(error.code()) != Some(error.code())
     }
 
-    /// Starts the wait for the next one, after one that took this long.
+    /// Starts the wait for the next checkpoint, after one that took `took_us`.
     pub(crate) fn rest(&mut self, took_us: i64) {
         let took = Duration::from_micros(u64::try_from(took_us).unwrap_or(0));
         let wait = self.directory.options.every.max(took.saturating_mul(REST_FACTOR));
@@ -443,8 +460,8 @@ impl Checkpoints {
         format!("{:016x}-{:04}-", self.at.store.0, self.at.partition.0)
     }
 
-    /// Removes what is unfinished, and what is older than `keep` if that is there; answers the
-    /// serials that are left, ascending. What cannot be removed goes another time.
+    /// Removes unfinished files and, if the file of serial `keep` exists, older ones; returns the
+    /// remaining serials, ascending. A later sweep retries a file that could not be removed.
     fn sweep(&self, keep: u64) -> io::Result<Vec<u64>> {
         let (disk, dir) = (&self.directory.disk, &self.directory.options.dir);
         let prefix = self.prefix();
@@ -467,7 +484,7 @@ impl Checkpoints {
         Ok(serials)
     }
 
-    /// Removes all that is kept of the partition; the lock's file stays.
+    /// Removes all files of the partition except the lock's.
     fn remove_all(&self) {
         let (disk, dir) = (&self.directory.disk, &self.directory.options.dir);
         if self.directory.is_of_host() {

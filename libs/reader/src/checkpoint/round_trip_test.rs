@@ -1,4 +1,5 @@
-//! A copy that is written and read back is the copy that it was: state, rows and positions.
+//! Proves that a replica that is written to a checkpoint and read back is unchanged: state, rows
+//! and positions.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -43,7 +44,8 @@ fn copy(index: &Index) -> Generation {
     Generation::first(AT, COUNT, Box::new(index.writer(AT.partition).unwrap()))
 }
 
-/// One entry: a client of this number puts a document, or takes one away. The first opens the log.
+/// Returns one record: a client chosen by the entropy puts or deletes a document. Record 0 is the
+/// log's opening entry.
 fn record(number: u64, entropy: &SeededEntropy) -> Record {
     let random = entropy.next_u64().unwrap();
     let set = FieldOp::Set(Some(Value::Int64(random as i64)));
@@ -100,7 +102,7 @@ fn apply(copy: &mut Generation, index: &Index, records: std::ops::Range<u64>) {
     copy.settle().unwrap();
 }
 
-/// Writes the copy to a file, and reads the file into a new copy over this index.
+/// Writes the replica to a file, and reads the file into a new replica over this index.
 fn written_and_read(copy: &Generation, index: &Index) -> (Generation, ImageState) {
     let disk = SimDisk::new(Arc::new(SeededEntropy::new(1)));
     let path = Path::new("checkpoint");

@@ -1,6 +1,6 @@
-//! A small file that says which store a name last stood for, so that a reader can open what lies in
-//! the directory while it asks the control log. It is never believed: what was opened is used only
-//! where the control log says the same. The bytes are in `proto/spec/live.md`.
+//! A small file that notes which store a name last stood for, so that a reader can open local files
+//! while it queries the control log. The note is only a hint: the reader uses the opened files only
+//! if the control log returns the same store. `proto/spec/live.md` defines the bytes.
 
 use std::io;
 use std::path::Path;
@@ -14,17 +14,17 @@ const VERSION: u32 = 1;
 const BYTES_BEFORE_NAME: usize = 28;
 const BYTES_MAX: usize = 4_096;
 
-/// What a store's name last stood for. Of one id neither ever changes.
+/// The store that a name last stood for. The partition count of a store id never changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NamedStore {
-    /// Its id.
+    /// Id of the store.
     pub store: StoreId,
-    /// How many partitions it has.
+    /// Number of its partitions.
     pub partitions: PartitionCount,
 }
 
 impl NamedStore {
-    /// What the directory says of a name; `None` where it says nothing that can be read.
+    /// Reads the note of a name from the directory; `None` if there is no valid note.
     pub(crate) fn read(disk: &dyn Disk, dir: &Path, name: &str) -> Option<Self> {
         let file = disk.open(&dir.join(file_name(name))).ok()?;
         let mut bytes = vec![0; BYTES_MAX];
@@ -32,12 +32,12 @@ impl NamedStore {
         decode(&bytes[..read], name)
     }
 
-    /// Writes it down in the place of what was there. Not made durable: what a power cut leaves
-    /// does not fit its checksum, or is as good as what was written.
+    /// Writes the note and replaces an older one. The write is not made durable: after a power cut
+    /// the file either fails its checksum or is as good as the one written.
     pub(crate) fn write(&self, disk: &dyn Disk, dir: &Path, name: &str) -> io::Result<()> {
         let path = dir.join(file_name(name));
         let aside = path.with_extension("new");
-        // Of a reader that was killed here, or that writes the same at this moment.
+        // The file of a reader that was killed here, or of one that writes the same note now.
         drop(disk.remove(&aside));
         disk.create(&aside)?.write_at(&encode(self, name), 0)?;
         disk.rename(&aside, &path)

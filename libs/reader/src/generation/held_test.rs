@@ -1,4 +1,5 @@
-//! Entries that a copy's writer holds back count once they are written, all of them and once.
+//! Proves that entries that a replica's writer buffers become visible once they are written, all of
+//! them and exactly once.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,15 +17,15 @@ use super::*;
 
 const AT: PartitionRef = PartitionRef { store: StoreId(42), partition: PartitionId(0) };
 
-/// What a disk has, and what it does with the next write.
+/// The content of a disk, and its answer to the next write.
 #[derive(Default)]
 struct Disk {
-    /// Of each write the first offsets behind its entries, and behind all of them.
+    /// For each write, the offset after each of its entries, and the offset after all of them.
     written: Vec<(Vec<Offset>, Offset)>,
     refusal: Option<Error>,
 }
 
-/// Holds back what it takes, until it is settled.
+/// A writer that buffers entries until `settle`.
 struct Holding {
     taken: Vec<Offset>,
     disk: Arc<Mutex<Disk>>,
@@ -85,7 +86,7 @@ impl World {
         Self { copy, disk, schemas: SchemaSet::new([Arc::new(schema)]).unwrap() }
     }
 
-    /// Applies the entry at an offset, of this log.
+    /// Applies an entry at this offset, of the log of this id.
     fn apply(&mut self, offset: u64, log_id: u64) -> std::result::Result<Step, Stop> {
         let body = if offset == 0 { EntryBody::Opening } else { EntryBody::Heartbeat };
         let (log_id, schema_version, source) = (LogId(log_id), SchemaVersion(0), None);
@@ -137,7 +138,7 @@ fn what_a_disk_refused_is_written_once_it_takes_it() {
 fn a_state_that_its_writer_does_not_have_is_not_written() {
     let mut world = World::new();
     world.apply(0, 7).unwrap();
-    // Of another log: it is skipped, which the writer refuses here.
+    // An entry of another log is skipped, which this writer refuses.
     assert!(matches!(world.apply(1, 8), Err(Stop::Broken(_))));
     world.copy.settle().unwrap();
     assert_eq!((world.shown(), world.written()), (Offset(0), Vec::new()));

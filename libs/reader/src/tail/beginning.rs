@@ -1,5 +1,5 @@
-//! What an empty copy begins with: a snapshot of its log, else a shard where the log is long or was
-//! trimmed, else the log itself.
+//! The source that an empty replica starts from: a snapshot of its log; else a shard, if the log is
+//! long or its start was removed by retention; else the log itself.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ use crate::connect::{Connected, in_time};
 use crate::progress::Fetching;
 
 impl Tail {
-    /// Begins an empty copy with the newest snapshot of its log, or with a shard. Where neither can
-    /// be had it is tried again, but goes on without in the end if the log has all.
+    /// Starts an empty replica from the newest snapshot of its log, or from a shard. If neither is
+    /// available, the tail retries, and finally starts from the log, if the log is complete.
     ///
-    /// Answers whether it has begun.
+    /// Returns whether the replica has started.
     pub(super) async fn begin(&mut self, connected: &Connected) -> Result<bool, Pause> {
         let start = connected.bounds.start;
         if connected.log_id.is_none() && start == Offset(0) {
-            // Nobody has opened it.
+            // The log has no opening entry yet.
             return Ok(false);
         }
         match self.try_begin(connected).await {
@@ -82,7 +82,7 @@ impl Tail {
         }
     }
 
-    /// Whether a snapshot cannot be had, however long it is tried, and a shard may be instead.
+    /// Returns whether further attempts to get a snapshot are useless, and a shard may replace it.
     fn does_without(&self, error: &Error) -> bool {
         let is_final = match error.code() {
             ErrorCode::Unsupported => true,
@@ -94,15 +94,15 @@ impl Tail {
         is_final && self.shared.parts.replicator.is_some()
     }
 
-    /// Begins with the newest snapshot, if there is any that is of use.
+    /// Starts from the newest usable snapshot, if there is one.
     async fn begin_with_newest(
         &mut self,
         snapshots: &PartitionSnapshots,
         connected: &Connected,
     ) -> Result<bool> {
-        // A log of which all was trimmed tells no id: then its end must tell.
+        // A log whose entries were all removed reports no id; its end must identify it then.
         let newest = snapshots.newest(connected.log_id).await?;
-        // One that the log was trimmed beyond is of no use.
+        // A snapshot below the log's start is useless.
         let is_of_use = |found: &Manifest| found.progress.offset_applied >= connected.bounds.start;
         let Some(manifest) = newest.filter(is_of_use) else { return Ok(false) };
         match self.begin_with_snapshot(snapshots, &manifest).await {
@@ -124,8 +124,8 @@ impl Tail {
         let partition = Arc::clone(&self.partition);
         let tell = move |told| partition.board.publish(|progress| progress.fetching = Some(told));
         tell(Fetching { bytes: 0, bytes_in_all: manifest.base.bytes() });
-        // Never closed: an error would be no turn, and no reason not to fetch. It lasts until the
-        // copy is made.
+        // The semaphore never closes; an error would mean no permit, and no reason not to fetch.
+        // The permit is held until the replica is built.
         let turns = if is_beside { READER_FETCHES_AT_ONCE as u32 } else { 1 };
         let shared = Arc::clone(&self.shared);
         let turn = shared.fetches.acquire_many(turns).await.ok();
@@ -138,7 +138,7 @@ impl Tail {
         let (fetch, state) = begun?;
         bootstrap.take_over(&mut self.following, state).await?;
         drop(turn);
-        // Whoever reads has it by now. Without a file a restart begins anew.
+        // Reads use the image by now. If the sync fails, a restart bootstraps again.
         let file = fetch.keep().await.unwrap_or_else(|error| {
             tracing::warn!(at = %self.partition.at, %error, "an image is not kept");
             None
@@ -167,7 +167,7 @@ impl Tail {
         &mut self,
         shard: &mut FrozenShard,
     ) -> Result<(Image, ImageState, Option<PathBuf>)> {
-        // What the shard's rows name, the control log has told by now.
+        // The control log has delivered the definitions that the shard's rows name by now.
         self.shared.learn_definitions(SchemaVersion(0))?;
         let definitions = self.shared.storage.schemas().all();
         let definitions: Vec<_> = definitions.map(|schema| schema.definition.clone()).collect();
@@ -180,10 +180,10 @@ impl Tail {
         image_of_shard(shard, builder, order, &self.checkpoints).await
     }
 
-    /// Refuses to begin where the log does not go on from, and waits for the definition of there.
+    /// Refuses a snapshot after the log's end, and waits for the schema definition of its position.
     async fn check_begins(&self, at: &Progress) -> Result<()> {
         let (offset, version) = (at.offset_applied, at.schema_version);
-        // Asked now: it may have gone on since it was connected to.
+        // Queried again, because the log may have advanced since the connect.
         let bounds = self.shared.parts.log.bounds(self.partition.at);
         if offset > in_time(Duration::ZERO, bounds).await?.end {
             let message =
@@ -200,7 +200,8 @@ impl Tail {
     fn note_begun(&mut self, file: Option<PathBuf>, with: &str) {
         if let Some(kept) = &mut self.checkpoints {
             file.iter().for_each(|file| in_place(|| kept.take_fetched(file)));
-            // What it would say is on the disk or in the log, which is to be caught up with first.
+            // A checkpoint would hold nothing that is not on disk or in the log, and catching up
+            // comes first.
             kept.rest(0);
         }
         let (at, name) = (self.partition.at, &self.shared.name);

@@ -1,4 +1,4 @@
-//! What the log says of documents between the positions of two copies.
+//! The changes in the log between the positions of two copies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use forebay_wire::entry::decode_entry;
 
 use super::pass::Changing;
 
-/// The log of the store whose copies are compared, and its definitions.
+/// The log and the definitions of the store whose copies are compared.
 pub struct VerifyLog {
     log: Arc<dyn ChangeLog>,
     catalog: Arc<CatalogFollower>,
-    /// What the version of the documents that is compared is kept as.
+    /// Storage id of the compared store version.
     kept_as: StoreId,
     pub(super) schemas: SchemaSet,
 }
 
 impl VerifyLog {
-    /// Of a store, or of a version of its documents by what that is kept as.
+    /// Returns the log of a store, or of one of its versions, by storage id.
     ///
     /// # Errors
-    /// `NotFound` for one that the catalog does not know.
+    /// Returns `NotFound` for a storage id that the catalog does not know.
     pub fn new(
         log: Arc<dyn ChangeLog>,
         catalog: Arc<CatalogFollower>,
@@ -40,7 +40,7 @@ impl VerifyLog {
         Ok(Self { log, catalog, kept_as, schemas })
     }
 
-    /// The documents that the log changes between an older copy's state and a newer one's.
+    /// Returns the documents that the log changes between an older copy's state and a newer one's.
     pub(super) async fn changing(
         &self,
         older: &PartitionState,
@@ -57,7 +57,7 @@ impl VerifyLog {
         Ok(Changing::new(keys, older, newer.drop_all_count))
     }
 
-    /// Folds what is between a copy's state and an offset into the documents that it changes.
+    /// Folds the entries between a copy's state and an offset into the documents that they change.
     pub(super) async fn fold(
         &self,
         state: &mut PartitionState,
@@ -71,7 +71,7 @@ impl VerifyLog {
         loop {
             let read = records.next().await?;
             if read.is_empty() {
-                // Behind the last record there may be offsets without one.
+                // After the last record there may be offsets without one.
                 state.offset_applied = state.offset_applied.max(until);
                 return Ok(());
             }
@@ -107,7 +107,7 @@ impl VerifyLog {
         RecordRange { log: &*self.log, at, offsets: from.offset_applied..until }
     }
 
-    /// Waits for a definition that was told of since.
+    /// Waits for a definition that is not known here yet.
     async fn learn(&self, version: SchemaVersion) -> Result<()> {
         let wait_max = Duration::from_millis(READER_DEFINITION_WAIT_MS);
         let schema = self.catalog.definition(self.kept_as, version, wait_max).await?;

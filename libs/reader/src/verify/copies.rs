@@ -1,4 +1,5 @@
-//! The copies that can be compared: a replicator's shard, a snapshot or a checkpoint, a reader.
+//! The copies that can be compared: a replicator's shard, a snapshot or a checkpoint, a reader's
+//! replica.
 
 use std::path::Path;
 use std::time::Duration;
@@ -26,11 +27,10 @@ pub struct ShardCopy {
 }
 
 impl ShardCopy {
-    /// Freezes the shard of a partition at a replicator: of the version of the store's documents
-    /// that is kept as this.
+    /// Freezes a replicator's shard of a partition, of the store version with this storage id.
     ///
     /// # Errors
-    /// Those of [`FrozenShard::freeze`] and [`FrozenShard::state`].
+    /// Returns the errors of [`FrozenShard::freeze`] and [`FrozenShard::state`].
     pub async fn freeze(
         replicator: Channel,
         definition: &Definition,
@@ -58,7 +58,7 @@ impl VerifiedCopy for ShardCopy {
         let (mut pass, order) = (begin(&self.state), self.order);
         let mut last = Vec::new();
         let take = |key: &[u8], row: &[u8]| {
-            // Rows come in the order of their keys, and again where a stream broke off.
+            // Rows arrive in key order; after an interrupted stream some arrive again.
             if key.first() != Some(&DOCUMENTS) || key <= &last[..] {
                 return Ok(());
             }
@@ -76,21 +76,21 @@ impl VerifiedCopy for ShardCopy {
     }
 }
 
-/// A snapshot, or the checkpoint of a reader: what a partition was.
+/// A snapshot, or the checkpoint of a reader: the past state of a partition.
 pub struct PastCopy(PastPartition);
 
 impl PastCopy {
-    /// What a snapshot is.
+    /// Returns the copy of a snapshot.
     pub fn of_snapshot(past: PastPartition) -> Self {
         Self(past)
     }
 
-    /// The newest checkpoint of a partition that readers keep in this directory, whether or not
-    /// one of them runs; of the version of the documents that these definitions are of.
+    /// Returns the newest checkpoint of a partition in this directory, whether or not a reader of
+    /// it runs; of the store version of these definitions.
     ///
     /// # Errors
-    /// `NotFound` where there is none, `InvalidArgument` without a definition; those of the disk;
-    /// `Corrupt`, `Unsupported`.
+    /// Returns `NotFound` if there is no checkpoint, `InvalidArgument` without a definition, the
+    /// errors of the disk, `Corrupt` and `Unsupported`.
     pub fn of_checkpoint(
         dir: &Path,
         definitions: &[Definition],
@@ -100,7 +100,7 @@ impl PastCopy {
         let newest = newest.ok_or_else(|| Error::invalid_argument("a store without definition"))?;
         let at = PartitionRef { store: newest.store, partition };
         let (image, head) = CheckpointDirectory::newest_in(dir, at, newest.partitions)?;
-        // It is mapped, and nothing is written to it.
+        // The image is mapped read-only.
         PastPartition::of_image(&image, head, definitions, u64::MAX).map(Self)
     }
 }
@@ -127,7 +127,7 @@ impl VerifiedCopy for PastCopy {
     }
 }
 
-/// The copy that a reader of this process answers from.
+/// The replica that a reader of this process answers from.
 pub struct ReaderCopy {
     reader: Reader,
     partition: PartitionId,
@@ -135,7 +135,8 @@ pub struct ReaderCopy {
 }
 
 impl ReaderCopy {
-    /// Of a partition; waits so long at most until it has come as far as what it is compared with.
+    /// Returns the reader's copy of a partition; a comparison waits at most `wait_max` until the
+    /// reader has reached the other copy's position.
     pub fn new(reader: Reader, partition: PartitionId, wait_max: Duration) -> Self {
         Self { reader, partition, wait_max }
     }

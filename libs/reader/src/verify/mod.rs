@@ -1,9 +1,10 @@
-//! Whether two copies of a partition hold the same documents, and which ones they do not.
+//! Comparison of two copies of a partition: whether they hold the same documents, and which
+//! documents differ.
 //!
-//! As a rule they stand at two positions. The older one is brought to the other's by the fold: the
-//! log between them names the documents that have changed, and those alone are folded; all others
-//! must be what they were. Of what is live then each side has 4,096 digests, by the hashes of the
-//! keys, and only where two of them differ documents are compared one by one.
+//! The two copies are usually at two positions. The comparison therefore (1) folds the log between
+//! the positions into the older copy's documents that the log changes; all other documents must be
+//! equal already; (2) computes 4,096 digests of the live documents of each copy, by ranges of the
+//! hashes of the keys; (3) compares one by one only the documents of ranges whose digests differ.
 
 mod changes;
 mod copies;
@@ -28,63 +29,64 @@ pub use self::changes::VerifyLog;
 pub use self::copies::{PastCopy, ReaderCopy, ShardCopy};
 pub use self::pass::Pass;
 
-/// Begins a reading of a copy in this state.
+/// A function that starts a pass over a copy in this state.
 pub type BeginPass = Box<dyn FnOnce(&PartitionState) -> Pass + Send>;
 
-/// A copy of one partition that is compared with another.
+/// A copy of one partition that is compared with another one.
 #[async_trait]
 pub trait VerifiedCopy: Send {
-    /// Whether it follows its log meanwhile: it may be further each time that it is read.
+    /// Returns whether the copy follows its log, so that each pass may see a later state.
     fn moves(&self) -> bool;
 
-    /// Where it stands.
+    /// Returns the copy's current state.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// Returns the reason if the copy cannot be read.
     async fn state(&mut self) -> Result<PartitionState>;
 
-    /// Reads all of it as of one moment at which it has passed this position; each document once.
+    /// Reads the whole copy as of one moment after it has passed this position; each document once.
     ///
     /// # Errors
-    /// Why it cannot be read, or does not come so far.
+    /// Returns the reason if the copy cannot be read or does not reach the position.
     async fn read(&mut self, passed: Position, begin: BeginPass) -> Result<(Pass, PartitionState)>;
 
-    /// Lets go of what is held for it elsewhere.
+    /// Releases the resources that other processes hold for the copy.
     async fn end(self: Box<Self>) {}
 }
 
-/// What came of comparing two copies.
+/// The result of comparing two copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// The partition, of the version of the documents that was compared.
+    /// Compared partition, of the compared store version.
     pub at: PartitionRef,
-    /// Where both stood.
+    /// Position at which both were compared.
     pub position: Position,
-    /// Live documents of the first and of the second.
+    /// Number of live documents of the first and of the second copy.
     pub documents: (u64, u64),
-    /// The documents that are not the same: the first ones, by their keys' bytes.
+    /// First differing documents, by the bytes of their keys.
     pub differences: Vec<(Key, Difference)>,
-    /// How many more were found.
+    /// Number of further differing documents.
     pub more: u64,
-    /// Ranges of 4,096 that differ, and of which no document was compared: too many are in them.
+    /// Number of ranges (of 4,096) that differ and whose documents were not compared, because there
+    /// are too many.
     pub ranges_left: usize,
 }
 
 impl Verified {
-    /// Whether both copies hold the same.
+    /// Returns whether both copies hold the same documents.
     pub fn is_same(&self) -> bool {
         self.differences.is_empty() && self.ranges_left == 0
     }
 }
 
-/// How two copies differ in a document.
+/// The difference between two copies of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
-    /// The first alone has it.
+    /// Only the first copy has the document.
     OnlyInFirst,
-    /// The second alone has it.
+    /// Only the second copy has the document.
     OnlyInSecond,
-    /// Both have it, with other contents.
+    /// Both copies have the document, with different contents.
     Contents,
 }
 
@@ -98,15 +100,17 @@ impl Difference {
     }
 }
 
-/// Compares two copies at one position: that of the one that is further.
+/// Compares two copies at one position: the later of their two positions.
 ///
-/// Reads both whole, twice where they differ; holds the documents that the log changes between
-/// their positions, and then up to 256 MiB of those that may differ, in memory.
+/// Reads both copies whole, and twice if they differ. Holds in memory the documents that the log
+/// changes between the positions, and then up to 256 MiB of the documents that may differ.
 ///
 /// # Errors
-/// `InvalidArgument` for two copies that both move, or are of two partitions; `TokenLost` for those
-/// of two logs, or where the log between them is gone; `LimitExceeded` where it changes too many
-/// documents; `Corrupt` for one that is damaged; those of the copies.
+/// - `InvalidArgument` for two copies that both move, or are of two partitions.
+/// - `TokenLost` for copies of two logs, or if the log between them is gone.
+/// - `LimitExceeded` if the log changes too many documents.
+/// - `Corrupt` for a damaged copy.
+/// - The errors of the copies.
 pub async fn verify(
     first: &mut dyn VerifiedCopy,
     second: &mut dyn VerifiedCopy,
@@ -147,7 +151,7 @@ async fn compare(
     Ok(both.verified(ranges_left, differences))
 }
 
-/// Two copies as of one position.
+/// Two copies at one position.
 struct Both {
     older: Pass,
     newer: Pass,
@@ -213,7 +217,7 @@ impl Both {
         }
     }
 
-    /// The documents that are not the same, of those that were kept.
+    /// Returns the differing documents, of those that were retained.
     fn differences(&self, schemas: &SchemaSet) -> Result<Vec<(Key, Difference)>> {
         let (older, newer) = (self.older.kept(), self.newer.kept());
         let keys: BTreeMap<_, ()> = older.keys().chain(newer.keys()).map(|key| (key, ())).collect();
@@ -235,8 +239,8 @@ impl Both {
     }
 }
 
-/// Whether two rows are of the same document at a time: what has expired of it may be there or not.
-/// A row that cannot be read is like no other.
+/// Returns whether two rows hold the same document at a time: an expired document or field may be
+/// present or absent. An undecodable row equals no other.
 fn is_same(one: &[u8], other: &[u8], schemas: &SchemaSet, time: Timestamp) -> bool {
     let live = |row: &[u8]| {
         let schema = schemas.get(row_schema_version(row)?)?;

@@ -1,4 +1,4 @@
-//! A reader that asks whether what it answers from is what a replicator has.
+//! Verification of a reader's replica against a replicator's shard.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,19 @@ use crate::shared::Shared;
 use crate::tail::reader_backoff;
 
 impl Reader {
-    /// Compares the copy of a partition that this reader answers from, the first, with the shard of
-    /// the node that it is connected to, the second, at one position; names the documents that are
-    /// not the same. Waits so long at most for the shard, and then until the reader has come as far
-    /// as that. Reads both whole, the shard over the network; the partition applies nothing while
-    /// its own copy is read, and answers on.
+    /// Compares this reader's replica of a partition (the first copy) with the shard of the node
+    /// that the reader is connected to (the second copy), at one position; names the differing
+    /// documents. Waits at most `wait_max` for the shard, and then until the reader has reached the
+    /// shard's position. Reads both copies whole, the shard over the network. The partition applies
+    /// nothing while its replica is read, and continues to answer.
     ///
     /// # Errors
-    /// Those of [`verify`]; `InvalidArgument` for a partition that is not followed; `Unsupported`
-    /// without a node to compare with, and where another reader of the directory keeps the copy;
-    /// `DeadlineExceeded` where the reader does not come so far; `Closed`.
+    /// - The errors of [`verify`].
+    /// - `InvalidArgument` for a partition that the reader does not follow.
+    /// - `Unsupported` without a node to compare with, and if another reader of the directory owns
+    ///   the copy.
+    /// - `DeadlineExceeded` if the reader does not reach the shard's position in time.
+    /// - `Closed` after the close.
     pub async fn verify(&self, partition: PartitionId, wait_max: Duration) -> Result<Verified> {
         let shared = self.shared();
         shared.partition(partition)?;
@@ -40,7 +43,7 @@ impl Reader {
     }
 }
 
-/// The shard of a partition, frozen; one that has just begun may still be empty.
+/// Freezes the shard of a partition; a shard that has just started may be empty.
 async fn shard_of(
     shared: &Shared,
     replicator: &Channel,

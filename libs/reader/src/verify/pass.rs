@@ -1,4 +1,4 @@
-//! One reading of a copy: digests of what is live in it, and the documents of some of its ranges.
+//! A pass over a copy: digests of its live documents, and the documents of some ranges.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,7 +12,7 @@ use forebay_core::row::row_expires_at;
 use forebay_core::rows_digest::RowsDigest;
 use forebay_core::{Error, Result};
 
-/// Some of the ranges that documents fall into by the hashes of their keys.
+/// Some of the ranges that documents are assigned to by the hashes of their keys.
 pub(super) type Ranges = BTreeSet<usize>;
 
 fn range_of(key: &[u8]) -> usize {
@@ -20,31 +20,31 @@ fn range_of(key: &[u8]) -> usize {
     (xxh3_64(key) >> (u64::BITS - VERIFY_RANGES.trailing_zeros())) as usize
 }
 
-/// What is reckoned of a copy while it is read.
+/// The result of one pass over a copy.
 pub struct Pass {
-    /// What has expired by then is not live.
+    /// Time at which expiry is evaluated: expired documents are not live.
     time: Timestamp,
     digests: Vec<RowsDigest>,
     /// Bytes of each range.
     bytes: Vec<u64>,
-    /// The ranges whose documents are kept.
+    /// Ranges whose documents are retained.
     wanted: Ranges,
     kept: BTreeMap<Vec<u8>, Vec<u8>>,
     changing: Changing,
 }
 
-/// What the log says of documents between two positions.
+/// The effects of the log on documents between two positions.
 #[derive(Default)]
 pub(super) struct Changing {
-    /// The rows of those that it changes, as the older copy has them.
+    /// Rows of the changed documents, as the older copy has them.
     rows: HashMap<Vec<u8>, Option<Vec<u8>>>,
-    /// Whether all that were there before are dropped.
+    /// Whether a drop-all removes all earlier documents.
     drops_all: bool,
 }
 
 impl Changing {
-    /// The documents of these keys, of a copy in this state on its way to where so many drop-alls
-    /// were carried out.
+    /// Returns the documents of these keys, for a copy in this state that advances to a position
+    /// with `drop_all_count` drop-alls.
     pub(super) fn new(
         keys: impl IntoIterator<Item = Key>,
         state: &PartitionState,
@@ -77,7 +77,7 @@ fn unknown() -> Error {
 }
 
 impl Pass {
-    /// Of a copy as it is at this time; keeps the documents of these ranges.
+    /// Returns a pass over a copy as of this time that retains the documents of these ranges.
     pub(super) fn new(time: Timestamp, wanted: Ranges) -> Self {
         Self {
             time,
@@ -89,12 +89,13 @@ impl Pass {
         }
     }
 
-    /// As [`Pass::new`], of an older copy, some documents of which change until then.
+    /// Returns a pass as [`Pass::new`] does, over an older copy some of whose documents change
+    /// until then.
     pub(super) fn of_older(time: Timestamp, wanted: Ranges, changing: Changing) -> Self {
         Self { changing, ..Self::new(time, wanted) }
     }
 
-    /// Takes a document in, by its identity bytes and its row: each one once.
+    /// Takes one document, as its identity bytes and its row; each document once.
     pub fn take(&mut self, key: &[u8], row: &[u8]) {
         if let Some(changing) = self.changing.rows.get_mut(key) {
             *changing = Some(row.to_vec());
@@ -115,35 +116,35 @@ impl Pass {
         }
     }
 
-    /// The documents that change, for the fold.
+    /// Returns the changing documents, for the fold.
     pub(super) fn changing(&mut self) -> &mut Changing {
         &mut self.changing
     }
 
-    /// Takes in the documents that have changed, as they are now.
+    /// Takes the changed documents in their final state.
     pub(super) fn settle(&mut self) {
         for (key, row) in std::mem::take(&mut self.changing.rows) {
             row.iter().for_each(|row| self.add(&key, row));
         }
     }
 
-    /// When it is of.
+    /// Returns the time of the pass.
     pub(super) fn time(&self) -> Timestamp {
         self.time
     }
 
-    /// How many documents are live.
+    /// Returns the number of live documents.
     pub(super) fn documents(&self) -> u64 {
         self.digests.iter().map(|digest| digest.rows).sum()
     }
 
-    /// The ranges that are not the same in another copy.
+    /// Returns the ranges that differ from another copy's.
     pub(super) fn differing(&self, other: &Self) -> Ranges {
         let both = self.digests.iter().zip(&other.digests).enumerate();
         both.filter_map(|(range, (one, other))| (one != other).then_some(range)).collect()
     }
 
-    /// The first of these ranges, as many as there is memory for: one at least.
+    /// Returns the first of these ranges that fit into memory together; at least one.
     pub(super) fn some_of(&self, other: &Self, ranges: &Ranges) -> Ranges {
         let mut bytes = 0;
         let with_bytes =
@@ -155,7 +156,7 @@ impl Pass {
         fitting.map(|(range, _)| range).collect()
     }
 
-    /// The documents of the ranges that were wanted.
+    /// Returns the documents of the retained ranges.
     pub(super) fn kept(&self) -> &BTreeMap<Vec<u8>, Vec<u8>> {
         &self.kept
     }
@@ -168,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// The row of a document without fields that expires then, if ever.
+    /// Returns the row of a document without fields that expires at this time, if any.
     fn row(expires_us: Option<i64>) -> Vec<u8> {
         use forebay_core::{key::KeyType, layout::Layout, schema::StoreSpec};
         let definition = StoreSpec::documents("a", KeyType::Bytes, 1).define(StoreId(1)).unwrap();

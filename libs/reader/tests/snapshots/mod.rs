@@ -1,4 +1,4 @@
-//! Snapshots of a world's partitions, as a builder makes them: folded from the log, in small
+//! Snapshots of a world's partitions as a builder would write them: folded from the log, in small
 //! chunks.
 
 use std::borrow::Cow;
@@ -24,22 +24,22 @@ use object_store::path::Path;
 
 use crate::world::{World, at};
 
-/// Bytes of a chunk here.
+/// Bytes of a chunk in these tests.
 const CHUNK: usize = 16 * 1024;
 
 /// The folder of the snapshots.
 pub const FOLDER: &str = "snapshots";
 
-/// Rows by their keys, `None` where one was taken away.
+/// Rows by key; `None` for a deleted row.
 type Rows = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// What a partition is at one offset.
+/// The state of a partition at one offset.
 #[derive(Clone)]
 pub struct Folded {
     pub state: PartitionState,
     append_time: Option<Timestamp>,
     rows: Rows,
-    /// What has changed since this was forgotten last.
+    /// Changes since the last published layer.
     changed: Rows,
 }
 
@@ -89,7 +89,7 @@ impl Folded {
     }
 }
 
-/// Where the snapshots of a world lie.
+/// The snapshot store of a world.
 pub struct Kept {
     pub objects: Arc<TestObjects>,
     pub store: SnapshotStore,
@@ -112,7 +112,7 @@ impl Kept {
         self.publish_layers(world, id, folded, base, Vec::new()).await
     }
 
-    /// Publishes a snapshot that is another one and what has changed since.
+    /// Publishes a snapshot that consists of another one and the changes since.
     pub async fn publish_over(
         &self,
         world: &World,
@@ -191,7 +191,7 @@ async fn put(to: &PartitionSnapshots, id: u64, bytes: Vec<u8>) -> ChunkId {
     chunk
 }
 
-/// An image in memory.
+/// An in-memory image.
 #[derive(Default)]
 struct Written(Vec<u8>);
 

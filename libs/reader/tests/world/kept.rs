@@ -1,4 +1,4 @@
-//! Readers that keep checkpoints on a simulated disk.
+//! Readers that write checkpoints to a simulated disk.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub fn counts(reader: &Reader) -> CheckpointCounts {
     status(reader).counts.checkpoints
 }
 
-/// Waits until the first partition is as wanted; the paused clock bounds it.
+/// Waits until the first partition is as wanted; the paused clock bounds the wait.
 pub async fn until(reader: &Reader, wanted: impl Fn(&PartitionStatus) -> bool) {
     let wait = async {
         while !wanted(&status(reader)) {
@@ -50,7 +50,7 @@ pub async fn until(reader: &Reader, wanted: impl Fn(&PartitionStatus) -> bool) {
     waited.unwrap_or_else(|_| panic!("{:#?}", reader.status()));
 }
 
-/// Waits until a checkpoint of what is applied now is durable.
+/// Waits until a checkpoint of the applied data is durable.
 pub async fn checkpointed(reader: &Reader) {
     let written = counts(reader).written;
     until(reader, |status| status.counts.checkpoints.written > written).await;

@@ -1,5 +1,5 @@
-//! What the tests of the reader share: a store over a log in memory, written entry by entry, with a
-//! clock that follows tokio's paused one.
+//! The shared parts of the reader's tests: a store over an in-memory log, written entry by entry,
+//! with a clock that follows tokio's paused one.
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
 pub mod kept;
@@ -39,7 +39,7 @@ pub const LOG: LogId = LogId(0xfeed);
 pub const CLIENT: ClientId = ClientId(7);
 pub const SECOND: Duration = Duration::from_secs(1);
 
-/// Tokio's clock as a wall clock, plus what a test adds to it.
+/// Tokio's clock as a wall clock, plus an offset that a test adds.
 pub struct TokioClock {
     began: tokio::time::Instant,
     ahead_us: AtomicI64,
@@ -66,11 +66,11 @@ impl Clock for TokioClock {
     }
 }
 
-/// A store with its log, its catalog, and whoever writes to it.
+/// A store with its log, its catalog, and its writer.
 pub struct World {
     pub log: Arc<dyn ChangeLog>,
     pub catalog: Arc<CatalogFollower>,
-    /// The clock of the readers; the log has one of its own.
+    /// Clock of the readers; the log has its own.
     pub clock: Arc<TokioClock>,
     pub entropy: Arc<SeededEntropy>,
     pub definition: Definition,
@@ -78,12 +78,12 @@ pub struct World {
 }
 
 impl World {
-    /// A store `users` with this many partitions, with the opening entry in each log.
+    /// Returns a store `users` with this many partitions, with the opening entry in each log.
     pub async fn new(partitions: u32) -> Self {
         Self::over(Arc::new(MemoryLog::new(TokioClock::new())), partitions).await
     }
 
-    /// The same over another log.
+    /// Returns the same store over another log.
     pub async fn over(log: Arc<dyn ChangeLog>, partitions: u32) -> Self {
         let number = FieldType::Scalar(ScalarType::Int64);
         let definition = StoreSpec::documents("users", KeyType::String, partitions)
@@ -107,7 +107,7 @@ impl World {
         world
     }
 
-    /// Makes the logs of the store, each with its opening entry.
+    /// Creates the logs of the store, each with its opening entry.
     pub async fn make_logs(&self, log_id: LogId) {
         self.log.create(STORE, self.definition.partitions).await.unwrap();
         for partition in self.definition.partitions.partitions() {
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// Deletes the logs and makes them anew under another id.
+    /// Deletes the logs and creates them again under another id.
     pub async fn replace_logs(&self, log_id: LogId) {
         self.log.delete(STORE).await.unwrap();
         self.make_logs(log_id).await;
@@ -126,7 +126,7 @@ impl World {
         self.control(EntryBody::Control(record)).await;
     }
 
-    /// Deletes the store, and makes another one under its name.
+    /// Deletes the store, and creates another one under its name.
     pub async fn remake(&mut self, store: StoreId) {
         self.control(EntryBody::Control(ControlRecord::Delete(self.definition.store))).await;
         let versions = StoreVersions::first(store, self.definition.partitions);
@@ -135,7 +135,7 @@ impl World {
         self.log.create(store, self.definition.partitions).await.unwrap();
     }
 
-    /// A follower of the control log that knows nothing yet, as a new process has.
+    /// Starts a follower of the control log that knows nothing yet, like that of a new process.
     pub fn forget_catalog(&mut self) {
         let catalog = CatalogFollower::start(self.log.clone(), self.entropy.clone());
         self.catalog = Arc::new(catalog);
@@ -167,14 +167,14 @@ impl World {
         partition_of(key.as_bytes(), self.definition.partitions).0
     }
 
-    /// The body of an entry with one change, under the client's next sequence.
+    /// Returns the body of an entry with one change, under the client's next sequence.
     pub fn change(&self, change: Change) -> EntryBody {
         let sequence = Sequence(self.sequence.fetch_add(1, Ordering::SeqCst) + 1);
         let changes = vec![Change { sequence, ..change }];
         EntryBody::Changes(vec![ClientBatch { client: CLIENT, changes }])
     }
 
-    /// Appends one change to the log of its key; answers its token.
+    /// Appends one change to the log of its key; returns its token.
     pub async fn write(&self, change: Change) -> Token {
         self.write_to(LOG, change).await
     }
@@ -216,7 +216,7 @@ impl World {
         Reader::open(options, self.parts()).await.unwrap()
     }
 
-    /// A reader that has caught up with all that the logs hold.
+    /// Returns a reader that has applied everything in the logs.
     pub async fn caught_up(&self) -> Reader {
         let reader = self.open().await;
         reader.await_ready(10 * SECOND).await.unwrap();
@@ -267,7 +267,7 @@ pub fn if_absent(mut change: Change) -> Change {
     change
 }
 
-/// The value of a field as the reader has it; `None` when document or field is absent.
+/// Returns the value of a field in the reader; `None` if document or field is absent.
 pub fn value(reader: &Reader, key: &str, name: &str) -> Result<Option<i64>> {
     let document = reader.read_local(None, |view| view.get_document(key))?;
     Ok(document.and_then(|document| match document.value(field(name)) {
@@ -281,7 +281,7 @@ pub fn age(reader: &Reader, key: &str) -> Result<Option<i64>> {
     value(reader, key, "age")
 }
 
-/// A key that lies in this partition.
+/// Returns a key of this partition.
 pub fn key_in(world: &World, partition: u32) -> String {
     let mut keys = (0..10_000).map(|number| format!("key-{number}"));
     keys.find(|key| world.partition_of(key) == partition).unwrap()

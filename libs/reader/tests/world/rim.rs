@@ -1,5 +1,5 @@
-//! The log in memory behind a rim that a test can break: off, silent about time, or answering what
-//! it does not hold.
+//! An in-memory log with a breakable front: a test can turn the log off, let it report no time, or
+//! let it return records that it does not hold.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,17 +16,18 @@ type Twist = Box<dyn FnOnce(&mut Records) + Send>;
 
 pub struct Rim {
     log: MemoryLog,
-    /// Nothing of a store's logs is reachable; the control log is.
+    /// Whether a store's logs are unreachable; the control log stays reachable.
     pub is_off: AtomicBool,
-    /// Records from this offset on are not reachable; bounds are.
+    /// First offset whose records are unreachable; bounds stay reachable.
     pub reads_below: AtomicU64,
-    /// Reads from this offset on never end.
+    /// First offset from which reads never end.
     pub silent_from: AtomicU64,
-    /// Bounds tell no time.
+    /// Whether bounds contain no time.
     pub is_timeless: AtomicBool,
-    /// How often the control log was asked anything.
+    /// Number of calls to the control log.
     pub control_asked: AtomicU64,
-    /// While a test holds it, the control log is asked, and answers nothing.
+    /// Lock of the control log's answers: while a test holds it, calls to the control log do not
+    /// return.
     pub control: tokio::sync::Mutex<()>,
     twist: Mutex<Option<Twist>>,
 }
@@ -45,7 +46,7 @@ impl Rim {
         })
     }
 
-    /// Changes the next answer of a read that has records.
+    /// Changes the next result of a read that has records.
     pub fn twist(&self, twist: impl FnOnce(&mut Records) + Send + 'static) {
         *self.twist.lock().unwrap() = Some(Box::new(twist));
     }
@@ -77,7 +78,7 @@ impl ChangeLog for Rim {
         self.log.delete(store).await
     }
 
-    /// Writers are on the other side of the rim: they always get through.
+    /// Appends always succeed: writers do not go through the breakable front.
     async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
         self.log.append(at, entry).await
     }

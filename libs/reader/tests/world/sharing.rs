@@ -9,10 +9,10 @@ use forebay_reader::{CheckpointOptions, ReaderOptions, ReaderParts};
 
 use super::World;
 
-/// The longest wait for anything.
+/// The longest wait in these tests.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// With the documents in the same directory, where tests look for them.
+/// Returns options with the documents in the same directory, where tests look for them.
 pub fn options(world: &World, dir: &Path) -> ReaderOptions {
     let checkpoint = CheckpointOptions { memory_dir: None, ..CheckpointOptions::new(dir) };
     ReaderOptions { checkpoint: Some(checkpoint), ..world.options() }
@@ -22,7 +22,8 @@ pub fn parts(world: &World) -> ReaderParts {
     ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() }
 }
 
-/// Deletes the copies of a directory and leaves its checkpoints, as a restart of the machine does.
+/// Deletes the shared copies of a directory and leaves its checkpoints, as a restart of the machine
+/// does.
 pub fn forget_copies(dir: &Path) {
     for path in std::fs::read_dir(dir).unwrap().map(|name| name.unwrap().path()) {
         if path.extension().is_none_or(|extension| extension != "checkpoint") {

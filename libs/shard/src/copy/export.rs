@@ -1,5 +1,6 @@
-//! A shard frozen as it is at one position, for copies to read. It lies in links to the shard's
-//! files, so it costs the disk what the shard has rewritten since, and it stays over restarts.
+//! A shard frozen at one position, from which copies read. The frozen shard consists of hard links
+//! to the shard's files. Therefore it occupies only the space of files that the shard has rewritten
+//! since, and it survives restarts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,20 +25,20 @@ use crate::error::explained;
 use crate::resources::Resources;
 use crate::shard::Shard;
 
-/// Bytes that are read ahead of a range.
+/// Bytes of read-ahead in a range.
 const READAHEAD_BYTES: usize = 2 << 20;
-/// Least bytes of a range: a smaller one is not worth a stream.
+/// Fewest bytes of a range: a smaller range is not worth a stream.
 const RANGE_BYTES_MIN: u64 = 1 << 20;
 
-/// What a copy of a frozen shard moves.
+/// Contents that a copy of a frozen shard transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportMode {
-    /// Its rows.
+    /// The rows of the shard.
     Rows {
-        /// Ranges that they are divided into, at most.
+        /// Most ranges into which the rows are divided.
         ranges_max: usize,
     },
-    /// Its files as they are.
+    /// The files of the shard, unchanged.
     Files,
 }
 
@@ -49,12 +50,12 @@ pub struct Export {
 }
 
 impl Export {
-    /// Freezes a shard of the store of this name in a folder that does not exist yet, to be moved
-    /// so. Puts it on the disk first.
+    /// Flushes a shard of the store of this name, and freezes the shard in a new folder for copies
+    /// in this mode.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses, and for a shard to which nothing was written yet;
-    /// `LimitExceeded` for one of too many files to be moved as they are, and for a full disk.
+    /// - `Unavailable`: the disk refuses an operation, or nothing was written to the shard yet.
+    /// - `LimitExceeded`: the shard has too many files to copy them unchanged, or the disk is full.
     pub fn create(
         shard: &Shard,
         store: &str,
@@ -78,11 +79,10 @@ impl Export {
         Self::open(dir)
     }
 
-    /// One that an earlier process has frozen.
+    /// Opens a shard that an earlier process has frozen.
     ///
     /// # Errors
-    /// `NotFound` where none is, `Corrupt` where it is damaged, `Unavailable` for a disk that
-    /// refuses.
+    /// `NotFound` if there is none; `Corrupt` if it is damaged; `Unavailable` if the disk refuses.
     pub fn open(dir: &Path) -> Result<Self> {
         let bytes = fs::read(dir.join(PLAN)).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Error::not_found("no such copy; begin another one"),
@@ -93,15 +93,15 @@ impl Export {
         Ok(Self { db: open(dir)?, dir: dir.join(SHARD), plan })
     }
 
-    /// How it is read.
+    /// Returns the plan by which copies read the shard.
     pub fn plan(&self) -> &v1::CopyPlan {
         &self.plan
     }
 
-    /// The rows of a range of its plan, behind a key if there is one.
+    /// Returns the rows of a range of the plan, after `behind` if given.
     ///
     /// # Errors
-    /// `InvalidArgument` for a range that it does not have.
+    /// `InvalidArgument` if the plan has no such range.
     pub fn rows(&self, range: usize, behind: Option<&[u8]>) -> Result<ExportRows<'_>> {
         let Some(range) = self.plan.ranges.get(range) else {
             let ranges = self.plan.ranges.len();
@@ -128,11 +128,11 @@ impl Export {
         Ok(ExportRows { rows, part: RowsDigest::default(), part_bytes: 0, part_bytes_max })
     }
 
-    /// The bytes of a file of its plan, behind so many of them.
+    /// Returns the bytes of a file of the plan after the first `behind_bytes`.
     ///
     /// # Errors
-    /// `InvalidArgument` for a file that it does not have, or for more bytes than that has;
-    /// `Unavailable` for a disk that refuses.
+    /// `InvalidArgument` if the plan has no such file or the file is shorter; `Unavailable` if the
+    /// disk refuses.
     pub fn file(&self, file: usize, behind_bytes: u64) -> Result<ExportFile> {
         let Some(file) = self.plan.files.get(file) else {
             let files = self.plan.files.len();
@@ -141,8 +141,9 @@ impl Export {
         ExportFile::open(&self.dir, file, behind_bytes, self.plan.part_bytes)
     }
 
-    /// Puts the rows of these keys into a block, as far as they are there; answers for how many of
-    /// the keys, one at least: behind a full block comes no other. Blocks on the disk.
+    /// Adds the rows of these keys to a block, as far as the rows exist. Returns the number of
+    /// processed keys, at least one: after a full block, the call adds no more rows. Blocks on the
+    /// disk.
     ///
     /// # Errors
     /// As [`ExportRows::next`].
@@ -159,10 +160,10 @@ impl Export {
         Ok(keys.len())
     }
 
-    /// Removes one from the disk; who reads it reads on.
+    /// Removes a frozen shard from the disk; its current readers continue.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses.
+    /// `Unavailable` if the disk refuses.
     pub fn remove(dir: &Path) -> Result<()> {
         remove_folder(dir)
     }
@@ -173,7 +174,7 @@ fn open(dir: &Path) -> Result<DB> {
     opened.map_err(|error| explained(&error, "opening a frozen shard"))
 }
 
-/// The plan of a shard that was just frozen, without an id and a name.
+/// Returns the plan of a newly frozen shard, without id and name.
 fn plan(db: &DB, at: PartitionRef, mode: ExportMode) -> Result<v1::CopyPlan> {
     let reading = |error| explained(&error, "reading a frozen shard");
     let head = db.get_pinned(HEAD).map_err(reading)?;
@@ -210,16 +211,17 @@ fn plan(db: &DB, at: PartitionRef, mode: ExportMode) -> Result<v1::CopyPlan> {
     })
 }
 
-/// The end of a part of a range, or of a piece of a file.
+/// End of a part of a range, or of a piece of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartEnd {
-    /// Of its rows; a piece has none, and the digest of its bytes for a sum.
+    /// Digest of the rows of the part. For a piece of a file, the row count is 0 and the sum is the
+    /// digest of the bytes.
     pub digest: RowsDigest,
-    /// Whether the range, or the file, ends with it.
+    /// Whether this is also the end of the range or file.
     pub is_range_end: bool,
 }
 
-/// The rows of a range, block by block.
+/// An iterator over the rows of a range, block by block.
 pub struct ExportRows<'e> {
     rows: DBRawIteratorWithThreadMode<'e, DB>,
     part: RowsDigest,
@@ -228,12 +230,12 @@ pub struct ExportRows<'e> {
 }
 
 impl ExportRows<'_> {
-    /// Puts the next rows into a block, which is empty; what ends with them. Blocks on the disk.
-    /// Behind the range's end there is nothing more to ask for.
+    /// Adds the next rows to an empty block, and returns the part's end if the part ends with the
+    /// block. Blocks on the disk. A caller must not call this after the end of the range.
     ///
     /// # Errors
-    /// `Corrupt` for a damaged file, `Unavailable` for a disk that refuses: never fewer rows than
-    /// there are.
+    /// `Corrupt` for a damaged file; `Unavailable` if the disk refuses. The call never skips rows
+    /// silently.
     pub fn next(&mut self, block: &mut RowsBlock) -> Result<Option<PartEnd>> {
         while let Some((key, value)) = self.rows.item() {
             block.push(key, value);

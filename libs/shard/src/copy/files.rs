@@ -1,4 +1,4 @@
-//! Files that both ends of a copy keep over restarts.
+//! Files that both ends of a copy retain over restarts.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,14 +8,14 @@ use forebay_core::{Error, ErrorCode, Result};
 
 use crate::error::explained;
 
-/// What the plan's file is called, at both ends.
+/// Name of the plan's file, at both ends.
 pub(super) const PLAN: &str = "plan";
-/// The database, at both ends.
+/// Name of the database, at both ends.
 pub(super) const SHARD: &str = "shard";
-/// What the engine makes of a disk that has no room.
+/// Messages of the engine for a full disk.
 const NO_ROOM: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
 
-/// What is said of a disk that refuses.
+/// Maps an error of the disk.
 pub(super) fn refused(doing: &str, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => full(doing),
@@ -23,7 +23,7 @@ pub(super) fn refused(doing: &str, error: &io::Error) -> Error {
     }
 }
 
-/// What is said of a failure of the engine.
+/// Maps an error of the engine.
 pub(super) fn engine_refused(doing: &str, error: &rocksdb::Error) -> Error {
     match NO_ROOM.iter().any(|no_room| error.as_ref().contains(no_room)) {
         true => full(doing),
@@ -37,10 +37,10 @@ fn full(doing: &str) -> Error {
     Error::new(ErrorCode::LimitExceeded, message)
 }
 
-/// Writes a file that is there whole or not at all, whatever happens.
+/// Writes a file atomically and durably.
 ///
 /// # Errors
-/// `LimitExceeded` for a full disk, `Unavailable` for one that refuses.
+/// `LimitExceeded` if the disk is full; `Unavailable` if the disk refuses.
 pub(super) fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = path.with_extension("new");
     let writing = || {
@@ -53,16 +53,16 @@ pub(super) fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
     writing().map_err(|error| refused("keeping the plan of a copy", &error))
 }
 
-/// Makes the names of a file's folder durable.
+/// Makes the name of a file durable in its folder.
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Removes what either end has kept of a copy, if it is there: its plan first, without which nobody
-/// goes on with the rest.
+/// Removes the folder of a copy, if it exists. The plan goes first, because no process resumes a
+/// copy without a plan.
 ///
 /// # Errors
-/// `Unavailable` for a disk that refuses.
+/// `Unavailable` if the disk refuses.
 pub(super) fn remove_folder(path: &Path) -> Result<()> {
     let removing = || {
         match fs::remove_file(path.join(PLAN)) {

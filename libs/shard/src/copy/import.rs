@@ -1,6 +1,6 @@
-//! A shard that is being copied here. Rows: those of each part become a file of the engine, and all
-//! files at once a shard. Files: they come piece by piece, each under its own name, and are a shard
-//! once they are whole.
+//! The target end of a copy. When rows are copied, each part becomes a file of the engine, and all
+//! files together are ingested as a shard. When files are copied, they arrive piece by piece under
+//! their own names, and are a shard once they are complete.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -25,48 +25,50 @@ use super::pieces::{are_sound, open_whole, write_piece};
 use super::row_parts::{RowPart, write_rows};
 use crate::resources::Resources;
 
-/// The journal's file.
+/// Name of the journal's file.
 const PARTS: &str = "parts";
 
-/// What is durable of a range, or of a file.
+/// Durable progress of a range, or of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeDone {
-    /// Its last key; `None` where there is none yet, and for a file.
+    /// Last key of the range; `None` before the first row, and for a file.
     pub last_key: Option<Vec<u8>>,
-    /// Its rows; none for a file.
+    /// Digest of the rows; empty for a file.
     pub digest: RowsDigest,
-    /// Bytes of its keys and values, or of the file.
+    /// Bytes of the keys and values, or of the file.
     pub bytes: u64,
-    /// Whether nothing is missing.
+    /// Whether the range or file is complete.
     pub is_ended: bool,
 }
 
 /// A block of a part.
 #[derive(Clone, Debug)]
 pub struct PartBlock<B> {
-    /// Its rows, or the bytes of a file.
+    /// Rows, or bytes of a file.
     pub bytes: B,
-    /// What ends with it.
+    /// End of the part, if the part ends with this block.
     pub end: Option<PartEnd>,
-    /// Whether it came compressed: a part whose first block did not is kept as it is.
+    /// Whether the block was compressed in transit. If the first block of a part was not
+    /// compressed, the part is stored uncompressed.
     pub was_compressed: bool,
 }
 
-/// Where the blocks of a part come from.
+/// A source of the blocks of a part.
 pub trait PartSource {
-    /// The bytes of a block.
+    /// Type of a block's bytes.
     type Block: AsRef<[u8]>;
 
-    /// The next block.
+    /// Returns the next block.
     ///
     /// # Errors
-    /// Why there is none; nothing of the part counts then.
+    /// The reason why there is no block; nothing of the part counts then.
     fn next_block(&mut self) -> Result<PartBlock<Self::Block>>;
 }
 
-/// A shard that is being copied here. Parts of different ranges may be written at the same time.
+/// A shard that is being copied to this process. Parts of different ranges may be written
+/// concurrently.
 pub struct Import {
-    /// Keeps a second process from copying the same partition to the same place.
+    /// Lock that prevents a second process from copying the same partition to the same folder.
     _lock: File,
     dir: PathBuf,
     plan: v1::CopyPlan,
@@ -75,18 +77,18 @@ pub struct Import {
 
 struct State {
     journal: PartsJournal,
-    /// By the ranges of the plan, or by its files.
+    /// Progress by the ranges of the plan, or by its files.
     ranges: Vec<RangeDone>,
-    /// Files of the parts that count; a copy of files has none beside those of its plan.
+    /// Numbers of the files of completed parts; empty if files are copied.
     files: Vec<u32>,
     next_file: u32,
 }
 
 impl Import {
-    /// The plan of what lies in a folder; `None` where there is none that can be gone on with.
+    /// Reads the plan in a folder; returns `None` if there is no plan that can be resumed.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses.
+    /// `Unavailable` if the disk refuses.
     pub(crate) fn plan_in(dir: &Path) -> Result<Option<v1::CopyPlan>> {
         let bytes = match fs::read(dir.join(PLAN)) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -95,11 +97,11 @@ impl Import {
         Ok(v1::CopyPlan::decode(&bytes[..]).ok().filter(|plan| check(plan).is_ok()))
     }
 
-    /// Begins with nothing, in a folder of which all is removed that is there.
+    /// Starts a new copy in a folder, after removing its previous contents.
     ///
     /// # Errors
-    /// `Corrupt` for a plan that is none, `LimitExceeded` for a full disk, `Unavailable` for one
-    /// that refuses.
+    /// `Corrupt` if the plan is invalid; `LimitExceeded` if the disk is full; `Unavailable` if the
+    /// disk refuses.
     pub(crate) fn begin(dir: &Path, plan: v1::CopyPlan) -> Result<Self> {
         check(&plan)?;
         let lock = lock(dir)?;
@@ -116,17 +118,18 @@ impl Import {
         Self::of(lock, dir, plan)
     }
 
-    /// Goes on with what an earlier process has left; `None` where that is nothing.
+    /// Resumes the copy of an earlier process; returns `None` if there is nothing to resume.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses.
+    /// `Unavailable` if the disk refuses.
     pub(crate) fn resume(dir: &Path) -> Result<Option<Self>> {
         let lock = lock(dir)?;
         let Some(plan) = Self::plan_in(dir)? else { return remove_folder(dir).map(|()| None) };
         let import = Self::of(lock, dir, plan)?;
         match import.has_all_that_is_durable() {
             true => Ok(Some(import)),
-            // Its shard had left already when it was killed, or somebody took of it what counts.
+            // Either the shard had already been moved when the process was killed, or completed
+            // parts were removed.
             false => remove_folder(dir).map(|()| None),
         }
     }
@@ -143,7 +146,7 @@ impl Import {
     fn has_all_that_is_durable(&self) -> bool {
         let (state, shard) = (self.state.lock(), self.dir.join(SHARD));
         if self.plan.files.is_empty() {
-            // A database that takes the files in may have taken them.
+            // A kill may have interrupted the database after it took the files in.
             let is_there = |file: &u32| file_path(&self.dir, *file).exists();
             return shard.exists() || state.files.iter().all(is_there);
         }
@@ -153,48 +156,51 @@ impl Import {
         })
     }
 
-    /// What is copied.
+    /// Returns the plan of the copy.
     pub fn plan(&self) -> &v1::CopyPlan {
         &self.plan
     }
 
-    /// Which partition's shard it becomes.
+    /// Returns the partition whose shard is copied.
     pub fn partition(&self) -> PartitionRef {
         let (store, partition) = (StoreId(self.plan.store_id), PartitionId(self.plan.partition));
         PartitionRef { store, partition }
     }
 
-    /// Whether a shard of this state has all that would be copied.
+    /// Returns whether a shard with this state contains everything that the copy would bring.
     pub(crate) fn is_passed_by(&self, state: &PartitionState) -> bool {
         let is_there = position(&self.plan).is_ok_and(|position| position <= state.position);
         is_there && state.log_id == Some(LogId(self.plan.log_id))
     }
 
-    /// What is durable of each range, or of each file.
+    /// Returns the durable progress of each range or file.
     pub fn ranges(&self) -> Vec<RangeDone> {
         self.state.lock().ranges.clone()
     }
 
-    /// What is durable of one of them.
+    /// Returns the durable progress of one range or file.
     pub fn range(&self, range: usize) -> RangeDone {
         self.state.lock().ranges.get(range).cloned().unwrap_or_default()
     }
 
-    /// All rows that are durable; none where files are copied.
+    /// Returns the digest of all durable rows; empty if files are copied.
     pub fn digest(&self) -> RowsDigest {
         let mut all = RowsDigest::default();
         self.state.lock().ranges.iter().for_each(|range| all.merge(range.digest));
         all
     }
 
-    /// Writes the next part of a range behind what is durable of it, or the next piece of a file;
-    /// answers whether that ends with it. Blocks on the disk. Nobody else may write to the range
-    /// meanwhile.
+    /// Writes the next part of a range after its durable rows, or the next piece of a file. Returns
+    /// whether the range or file ends with it. Blocks on the disk. No other thread may write to the
+    /// range during the call. If the call fails, nothing of the part counts.
     ///
     /// # Errors
-    /// Those of the source; `Corrupt` for what is not what its end says, for rows out of order or
-    /// of another range; `LimitExceeded` for a full disk, with the bytes that are free and those
-    /// that are about to come; `Unavailable` for one that refuses. Nothing of the part counts then.
+    /// - The errors of the source.
+    /// - `InvalidArgument`: the plan has no such range or file.
+    /// - `Corrupt`: the contents do not match their digest, or rows are out of order or outside the
+    ///   range.
+    /// - `LimitExceeded`: the disk is full; the error states the free bytes and the bytes to come.
+    /// - `Unavailable`: the disk refuses.
     pub fn write_part(&self, range: usize, source: &mut impl PartSource) -> Result<bool> {
         self.write(range, source).map_err(|error| self.with_room(error))
     }
@@ -233,7 +239,7 @@ impl Import {
         Ok(is_range_end)
     }
 
-    /// The error of a full disk, with what is missing on it.
+    /// Adds the free and the missing bytes to the error of a full disk.
     fn with_room(&self, error: Error) -> Error {
         if error.code() != ErrorCode::LimitExceeded {
             return error;
@@ -246,17 +252,17 @@ impl Import {
             .filter(|(_, done)| !done.is_ended)
             .map(|(bytes, done)| bytes.saturating_sub(done.bytes))
             .sum();
-        // It is more than there was room for, whatever was planned.
+        // The missing bytes exceed the free ones, whatever the plan says.
         Error::limit_exceeded(error.message(), free, left.max(free + 1))
     }
 
-    /// Makes the shard of what was copied, at a path that does not exist yet; the copy is over
-    /// then. May be called again by another process where this one was killed.
+    /// Turns the complete copy into a shard at a new path, and ends the copy. If the process is
+    /// killed during the call, another process may call it again.
     ///
     /// # Errors
-    /// `Unavailable` where a range has not ended; `Corrupt` for what makes no shard, or another
-    /// one, of which nothing is left then; `LimitExceeded` for a full disk, `Unavailable` for one
-    /// that refuses.
+    /// - `Unavailable`: a range is incomplete, or the disk refuses.
+    /// - `Corrupt`: the contents are no shard, or another shard; the copy is removed then.
+    /// - `LimitExceeded`: the disk is full.
     pub(crate) fn finish(self, path: &Path) -> Result<()> {
         if self.state.lock().ranges.iter().any(|range| !range.is_ended) {
             return Err(Error::unavailable("the copy has not ended yet; go on with it"));
@@ -273,7 +279,7 @@ impl Import {
         }
     }
 
-    /// Makes a whole database of the parts' files, or finds it whole.
+    /// Builds a database from the files of the parts, unless an earlier process has built it.
     fn make_whole(&self) -> Result<()> {
         let shard = self.dir.join(SHARD);
         if !self.plan.files.is_empty() {
@@ -281,7 +287,7 @@ impl Import {
         }
         let told = |error| engine_refused("taking in a copy", &error);
         let db = DB::open(&Resources::import_options(true), &shard).map_err(told)?;
-        // All files come in one step, and with them the head.
+        // The engine ingests all files atomically, and with them the head.
         if db.get_pinned(HEAD).map_err(told)?.is_none() {
             let mut ingest = IngestExternalFileOptions::default();
             ingest.set_move_files(true);
@@ -292,8 +298,10 @@ impl Import {
         self.check_head(&db)
     }
 
+    /// Checks that the shard is the planned one.
+    ///
     /// # Errors
-    /// `Corrupt` for a shard that is not the one that was planned.
+    /// `Corrupt` if the shard is another one.
     fn check_head(&self, db: &DB) -> Result<()> {
         let head = db.get_pinned(HEAD);
         let head = head.map_err(|error| engine_refused("taking in a copy", &error))?;
@@ -308,10 +316,10 @@ impl Import {
         is_planned.then_some(()).ok_or_else(|| Error::corrupt(message))
     }
 
-    /// Gives it up, and removes what was copied.
+    /// Abandons the copy and removes its folder.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses.
+    /// `Unavailable` if the disk refuses.
     pub fn remove(self) -> Result<()> {
         remove_folder(&self.dir)
     }
@@ -322,7 +330,7 @@ impl State {
         let wrong = || Error::corrupt("the journal of a copy names what its plan does not have");
         let range = self.ranges.get_mut(part.range as usize).ok_or_else(wrong)?;
         let end = part.end.as_ref().ok_or_else(wrong)?;
-        // A piece of a file has none.
+        // A piece of a file has no rows.
         if end.rows > 0 {
             range.last_key = Some(part.last_key.to_vec());
             range.digest.merge(RowsDigest::of(end.rows, &end.digest)?);
@@ -335,10 +343,10 @@ impl State {
     }
 }
 
-/// Takes the lock of a copy's folder, which lies beside it.
+/// Takes the lock of a copy's folder; the lock file is next to the folder.
 ///
 /// # Errors
-/// `Conflict` where another process, or this one, has it; `Unavailable` for a disk that refuses.
+/// `Conflict` if this process or another one holds the lock; `Unavailable` if the disk refuses.
 fn lock(dir: &Path) -> Result<File> {
     let told = |error: std::io::Error| refused("taking the lock of a copy", &error);
     dir.parent().map_or(Ok(()), fs::create_dir_all).map_err(told)?;
@@ -353,8 +361,10 @@ fn lock(dir: &Path) -> Result<File> {
     }
 }
 
+/// Checks a plan.
+///
 /// # Errors
-/// `Corrupt` for a plan whose ranges leave keys out, or whose files are none of a shard's.
+/// `Corrupt` if the ranges of the plan omit keys, or if its files are not those of a shard.
 fn check(plan: &v1::CopyPlan) -> Result<()> {
     position(plan)?;
     if !plan.files.is_empty() {
@@ -374,8 +384,10 @@ fn check(plan: &v1::CopyPlan) -> Result<()> {
     is_whole.then_some(()).ok_or_else(|| Error::corrupt("the ranges of a copy leave keys out"))
 }
 
+/// Returns the position of a plan.
+///
 /// # Errors
-/// `Corrupt` for a plan without one.
+/// `Corrupt` if the plan has no position.
 fn position(plan: &v1::CopyPlan) -> Result<Position> {
     let position = plan.position.ok_or_else(|| Error::corrupt("a copy without a position"))?;
     position.try_into().map_err(|_| Error::corrupt("a copy without a position"))

@@ -1,6 +1,5 @@
-//! Copies of shards: a shard is frozen as it is, its rows are read in ranges and parts, or its
-//! files in pieces, and become another shard of the same rows elsewhere. Bytes:
-//! `proto/spec/copy.md`.
+//! Copies of shards. A copy freezes a shard, reads its rows in ranges and parts or its files in
+//! pieces, and builds another shard of the same rows elsewhere. Format: `proto/spec/copy.md`.
 
 mod export;
 mod files;

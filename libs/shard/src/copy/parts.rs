@@ -1,4 +1,4 @@
-//! The journal of what is durable at a copy's target: a record for each part.
+//! The journal at the target of a copy: a record of each durable part.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -13,15 +13,15 @@ use super::files::refused;
 /// The journal, open at its end.
 pub(super) struct PartsJournal {
     file: File,
-    /// Where the next record comes.
+    /// Byte offset of the next record.
     end: u64,
 }
 
 impl PartsJournal {
-    /// Opens it; the parts that it holds. What is torn at its end is cut off.
+    /// Opens the journal, truncates a torn tail, and returns the recorded parts.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses.
+    /// `Unavailable` if the disk refuses.
     pub fn open(path: &Path) -> Result<(Self, Vec<v1::CopyPart>)> {
         let opening = || {
             let mut file =
@@ -36,14 +36,14 @@ impl PartsJournal {
         opening().map_err(|error| refused("opening the parts of a copy", &error))
     }
 
-    /// Appends a part, durably.
+    /// Appends a part durably.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses; the part does not count then.
+    /// `Unavailable` if the disk refuses; the part does not count then.
     pub fn append(&mut self, part: &v1::CopyPart) -> Result<()> {
         let record = part_record(part);
         let mut appending = || {
-            // Behind what a failed append may have left.
+            // The record overwrites the remains of a failed append.
             self.file.seek(SeekFrom::Start(self.end))?;
             self.file.write_all(&record)?;
             self.file.sync_data()

@@ -1,5 +1,5 @@
-//! The files of a frozen shard, which a copy may move as they are: listed and read piece by piece
-//! at the source, written and looked through at the target.
+//! The files of a frozen shard, for copies of unchanged files. The source lists the files and reads
+//! them piece by piece; the target writes and verifies them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,13 +18,14 @@ use super::files::{engine_refused, refused, sync_folder};
 use super::import::{PartBlock, PartSource};
 use crate::resources::Resources;
 
-/// What the engine makes of a file that is not there.
+/// Message of the engine for a missing file.
 const NO_FILE: &str = "No such file";
 
-/// The files of a frozen shard that make it up; its options and its name are its opener's.
+/// Lists the files that make up a frozen shard, without its options and identity, which the opener
+/// provides.
 ///
 /// # Errors
-/// `LimitExceeded` where there are too many, `Unavailable` for a disk that refuses.
+/// `LimitExceeded` if there are too many files; `Unavailable` if the disk refuses.
 pub(super) fn list(dir: &Path) -> Result<Vec<v1::CopyFile>> {
     let listing = || {
         let mut files = Vec::new();
@@ -47,7 +48,8 @@ pub(super) fn list(dir: &Path) -> Result<Vec<v1::CopyFile>> {
     Ok(files)
 }
 
-/// Whether files that a source has named may be a shard's: each name of a known form, and once.
+/// Returns whether the files that a source names may be the files of a shard: each name has a known
+/// form and occurs once.
 pub(super) fn are_sound(files: &[v1::CopyFile]) -> bool {
     let of = |kind| files.iter().filter(|file| file_kind(&file.name) == Some(kind)).count();
     let mut names: Vec<_> = files.iter().map(|file| &file.name).collect();
@@ -60,7 +62,7 @@ pub(super) fn are_sound(files: &[v1::CopyFile]) -> bool {
         && of(FileKind::Table) == files.len() - 2
 }
 
-/// A file of a frozen shard, block by block.
+/// A reader of a file of a frozen shard, block by block.
 pub struct ExportFile {
     file: File,
     bytes_left: u64,
@@ -70,7 +72,7 @@ pub struct ExportFile {
 }
 
 impl ExportFile {
-    /// The bytes behind so many of a file.
+    /// Opens a file after its first `behind_bytes` bytes.
     pub(super) fn open(
         dir: &Path,
         file: &v1::CopyFile,
@@ -91,11 +93,11 @@ impl ExportFile {
         Ok(Self { file, bytes_left, digest, piece_left, piece_bytes })
     }
 
-    /// The next block, and what ends with it. Blocks on the disk. Behind the file's end there is
-    /// nothing more to ask for.
+    /// Returns the next block, and the piece's end if the piece ends with the block. Blocks on the
+    /// disk. A caller must not call this after the end of the file.
     ///
     /// # Errors
-    /// `Corrupt` for a file that is shorter than it was, `Unavailable` for a disk that refuses.
+    /// `Corrupt` if the file has become shorter; `Unavailable` if the disk refuses.
     pub fn next_block(&mut self) -> Result<(Vec<u8>, Option<PartEnd>)> {
         let length = self.bytes_left.min(self.piece_left).min(COPY_BLOCK_BYTES as u64);
         let mut block = vec![0; length as usize];
@@ -117,16 +119,19 @@ impl ExportFile {
     }
 }
 
-/// What a piece is compared by: it has no rows.
+/// Returns the digest of a piece, which has no rows.
 fn digest_of(piece: &PieceDigest) -> RowsDigest {
     RowsDigest { rows: 0, sum: piece.sum() }
 }
 
-/// Writes a piece of a file behind so many bytes of it, durably; how long it is, and its end.
+/// Writes a piece of a file durably after the first `behind_bytes` bytes; returns the length and
+/// the end of the piece.
 ///
 /// # Errors
-/// Those of the source; `Corrupt` for bytes that are not what its end says, or too many;
-/// `LimitExceeded` for a full disk, `Unavailable` for one that refuses.
+/// - The errors of the source.
+/// - `Corrupt`: the bytes do not match their digest, or are too many.
+/// - `LimitExceeded`: the disk is full.
+/// - `Unavailable`: the disk refuses.
 pub(super) fn write_piece(
     dir: &Path,
     file: &v1::CopyFile,
@@ -164,10 +169,10 @@ pub(super) fn write_piece(
     Ok((bytes, end))
 }
 
-/// Opens a database of which these files have come.
+/// Opens the database that these files make up.
 ///
 /// # Errors
-/// `Corrupt` where they make no whole one, `Unavailable` for a disk that refuses.
+/// `Corrupt` if the files are no complete database; `Unavailable` if the disk refuses.
 pub(super) fn open_whole(dir: &Path, files: &[v1::CopyFile]) -> Result<DB> {
     let no_shard = |why: &dyn std::fmt::Display| {
         Error::corrupt(format!("the files that were copied are no shard: {why}; copy it again"))
@@ -179,7 +184,7 @@ pub(super) fn open_whole(dir: &Path, files: &[v1::CopyFile]) -> Result<DB> {
             return Err(no_shard(&format!("{name} should have {bytes} bytes: {found:?}")));
         }
     }
-    // It writes nothing, so a kill leaves the files as they came.
+    // A read-only open writes nothing, so a kill leaves the files unchanged.
     let opened = DB::open_for_read_only(&Resources::export_options(), dir, false);
     let db = opened.map_err(|error| match error.kind() {
         ErrorKind::IOError if !error.as_ref().contains(NO_FILE) => {
@@ -187,7 +192,7 @@ pub(super) fn open_whole(dir: &Path, files: &[v1::CopyFile]) -> Result<DB> {
         }
         _ => no_shard(&error),
     })?;
-    // The engine looks for most of them no sooner than they are read.
+    // The engine opens most tables only when they are read.
     for table in db.live_files().map_err(|error| no_shard(&error))? {
         let name = table.name.trim_start_matches('/');
         if sizes.get(name) != Some(&(table.size as u64)) {

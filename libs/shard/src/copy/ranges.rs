@@ -1,31 +1,31 @@
-//! A shard's rows in ranges that take about equal parts of the disk, over all levels.
+//! Splits a shard's rows into ranges of about equal bytes on the disk, over all levels.
 
 use forebay_core::Result;
 use rocksdb::{DB, Range};
 
 use crate::error::explained;
 
-/// Looks for one bound, at most; each halves the keys that it may be.
+/// Most steps of the search for one bound; each step halves the interval of keys.
 const LOOKS_MAX: usize = 64;
-/// Bytes of a key by which places between two keys are told, behind what those have in common.
+/// Bytes after the common prefix of two keys that determine a key between them.
 const PLACE_BYTES: usize = 16;
 
-/// Rows from a key to another.
+/// Rows between two keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowRange {
     /// The first key.
     pub from: Vec<u8>,
-    /// The key before which it ends; `None`: all that follow.
+    /// The key before which the range ends; `None` for all keys that follow.
     pub to: Option<Vec<u8>>,
-    /// About how many bytes its rows take on the disk.
+    /// Approximate bytes of the rows on the disk.
     pub bytes: u64,
 }
 
-/// All rows between two keys of one family, in this many ranges at most, and all that lie before or
-/// behind them in the first and in the last one.
+/// Splits all rows into at most `count` ranges. The first range starts before all keys, and the
+/// last range includes all keys that follow.
 ///
 /// # Errors
-/// Those of a disk.
+/// The errors of the disk.
 pub(super) fn split(db: &DB, count: usize) -> Result<Vec<RowRange>> {
     let (mut bounds, mut ranges) = (Vec::new(), Vec::new());
     if let Some((first, last)) = ends(db)? {
@@ -54,7 +54,7 @@ pub(super) fn split(db: &DB, count: usize) -> Result<Vec<RowRange>> {
     Ok(ranges)
 }
 
-/// The first and the last document; those are nearly all rows.
+/// Returns the first and the last document; documents are nearly all rows.
 fn ends(db: &DB) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
     let mut options = rocksdb::ReadOptions::default();
     options.set_iterate_upper_bound([forebay_core::key_order::DOCUMENTS + 1]);
@@ -73,7 +73,7 @@ fn size(db: &DB, from: &[u8], to: &[u8]) -> u64 {
     db.get_approximate_sizes(&[Range::new(from, to)]).into_iter().sum()
 }
 
-/// Keys between two others, by their bytes behind what both begin with.
+/// Keys between two others, ordered by the bytes after their common prefix.
 struct Places {
     prefix: Vec<u8>,
     from: u128,
@@ -102,7 +102,7 @@ impl Places {
         key
     }
 
-    /// The first key that is not below what is looked for.
+    /// Returns the first key that is not below the wanted bound.
     fn find(&self, is_below: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         let (mut low, mut high) = (self.from, self.to);
         for _ in 0..LOOKS_MAX {

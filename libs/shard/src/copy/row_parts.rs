@@ -1,4 +1,4 @@
-//! The rows of a copy's part, on their way into a file of the engine at the target.
+//! Writes the rows of a copy's part to a file of the engine at the target.
 
 use std::fs;
 use std::path::Path;
@@ -17,19 +17,22 @@ use crate::resources::Resources;
 
 const DOING: &str = "writing a part of a copy";
 
-/// Rows that have come to the end of their part.
+/// A complete part.
 pub(super) struct RowPart {
     pub last_key: Option<Vec<u8>>,
     pub bytes: u64,
     pub end: PartEnd,
 }
 
-/// Writes the next rows of a range, behind a key if there is one, to a file, durably. A part
-/// without rows has none.
+/// Writes the next rows of a range, after `last_key` if given, to a file, durably. A part without
+/// rows has no file.
 ///
 /// # Errors
-/// Those of the source; `Corrupt` for rows that are not what their end says, out of order, of
-/// another range, or too many; `LimitExceeded` for a full disk, `Unavailable` for one that refuses.
+/// - The errors of the source.
+/// - `Corrupt`: rows do not match their digest, are out of order, are outside the range, or are too
+///   many.
+/// - `LimitExceeded`: the disk is full.
+/// - `Unavailable`: the disk refuses.
 pub(super) fn write_rows(
     path: &Path,
     range: &v1::CopyRange,
@@ -37,11 +40,11 @@ pub(super) fn write_rows(
     source: &mut impl PartSource,
 ) -> Result<RowPart> {
     let first = source.next_block()?;
-    // What was not worth compressing on its way is not on the disk.
+    // Rows that were not worth compressing in transit are stored uncompressed, too.
     let options = Resources::import_options(first.was_compressed);
     let written = write(path, (range, last_key), (first, source), &options);
     if !matches!(&written, Ok(part) if part.end.digest.rows > 0) {
-        // It does not count, and the disk may be full.
+        // The part does not count, and the disk may be full.
         drop(fs::remove_file(path));
     }
     written
@@ -94,7 +97,7 @@ impl PartWriter<'_> {
             last_key = Some(key);
         }
         self.last_key = last_key.map(<[u8]>::to_vec);
-        // The engine holds something of each row until the file ends.
+        // The engine holds memory for each row until the file ends.
         let is_too_long = self.bytes > COPY_PART_BYTES_MAX + COPY_BLOCK_BYTES_MAX as u64;
         if is_too_long || self.digest.rows > COPY_PART_ROWS_MAX {
             return Err(Error::corrupt("the source of a copy has sent a part without an end"));

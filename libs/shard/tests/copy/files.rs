@@ -1,4 +1,4 @@
-//! What is particular to copies of files as they are.
+//! Copies of unchanged files.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use forebay_wire::v1;
 use super::support::*;
 use super::{MODES, copy_all, filled, folder_of_copy, freeze, write};
 
-/// Bytes of the blocks that pieces are torn into here.
+/// Block size into which the test divides pieces.
 const BLOCK: usize = 96 << 10;
 
-/// A file's pieces in small blocks, of which only so many come.
+/// A source that sends the pieces of a file in small blocks, and breaks off after some blocks.
 struct Torn<'l> {
     pieces: Vec<(Vec<u8>, PartEnd)>,
     blocks_left: &'l mut usize,
-    /// What of the first piece has gone.
+    /// Bytes of the first piece that were sent.
     gone: usize,
 }
 
@@ -44,7 +44,7 @@ impl PartSource for Torn<'_> {
     }
 }
 
-/// The pieces of a file behind so many bytes.
+/// Reads the pieces of a file after its first `behind_bytes` bytes.
 fn pieces(export: &Export, file: usize, behind_bytes: u64) -> Vec<(Vec<u8>, PartEnd)> {
     let mut read = export.file(file, behind_bytes).unwrap();
     let (mut pieces, mut piece) = (Vec::new(), Vec::new());
@@ -64,7 +64,7 @@ fn whole(export: &Export) -> Vec<Vec<u8>> {
     (0..export.plan().files.len()).map(bytes).collect()
 }
 
-/// Copies what is left, so many blocks of it; whether all has come.
+/// Copies the rest, at most `blocks` blocks; returns whether everything was copied.
 fn copy_torn(export: &Export, import: &Import, blocks: &mut usize) -> bool {
     (0..export.plan().files.len()).all(|file| {
         let done = import.range(file);
@@ -114,7 +114,7 @@ fn it_breaks_off_at_any_block_and_goes_on_behind_whole_pieces() {
     }
 }
 
-/// One piece that is told, whatever its end says.
+/// A source that sends a single piece, with any end.
 struct Told(Option<(Vec<u8>, PartEnd)>);
 
 impl PartSource for Told {
@@ -149,7 +149,7 @@ fn a_piece_that_is_not_what_its_source_says_is_refused() {
         let is_of = |file: &v1::CopyFile| file_kind(&file.name) == Some(kind);
         export.plan().files.iter().position(is_of).unwrap()
     };
-    // Each bit of a small file, and some of a large one.
+    // The test flips each bit of a small file, and some bits of a large file.
     let (current, table) = (file_of(FileKind::Current), file_of(FileKind::Table));
     let mut dice = Dice::new(3);
     for file in [current, table] {
@@ -178,7 +178,7 @@ fn a_piece_that_is_not_what_its_source_says_is_refused() {
     refused(current, Vec::new(), end_of(&[], false));
     let beyond = import.write_part(1_000, &mut Told(None)).unwrap_err();
     assert_eq!(beyond.code(), ErrorCode::InvalidArgument);
-    // Nothing of that is in the way of what is right.
+    // The refused pieces do not prevent the correct ones.
     copy_all(&export, &import);
     directory.take_in(import).unwrap();
     assert!(world.resume(to.path()).live() == replica.live());
@@ -220,7 +220,7 @@ fn files_of_other_names_than_a_shard_has_are_refused() {
         assert_eq!(refused.code(), ErrorCode::Corrupt, "{plan:?}: {refused}");
     }
     assert!(!inside.exists(), "nothing was begun");
-    // Nor is one gone on with that was damaged here.
+    // A copy whose plan was damaged on the disk is not resumed.
     drop(directory.begin_import(sound.clone()).unwrap());
     let plan = folder_of_copy(&inside).join("plan");
     let damaged = prost::Message::encode_to_vec(&with(named("../000012.sst")));
@@ -228,10 +228,10 @@ fn files_of_other_names_than_a_shard_has_are_refused() {
     assert!(directory.resume_import("users", AT.partition).unwrap().is_none());
 }
 
-/// Tables that the engine looks for when it opens a shard; others it would miss later.
+/// Number of tables that the engine opens with a shard; it would miss other tables only later.
 const TABLES_OPENED: usize = 16;
 
-/// A frozen shard that was copied as rows, each part of which is a table of its own.
+/// Returns a frozen shard that was copied as rows, so that each part is a separate table.
 fn frozen_of_many_tables(world: &World, dir: &Path) -> Export {
     let (from, to) = (dir.join("from"), dir.join("to"));
     let replica = filled(world, &from, 120_000);
@@ -289,7 +289,7 @@ fn files_that_make_no_shard_or_another_one_are_not_taken_in() {
         let position = sound.position.map(|position| v1::Position { offset, ..position });
         refused(v1::CopyPlan { position, ..sound.clone() });
     }
-    // Nor one of which the disk has lost something since it came.
+    // A copy that has lost bytes on the disk since they arrived is refused, too.
     let to = tempfile::tempdir().unwrap();
     let directory = directory(to.path());
     let import = directory.begin_import(sound.clone()).unwrap();

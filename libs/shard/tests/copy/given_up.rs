@@ -1,5 +1,4 @@
-//! Copies that were begun and given up: they stay for whoever goes on with them, until a shard has
-//! all that they would bring.
+//! Abandoned copies stay available for resumption until a shard contains everything of them.
 
 use forebay_core::ErrorCode;
 use forebay_shard::Export;
@@ -26,12 +25,12 @@ fn a_copy_that_was_given_up_goes_once_a_shard_has_passed_it() {
             (0..steps).for_each(|_| drop(follower.step()));
             follower.writer.shard().flush().unwrap();
         };
-        // A shard that is behind it, up to its last entry but one.
+        // A shard behind the copy, up to its last entry but one, does not remove the copy.
         resume(49);
         resume(0);
         assert!(folder.exists());
         resume(1);
-        // It is under way again, and nobody takes it away then.
+        // A copy in progress is not removed.
         let held = directory.resume_import("users", AT.partition).unwrap().unwrap();
         resume(0);
         assert!(folder.exists());

@@ -1,5 +1,6 @@
-//! Copies of shards: every row comes, or every file, in ranges of about equal bytes, over breaks at
-//! any part; and what is not what its source says never becomes a shard.
+//! Copies of shards. The tests prove that every row or file arrives, in ranges of about equal
+//! bytes, over interruptions at any part; and that contents that do not match their digest never
+//! become a shard.
 
 mod files;
 mod given_up;
@@ -21,10 +22,10 @@ const RANGES: usize = 8;
 const MODES: [ExportMode; 2] = [ExportMode::Rows { ranges_max: RANGES }, ExportMode::Files];
 const ONE_RANGE: ExportMode = ExportMode::Rows { ranges_max: 1 };
 
-/// What comes of a range or a file, until a break.
+/// A source of a range or a file that breaks off.
 struct Stream<N> {
     next: N,
-    /// Parts that come before it breaks off inside of the next one.
+    /// Parts that arrive before the source breaks off inside the next one.
     parts_left: usize,
 }
 
@@ -43,7 +44,8 @@ impl<N: FnMut() -> Result<(Vec<u8>, Option<PartEnd>)>> PartSource for Stream<N> 
     }
 }
 
-/// Copies a range or a file from where it is, for so many parts; whether it has ended.
+/// Copies at most `parts` parts of a range or a file from its progress on; returns whether it has
+/// ended.
 fn copy_range(export: &Export, import: &Import, range: usize, parts: usize) -> bool {
     let done = import.range(range);
     if done.is_ended {
@@ -62,7 +64,7 @@ fn copy_range(export: &Export, import: &Import, range: usize, parts: usize) -> b
     write(import, range, Stream { next: || file.next_block(), parts_left: parts })
 }
 
-/// Writes parts until a range ends or its source breaks off; whether it has ended.
+/// Writes parts until a range ends or its source breaks off; returns whether the range has ended.
 fn write(import: &Import, range: usize, mut source: impl PartSource) -> bool {
     loop {
         match import.write_part(range, &mut source) {
@@ -82,7 +84,7 @@ fn copy_all(export: &Export, import: &Import) {
     }
 }
 
-/// All rows of an export of rows: how many, and what they are; and the bytes of each range.
+/// Returns the digest of all rows of an export of rows, and the bytes of each range.
 fn digest(export: &Export) -> (RowsDigest, Vec<u64>) {
     let (mut all, mut sizes) = (RowsDigest::default(), Vec::new());
     for range in 0..export.plan().ranges.len() {
@@ -101,7 +103,7 @@ fn digest(export: &Export) -> (RowsDigest, Vec<u64>) {
     (all, sizes)
 }
 
-/// A shard of some of the log, and of so many documents more.
+/// Returns a shard with some entries of the log, and `documents` more documents.
 fn filled<'w>(world: &'w World, dir: &Path, documents: usize) -> Replica<'w> {
     let mut replica = world.resume(dir);
     (0..50).for_each(|_| drop(replica.step()));
@@ -109,12 +111,12 @@ fn filled<'w>(world: &'w World, dir: &Path, documents: usize) -> Replica<'w> {
     replica
 }
 
-/// Freezes a shard, to be copied so.
+/// Freezes a shard for copies in this mode.
 fn freeze(replica: &Replica<'_>, place: &Path, mode: ExportMode) -> Export {
     Export::create(replica.writer.shard(), "users", place, 1, mode).unwrap()
 }
 
-/// The folder of the only copy under way.
+/// Returns the folder of the only copy in progress.
 fn folder_of_copy(dir: &Path) -> PathBuf {
     let mut names = std::fs::read_dir(dir).unwrap().map(|name| name.unwrap().path());
     let is_copy = |path: &PathBuf| {
@@ -133,7 +135,7 @@ fn a_copy_is_the_frozen_shard_and_goes_on_with_the_log() {
     let rows = freeze(&replica, &place("1"), MODES[0]);
     let files = freeze(&replica, &place("2"), MODES[1]);
     let at = replica.state.offset_applied;
-    // What comes behind is not of it.
+    // Later entries do not belong to the frozen shard.
     (0..50).for_each(|_| drop(replica.step()));
     let (expected, sizes) = digest(&rows);
     assert!(sizes.len() > RANGES / 2, "{sizes:?}");
@@ -171,7 +173,7 @@ fn a_copy_goes_on_behind_what_is_durable() {
         let mut export = freeze(&replica, &place, mode);
         drop(directory(to.path()).begin_import(export.plan().clone()).unwrap());
         loop {
-            // Both ends are begun anew each time.
+            // Each turn reopens both ends.
             drop(export);
             export = Export::open(&place).unwrap();
             let directory = directory(to.path());
@@ -179,7 +181,7 @@ fn a_copy_goes_on_behind_what_is_durable() {
             let import = directory.resume_import("users", AT.partition).unwrap().unwrap();
             let ranges = import.ranges();
             let left: Vec<_> = (0..ranges.len()).filter(|of| !ranges[*of].is_ended).collect();
-            // Each third turn brings nothing whole.
+            // Each third turn completes no part.
             breaks += usize::from(!copy_range(&export, &import, *dice.pick(&left), turns % 3));
             turns += 1;
             if import.ranges().iter().all(|range| range.is_ended) {
@@ -222,14 +224,14 @@ fn one_process_copies_to_a_place_and_a_kill_at_its_end_loses_nothing() {
             std::fs::create_dir_all(&copy).unwrap();
             kept.iter().for_each(|(name, bytes)| std::fs::write(copy.join(name), bytes).unwrap());
         };
-        // Killed between taking the files in and giving the shard its name.
+        // A kill between ingesting the files and renaming the shard leaves this state.
         leave();
         let mut names = std::fs::read_dir(to.path()).unwrap().map(|name| name.unwrap().path());
         let shard = names.find(|path| path.is_dir() && *path != copy).unwrap();
         std::fs::rename(&shard, copy.join("shard")).unwrap();
         let import = directory.resume_import("users", AT.partition).unwrap().unwrap();
         directory.take_in(import).unwrap();
-        // Killed behind that.
+        // A kill after the rename leaves this state.
         leave();
         assert!(directory.resume_import("users", AT.partition).unwrap().is_none());
         assert!(!copy.exists());

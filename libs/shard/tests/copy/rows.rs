@@ -1,4 +1,4 @@
-//! What is particular to copies of rows.
+//! Copies of rows.
 
 use forebay_core::ErrorCode;
 use forebay_core::limits::COPY_PART_ROWS_MAX;
@@ -12,7 +12,7 @@ use prost::Message;
 use super::support::*;
 use super::{ONE_RANGE, digest, filled, folder_of_copy, freeze};
 
-/// Rows that are told, whatever their end says.
+/// A source that sends given rows, with any digest.
 struct Told {
     rows: Vec<(Vec<u8>, Vec<u8>)>,
     digest: RowsDigest,
@@ -67,7 +67,7 @@ fn rows_that_are_not_what_their_source_says_are_refused() {
     let left: Vec<_> = left.filter(|name| name.to_string_lossy().ends_with(".sst")).collect();
     assert!(left.is_empty(), "what does not count takes no room: {left:?}");
     assert_eq!(import.digest(), RowsDigest::default(), "nothing of it counts");
-    // What makes no shard is none.
+    // A copy that makes no shard is removed.
     assert!(import.write_part(0, &mut told(&[a, b])).unwrap());
     assert_eq!(directory.take_in(import).unwrap_err().code(), ErrorCode::Corrupt);
     assert!(directory.resume_import("users", AT.partition).unwrap().is_none(), "it is over");
@@ -118,7 +118,8 @@ fn a_part_that_came_as_it_was_is_kept_as_it_came() {
     assert!(sizes[0] < 10_000 && sizes[1] > 100_000, "{sizes:?}");
 }
 
-/// Whatever a part's bytes are: its file is built in memory that grows with its rows.
+/// Proves that the number of rows limits a part, whatever its bytes: the engine builds the file in
+/// memory that grows with the number of rows.
 #[test]
 fn a_part_ends_at_a_number_of_rows() {
     let from = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A log that is a function of its offsets, and what it must make of a shard, over a plain map.
+//! A log that is a function of its offsets, and a model of the expected shard over a plain map.
 #![allow(dead_code, reason = "each test crate uses a part")]
 
 use std::borrow::Cow;
@@ -32,12 +32,12 @@ pub const AT: PartitionRef = PartitionRef { store: StoreId(1), partition: Partit
 pub const ONE: PartitionCount = PartitionCount(1);
 pub const LOG: LogId = LogId(0xf00d);
 pub const KEYS: usize = 3_000;
-/// Every so many entries all documents are dropped.
+/// Number of entries after which all documents are dropped.
 const ENTRIES_PER_DROP: u64 = 700;
 const DROPS_MAX: usize = 60;
 const CLIENTS: usize = 5;
 
-/// The least that shards can do with, so that they write to disk often.
+/// Returns the smallest resources that shards accept, so that they flush often.
 pub fn resources() -> Resources {
     Resources::new(16 << 20).unwrap()
 }
@@ -56,7 +56,7 @@ impl Documents for Rows {
     }
 }
 
-/// The store's definitions: each drops all documents once more than the one before.
+/// Definitions of the store: each drops all documents once more than the previous one.
 pub struct World(pub Vec<Arc<SchemaAt>>);
 
 impl Schemas for World {
@@ -83,7 +83,7 @@ impl World {
         KeyOrder::of(&self.0[0].definition)
     }
 
-    /// The record at an offset.
+    /// Returns the record at an offset.
     pub fn record(&self, offset: Offset) -> Record {
         let mut dice = Dice::new(offset.0);
         let append_time = Timestamp::from_micros(offset.0 as i64 * 1_000 - dice.below(5) as i64);
@@ -114,12 +114,12 @@ impl World {
         Model { world: self, state, rows, outcomes: OutcomeTable::default() }
     }
 
-    /// The shard in a folder, with as much applied as it was left with.
+    /// Opens the shard in a folder, with its state from before.
     pub fn resume(&self, dir: &Path) -> Replica<'_> {
         self.resume_in(&directory(dir))
     }
 
-    /// As [`World::resume`], with what the directory's shards share.
+    /// Opens the shard like [`World::resume`], with the resources of the directory.
     pub fn resume_in(&self, directory: &ShardDirectory) -> Replica<'_> {
         let found = directory.resume(AT, ONE, self.order()).unwrap();
         let (writer, state, outcomes) = match found {
@@ -140,7 +140,7 @@ fn batches(dice: &mut Dice, definition: &Definition, n: u64) -> Vec<ClientBatch>
     let mut changes: Vec<_> =
         (0..count as u64).map(|i| change(dice, definition, n, first + i)).collect();
     if n % 9 == 4 {
-        // Sent once more.
+        // A client sends a change twice.
         changes.extend(changes.first().cloned());
     }
     let rest = changes.split_off(changes.len() / 2);
@@ -167,13 +167,13 @@ fn change(dice: &mut Dice, definition: &Definition, n: u64, sequence: u64) -> Ch
     Change { sequence, key, verb, fields, condition, ttl_us }
 }
 
-/// Keys of several lengths; one is empty, and some hold zero bytes.
+/// Returns keys of several lengths; one is empty, and some contain zero bytes.
 pub fn key(number: usize) -> Key {
     let name = format!("{number}");
     Key::plain(if number == 0 { b"" } else { name.as_bytes() }).unwrap()
 }
 
-/// What the entries up to an offset make of a map.
+/// A model of the documents after the entries up to an offset.
 #[derive(Clone)]
 pub struct Model<'w> {
     world: &'w World,
@@ -199,7 +199,7 @@ impl Model<'_> {
         }
     }
 
-    /// The documents that have not expired, in their order.
+    /// Returns the documents that have not expired, in key order.
     pub fn live(&self) -> Vec<(Key, Vec<u8>)> {
         let now = self.state.partition_time;
         let rows =
@@ -221,7 +221,7 @@ impl Replica<'_> {
         self.take(self.world.record(self.state.offset_applied))
     }
 
-    /// Takes entries that are not of the log, of so many documents that do not press together.
+    /// Applies entries outside the log, with `documents` documents that do not compress together.
     pub fn fill(&mut self, documents: usize) {
         let mut dice = Dice::new(documents as u64);
         for first in (0..documents).step_by(1_000) {
@@ -258,7 +258,7 @@ impl Replica<'_> {
         applied
     }
 
-    /// The documents that have not expired, in their order.
+    /// Returns the documents that have not expired, in key order.
     pub fn live(&self) -> Vec<(Key, Vec<u8>)> {
         let view = self.writer.shard().view().unwrap();
         let now = view.read_time(Timestamp::MIN);
@@ -266,7 +266,7 @@ impl Replica<'_> {
         std::iter::from_fn(|| scan.next_live(now).unwrap()).collect()
     }
 
-    /// Whether all of it is what it must be.
+    /// Checks that the shard equals the model.
     pub fn assert_is(&self, model: &Model<'_>) {
         assert_eq!(self.state, model.state);
         assert_eq!(self.live(), model.live());

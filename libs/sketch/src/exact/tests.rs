@@ -1,4 +1,4 @@
-//! Exact sums beside big integers: any floats in any order, rounding, bytes.
+//! Compares exact sums with big integers: any floats in any order, rounding, bytes.
 
 use forebay_core::ErrorCode;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ fn sum(values: &[f64]) -> f64 {
     sums(values, 1)[0].exact().to_f64()
 }
 
-/// The same by the library's integers alone, in units of the least float's power.
+/// Computes the same sum with the library's integers alone, in units of the smallest float's power.
 fn oracle(values: &[f64], power: u32) -> BigInt {
     let unit = |value: f64| {
         let number = number(value);
@@ -37,7 +37,8 @@ fn in_units(sum: &ExactSum, power: i64) -> BigInt {
     if shift >= 0 { exact.digits << shift as u64 } else { exact.digits >> (-shift) as u64 }
 }
 
-/// Floats of every exponent, few of which would ever cancel otherwise.
+/// Returns floats of every exponent, mixed with values that cancel in sums, which random floats
+/// hardly ever do.
 fn floats() -> impl Strategy<Value = Vec<f64>> {
     let any_bits = any::<u64>().prop_map(f64::from_bits).prop_filter("finite", |v| v.is_finite());
     let close = (-1_000_i32..1_000).prop_map(|v| f64::from(v) / 8.0);
@@ -73,7 +74,7 @@ proptest! {
         prop_assert_eq!(sum(&[value]), value);
     }
 
-    /// The sum of two floats, rounded once, is what the processor gives.
+    /// Proves that the sum of two floats, rounded once, equals the processor's result.
     #[test]
     fn two_floats_round_as_the_processor_rounds(a in any::<u64>(), b in any::<u64>()) {
         let (a, b) = (f64::from_bits(a), f64::from_bits(b));

@@ -1,4 +1,4 @@
-//! A state's bytes: `proto/spec/aggregates.md`.
+//! Byte form of a state: `proto/spec/aggregates.md`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::ordered::{Ordered, take_value};
 use crate::quantiles::Quantiles;
 use crate::shape::Shape;
 
-/// Version of the bytes of a state.
+/// Version of the byte form of a state.
 const VERSION: u8 = 1;
 
 fn tag(shape: Shape) -> u8 {
@@ -33,11 +33,11 @@ fn tag(shape: Shape) -> u8 {
 }
 
 impl AggregateState {
-    /// Appends the state's bytes (`proto/spec/aggregates.md`). The state stays what it is: it goes
-    /// on alike, bit by bit, whether it was written down meanwhile or not.
+    /// Appends the state's bytes (`proto/spec/aggregates.md`). Encoding does not change the state:
+    /// later results are equal bit by bit, whether it was encoded in between or not.
     ///
     /// # Errors
-    /// `Internal`, if a sketch cannot be written.
+    /// Returns `Internal` if a sketch cannot be encoded.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
         out.extend_from_slice(&[VERSION, tag(Shape::of(&self.spec))]);
         match &self.folded {
@@ -58,11 +58,11 @@ impl AggregateState {
         Ok(())
     }
 
-    /// Reads the bytes of a state of this aggregate. Allocates no more than a few times the bytes.
+    /// Decodes a state of this aggregate. Allocates no more than a few times the bytes.
     ///
     /// # Errors
-    /// `UpgradeNeeded` for a version that this build does not know; `Corrupt` for bytes that no
-    /// state of this aggregate has: rebuild it from its events.
+    /// Returns `UpgradeNeeded` for a version that this build does not know; `Corrupt` for bytes
+    /// that no state of this aggregate has: rebuild the state from its events.
     pub fn decode(spec: &Arc<AggregateSpec>, state: &[u8]) -> Result<Self> {
         let mut fields = bytes::fields(state);
         let [version, found] = fields.take()?;

@@ -1,4 +1,5 @@
-//! Each kind's values: of no events, of missing values and NaN, merged, written down and read.
+//! Values of each kind: for no events, missing values and NaN, after merges, after encoding and
+//! decoding.
 
 use forebay_core::ErrorCode;
 use forebay_core::clock::Timestamp;
@@ -105,7 +106,7 @@ fn every_kind_has_its_value() {
         let state = fed(state, &values);
         let found = state.values().unwrap();
         match (&found[..], name) {
-            // Central moments: the second is 5.6, the third 7.2, the fourth 68.
+            // The central moments are 5.6 (second), 7.2 (third) and 68 (fourth).
             ([Some(Value::Float64(skewness))], "skewness") => {
                 assert!((skewness - 7.2 / 5.6_f64.powf(1.5)).abs() < 1e-12, "{skewness}");
             }

@@ -1,5 +1,5 @@
-//! The naive model: it keeps every event, and reckons each value from all of them, by sorting,
-//! counting and adding up in the plainest way.
+//! Naive model: it stores every event and computes each value from all of them, by plain sorting,
+//! counting and adding.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use forebay_core::view::{AggregateKind, AggregateSpec, Window};
 use forebay_sketch::{Aggregates, Event, EventAt, FoldPlan, Windows};
 use forebay_testkit::random::Dice;
 
-/// One event of the model.
+/// An event of the model.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub time: i64,
     pub offset: u64,
-    /// Partition time at its entry.
+    /// Partition time at the event's entry.
     pub partition_time: i64,
     pub integer: Option<i64>,
     pub float: Option<f64>,
@@ -29,7 +29,7 @@ impl Row {
         EventAt { time: Timestamp::from_micros(self.time), position }
     }
 
-    /// The inputs of the plan's aggregates, by the type of each.
+    /// Returns the inputs of the plan's aggregates, by the type of each.
     pub fn inputs(&self, plan: &FoldPlan) -> Vec<Option<Value>> {
         let input = |spec: &AggregateSpec| match spec.input()? {
             ScalarType::Int64 => self.integer.map(Value::Int64),
@@ -46,7 +46,8 @@ impl Row {
 
 const RANKS: [f64; 4] = [0.0, 0.25, 0.9, 1.0];
 
-/// Every kind over every type that the model has, small sketches among them, which overflow.
+/// Returns a plan with every kind over every type of the model, including small sketches, which
+/// overflow.
 pub fn plan(windows: Vec<Window>, lateness_us: i64) -> FoldPlan {
     use AggregateKind as Kind;
     let numeric = [Kind::Sum, Kind::Average, Kind::Variance, Kind::StandardDeviation];
@@ -67,8 +68,8 @@ pub fn plan(windows: Vec<Window>, lateness_us: i64) -> FoldPlan {
     FoldPlan::new(Aggregates::new(specs).unwrap(), windows).unwrap()
 }
 
-/// A stream in the order of its log: event times run around partition time, values repeat, some are
-/// missing or no numbers. Floats are such that they add up without rounding, but for `wild` ones.
+/// Returns a stream in log order. Event times are scattered around partition time, values repeat,
+/// and some are missing or NaN. Floats add up without rounding, except in a wild stream.
 pub fn stream(dice: &mut Dice, rows: usize, is_wild: bool) -> Vec<Row> {
     let mut partition_time = -3_000_i64;
     let row = |offset: usize| {
@@ -99,7 +100,7 @@ pub fn stream(dice: &mut Dice, rows: usize, is_wild: bool) -> Vec<Row> {
     (0..rows).map(row).collect()
 }
 
-/// The events that a window covers at a moment, of those that were not late, in the events' order.
+/// Returns the events that a window covers at a moment, without late ones, in the events' order.
 pub fn covered(rows: &[Row], window: Window, lateness_us: i64, at: i64) -> Vec<&Row> {
     let (from, to) = match window {
         Window::Lifetime => (i64::MIN, i64::MAX),
@@ -119,7 +120,7 @@ pub fn covered(rows: &[Row], window: Window, lateness_us: i64, at: i64) -> Vec<&
     found
 }
 
-/// What an aggregate takes in of these rows.
+/// Returns the inputs of an aggregate from these rows.
 pub fn values_of(rows: &[&Row], spec: &AggregateSpec) -> Vec<Value> {
     let value = |row: &&Row| match spec.input() {
         None => Some(Value::Bool(true)),
@@ -130,7 +131,7 @@ pub fn values_of(rows: &[&Row], spec: &AggregateSpec) -> Vec<Value> {
     rows.iter().filter_map(value).collect()
 }
 
-/// How often each value is there, by its bytes.
+/// Returns the number of occurrences of each value, keyed by its bytes.
 pub fn counts(values: &[Value]) -> BTreeMap<String, (Value, i64)> {
     let mut counts = BTreeMap::new();
     for value in values {

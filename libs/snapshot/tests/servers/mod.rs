@@ -1,5 +1,5 @@
-//! What every object store must do for snapshots, held against a real server: the whole life of a
-//! snapshot, lists of more than one page, and everything that can be wrong with the way to it.
+//! Requirements on every object store, checked on a real server: the life cycle of a snapshot,
+//! lists of more than one page, and all failures of the connection.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use tokio::time::{Instant, timeout};
 
 use crate::tiny::{AT, LOG, build, bytes_of, manifest};
 
-/// In which a server that is gone is told of: its time, and what a busy machine takes.
+/// Longest time until a dead server is reported: the retry time, and the delays of a busy machine.
 const TOLD_MAX: Duration = Duration::from_millis(SNAPSHOT_RETRY_MS + 15_000);
-/// For which it is tried.
+/// Shortest time for which the client retries.
 const TRIED_MIN: Duration = Duration::from_millis(SNAPSHOT_RETRY_MS);
-/// Bound of waits for the store's clock, which counts seconds.
+/// Longest wait for the store's clock, which has a resolution of one second.
 const CLOCK_MAX: Duration = Duration::from_secs(30);
 const AT_ONCE: usize = 16;
 
-/// The tests of a server of this kind, whose lists have so many objects in a page.
+/// The tests of a server of this kind, whose list pages contain this number of objects.
 macro_rules! object_server_tests {
     ($kind:expr, $page:expr) => {
         #[tokio::test]
@@ -64,7 +64,8 @@ macro_rules! object_server_tests {
 }
 pub(crate) use object_server_tests;
 
-/// The server of the tests that leave it as it is; each has a bucket of its own there.
+/// Returns the server that is shared by the tests that do not disturb it; each of them has its own
+/// bucket.
 pub fn shared(kind: ObjectServerKind) -> &'static ObjectServer {
     static SERVER: OnceLock<ObjectServer> = OnceLock::new();
     SERVER.get_or_init(|| ObjectServer::start(kind).unwrap())
@@ -74,7 +75,7 @@ fn open(url: &str, options: Vec<(String, String)>) -> SnapshotStore {
     SnapshotStore::open_with(url, options).unwrap()
 }
 
-/// Waits until all that was written is older than the store's own time.
+/// Waits until every written object is older than the store's current time.
 async fn later(snapshots: &PartitionSnapshots) {
     let begun = snapshots.now().await.unwrap();
     let passed = async {
@@ -85,7 +86,7 @@ async fn later(snapshots: &PartitionSnapshots) {
     timeout(CLOCK_MAX, passed).await.expect("the store's clock goes on");
 }
 
-/// A whole chunk that nothing makes smaller.
+/// Returns a whole chunk that does not compress.
 fn large_chunk() -> Vec<u8> {
     let entropy = SeededEntropy::new(7);
     let words = (0..SNAPSHOT_CHUNK_BYTES / 8).map(|_| entropy.next_u64().unwrap().to_le_bytes());
@@ -101,12 +102,13 @@ pub async fn life(server: &ObjectServer) {
     let one = build(&snapshots, 1, 10, b"sharemine").await.unwrap();
     let two = build(&snapshots, 2, 20, b"share!your").await.unwrap();
     assert_eq!(two.base.chunks[0].written_by, 1, "the first chunk is the same in both");
-    // Another process finds it.
+    // Another process finds the snapshot.
     let other = open(&url, server.options()).partition(AT);
     assert_eq!(other.newest(Some(LOG)).await.unwrap(), Some(two.clone()));
     assert_eq!(bytes_of(&other, &one).await, b"sharemine");
     assert_eq!(bytes_of(&other, &two).await, b"share!your");
-    // A manifest is written once; the same one again is one whose answer was lost.
+    // A manifest is written once; publishing the same manifest again repeats a request whose answer
+    // was lost.
     other.publish(&one).await.unwrap();
     let another = Manifest { store: "another".into(), ..one.clone() };
     let error = other.publish(&another).await.unwrap_err();
@@ -115,7 +117,7 @@ pub async fn life(server: &ObjectServer) {
     let id = ChunkId::of(&bytes, 3);
     snapshots.put_chunk(id, bytes.clone().into()).await.unwrap();
     assert_eq!(snapshots.chunk(id).await.unwrap(), bytes);
-    // What expired goes, and so does what no manifest names; what others share stays.
+    // Expired snapshots and unnamed chunks are removed; shared chunks stay.
     snapshots.expire(one.name()).await.unwrap();
     snapshots.expire(one.name()).await.unwrap();
     assert_eq!(bytes_of(&snapshots, &one).await, b"sharemine");
@@ -129,7 +131,7 @@ pub async fn life(server: &ObjectServer) {
     }
     assert_eq!(snapshots.newest(None).await.unwrap(), Some(two.clone()));
     assert_eq!(bytes_of(&snapshots, &two).await, b"share!your");
-    // A build goes on with what is there, and a partition has nothing of another one's.
+    // A build continues with the existing chunks, and another partition has none of them.
     build(&snapshots, 4, 40, b"share!more").await.unwrap();
     assert_eq!(snapshots.list().await.unwrap().len(), 2);
     let beside = store.partition(forebay_core::id::PartitionRef {
@@ -143,8 +145,7 @@ pub async fn pages(server: &ObjectServer, page: usize) {
     let url = server.make_bucket("pages").unwrap();
     let snapshots = open(&url, server.options()).partition(AT);
     let newest = build(&snapshots, 1, 10, b"some bytes of it").await.unwrap();
-    // Marks of snapshots that are gone, before the newest in the order of names and on the same
-    // list.
+    // Marks of removed snapshots precede the newest one by name, in the same list.
     let marks = (0..page as u64 + 5).map(|offset| SnapshotName {
         log_id: LogId(1),
         offset_applied: Offset(offset),
@@ -155,7 +156,7 @@ pub async fn pages(server: &ObjectServer, page: usize) {
     marked.buffer_unordered(AT_ONCE).try_collect::<()>().await.unwrap();
     assert_eq!(snapshots.newest(None).await.unwrap(), Some(newest.clone()));
     assert_eq!(snapshots.list().await.unwrap().len(), 1);
-    // More chunks than are removed by one request.
+    // The number of chunks exceeds what one request removes.
     let orphans: Vec<_> = (0..1_050_u64).map(|word| word.to_le_bytes()).collect();
     let put = stream::iter(&orphans)
         .map(|bytes| snapshots.put_chunk(ChunkId::of(bytes, 2), bytes.to_vec().into()));
@@ -175,7 +176,7 @@ pub async fn race(server: &ObjectServer) {
     let mut answered = 0;
     for round in 0..20 {
         let manifest = manifest(round, round, vec![chunk]);
-        // Of one name, and each another one.
+        // The manifests have one name and different contents.
         let publish = |at| {
             let manifest = Manifest { store: format!("store_{at}"), ..manifest.clone() };
             let snapshots = snapshots.clone();
@@ -185,7 +186,7 @@ pub async fn race(server: &ObjectServer) {
         for publishing in (0..AT_ONCE).map(publish).collect::<Vec<_>>() {
             match publishing.await.unwrap() {
                 Ok(()) => published += 1,
-                // What a server that has stood still for long has done nobody can tell.
+                // The outcome of a request is unknown if the server has hung for long.
                 Err(error) if error.code() == ErrorCode::Unavailable => unanswered += 1,
                 Err(error) => assert_eq!(error.code(), ErrorCode::Conflict, "{error}"),
             }
@@ -196,7 +197,7 @@ pub async fn race(server: &ObjectServer) {
     assert!(answered > 0, "no round had all its answers");
 }
 
-/// What every call answers where something is wrong with the way.
+/// Returns the error of every call while the connection is broken.
 async fn refusals(snapshots: &PartitionSnapshots) -> Vec<forebay_core::Error> {
     let chunk = ChunkId::of(b"some bytes", 1);
     vec![
@@ -222,7 +223,7 @@ pub async fn credentials(server: &ObjectServer) {
     let store = open(&url, options);
     let checked = store.check().await.unwrap_err();
     for error in refusals(&store.partition(AT)).await.into_iter().chain([checked]) {
-        // Azurite has no name of its own for a wrong key.
+        // Azurite has no error name of its own for a wrong key.
         let code = match server.kind() {
             ObjectServerKind::S3 => ErrorCode::Unauthenticated,
             ObjectServerKind::Azure => ErrorCode::PermissionDenied,
@@ -261,7 +262,7 @@ pub async fn outage(kind: ObjectServerKind) {
     }
     match kind {
         ObjectServerKind::S3 => server.kill().unwrap(),
-        // It forgets behind a kill what it has acknowledged.
+        // After SIGKILL, Azurite loses acknowledged data.
         ObjectServerKind::Azure => server.stop().unwrap(),
     }
     let error = timeout(TOLD_MAX, builder).await.expect("it is told in time").unwrap();
@@ -292,7 +293,7 @@ pub async fn hang(kind: ObjectServerKind) {
     server.hold().unwrap();
     let asked = timeout(TOLD_MAX, snapshots.newest(None)).await.expect("it is told in time");
     assert_eq!(asked.unwrap_err().code(), ErrorCode::Unavailable);
-    // What creates an object is not tried again where nobody knows what became of it.
+    // The client does not retry the creation of an object whose outcome is unknown.
     let other = manifest(2, 20, Vec::new()).name();
     let marked = timeout(TOLD_MAX, snapshots.expire(other)).await.expect("it is told in time");
     assert_eq!(marked.unwrap_err().code(), ErrorCode::Unavailable);

@@ -1,6 +1,6 @@
-//! Snapshots of a few bytes, built as a builder does it: for tests of what becomes of them.
+//! Snapshots of a few bytes, built as a builder does it, for tests of their life cycle.
 
-#![allow(dead_code)] // Each test binary uses its part of it.
+#![allow(dead_code)] // Each test binary uses a part of this module.
 
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{
@@ -24,7 +24,7 @@ fn progress(offset: u64) -> Progress {
     }
 }
 
-/// A manifest over these chunks, none of which is there yet.
+/// Returns a manifest over these chunks, none of which is stored yet.
 pub fn manifest(id: u64, offset: u64, chunks: Vec<ChunkId>) -> Manifest {
     let definition = StoreSpec::documents("users", KeyType::String, 4).define(AT.store).unwrap();
     let progress = progress(offset);
@@ -41,7 +41,7 @@ pub fn manifest(id: u64, offset: u64, chunks: Vec<ChunkId>) -> Manifest {
     }
 }
 
-/// Builds a snapshot of these bytes, in chunks of four, as a builder does it.
+/// Builds a snapshot of these bytes, in chunks of four bytes, as a builder does it.
 pub async fn build(
     to: &PartitionSnapshots,
     id: u64,

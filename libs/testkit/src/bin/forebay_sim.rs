@@ -1,4 +1,5 @@
-//! `forebay-sim`: makes runs of the simulator, seed after seed, and says what fired.
+//! `forebay-sim`: executes runs of the simulator, seed by seed, and reports the faults and recovery
+//! paths that fired.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -9,28 +10,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use clap::Parser;
 use forebay_testkit::sim::{self, FAULT_NAMES, PLANT_SEEDS_MAX, Plant, RECOVERIES};
 
-/// Runs below which a fault may not have fired by chance.
+/// Number of runs below which a fault may not have fired by chance.
 const SEEDS_THAT_FIRE_ALL: u64 = 100;
 
 /// Runs the whole of Forebay in one thread, once per seed, with faults, against a checker.
 #[derive(Parser)]
 struct Options {
-    /// The first seed.
+    /// First seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many seeds.
+    /// Number of seeds.
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
-    /// Runs at a time, each on a thread of its own; one per core unless set.
+    /// Number of parallel runs, each on a thread of its own; one per core unless set.
     #[arg(long)]
     jobs: Option<NonZeroUsize>,
-    /// Print the digest of each run; a run of the same seed by the same build has the same.
+    /// Print the digest of each run; runs of the same seed by the same build have equal digests.
     #[arg(long)]
     digests: bool,
-    /// Print every event as it comes, one run after the other.
+    /// Print every event, one run after the other.
     #[arg(long)]
     trace: bool,
-    /// Also give runs each of the planted bugs, and fail if one of them is not caught.
+    /// Run with each of the planted bugs, too, and fail if one of them is not caught.
     #[arg(long)]
     plants: bool,
 }
@@ -64,7 +65,7 @@ fn on_threads(jobs: NonZeroUsize, count: u64, work: impl Fn(u64) + Sync) {
     });
 }
 
-/// Makes all runs; whether every one of them kept every rule, and every path was gone.
+/// Executes all runs; returns whether all of them kept every rule and covered every path.
 fn make_runs(options: &Options, jobs: NonZeroUsize) -> bool {
     let fired = Mutex::new(BTreeMap::<&str, u64>::new());
     let failed = AtomicU64::new(0);
@@ -105,7 +106,8 @@ fn make_runs(options: &Options, jobs: NonZeroUsize) -> bool {
     failed == 0 && silent.is_empty()
 }
 
-/// Gives runs each of the planted bugs until one of them is caught; whether all were.
+/// Executes runs with each of the planted bugs until one run catches it; returns whether all bugs
+/// were caught.
 fn catch_plants(jobs: NonZeroUsize) -> bool {
     let survivors = AtomicU64::new(0);
     on_threads(jobs, Plant::ALL.len() as u64, |number| {

@@ -1,5 +1,5 @@
-//! The administrator: an application that adds a field to the living store, writes it, and drops
-//! it again, while everybody else goes on.
+//! The administrator: an application that adds a field to the live store, writes the field, and
+//! drops it, while all others continue.
 
 use forebay::{Alteration, FieldSpec, FieldType, ScalarType, Store, WriteResult};
 
@@ -10,10 +10,10 @@ use super::workload::{Application, KEYS, lock};
 use super::world::STORE;
 
 impl Application {
-    /// Makes this many operations of an administrator.
+    /// Executes this many operations of an administrator.
     ///
     /// # Errors
-    /// What broke a rule.
+    /// Returns the broken rule.
     pub(crate) async fn administer(mut self, operations: usize) -> Result<(), String> {
         let store = self.open_store(self.client()).await?;
         let mut made = 0;
@@ -58,7 +58,7 @@ impl Application {
         self.read_newest(key, &token).await
     }
 
-    /// Alters the store until the field is there, or is not.
+    /// Alters the store until the field is present or absent, as wanted.
     async fn alter(&self, store: &Store, wanted: bool) -> Result<(), String> {
         let alteration = match wanted {
             true => {
@@ -68,7 +68,7 @@ impl Application {
         };
         self.note(&format!("alters the store: {alteration:?}"));
         for _ in 0..ATTEMPTS_MAX {
-            // Whether it happened that time, only the definition tells.
+            // Only the definition shows whether an attempt succeeded.
             if let Err(error) =
                 self.client().alter_store(STORE, None, std::slice::from_ref(&alteration)).await
             {

@@ -5,10 +5,10 @@ use std::sync::Mutex;
 use forebay_core::clock::{Clock, Timestamp};
 use tokio::time::Instant;
 
-/// 2026-01-01T00:00:00Z; any day will do.
+/// 2026-01-01T00:00:00Z, an arbitrary day.
 const START_US: i64 = 1_767_225_600_000_000;
 
-/// A wall clock that goes with the runtime's time and can be moved against it.
+/// A wall clock that follows the runtime's time and can be moved against it.
 #[derive(Debug)]
 pub struct SimClock {
     started: Instant,
@@ -18,30 +18,30 @@ pub struct SimClock {
 #[derive(Clone, Copy, Debug, Default)]
 struct Moved {
     skew_us: i64,
-    /// Highest time that was shown before a jump backwards.
+    /// Highest time shown before a jump backwards.
     high_us: i64,
     /// Sum of all jumps backwards.
     fallen_us: i64,
 }
 
-/// What the checker must know of the clock to say when something may have been appended.
+/// The clock's state that the checker needs to bound the time of an append.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// What the clock shows.
+    /// Time that the clock shows.
     pub now: Timestamp,
-    /// The highest that it has ever shown: no append time lies above it.
+    /// Highest time that the clock has ever shown: no append time is above it.
     pub high: Timestamp,
-    /// How far it has been moved backwards so far, in microseconds, all jumps together.
+    /// Total of all jumps backwards so far, in microseconds.
     pub fallen_us: i64,
 }
 
 impl SimClock {
-    /// A clock without skew; call it inside the runtime.
+    /// Returns a clock without skew; call it inside the runtime.
     pub fn start() -> Self {
         Self { started: Instant::now(), moved: Mutex::default() }
     }
 
-    /// Moves the clock, backwards too, as an operator or a time server may.
+    /// Moves the clock, forwards or backwards, as an operator or a time server may.
     pub fn jump_micros(&self, micros: i64) {
         let mut moved = self.moved.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         moved.high_us = moved.high_us.max(self.runtime_us() + moved.skew_us);
@@ -49,7 +49,7 @@ impl SimClock {
         moved.skew_us += micros;
     }
 
-    /// The clock with what it has been through.
+    /// Returns the clock's time and its history.
     pub fn moment(&self) -> Moment {
         let moved = *self.moved.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let now = Timestamp::from_micros(self.runtime_us() + moved.skew_us);
@@ -57,7 +57,7 @@ impl SimClock {
         Moment { now, high, fallen_us: moved.fallen_us }
     }
 
-    /// Microseconds of the runtime's time since the start, which nothing moves.
+    /// Returns the microseconds of the runtime's time since the start, which nothing moves.
     pub fn elapsed_us(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
     }

@@ -1,9 +1,10 @@
-//! What the checker knows: the history of every key, as whoever wrote it knows it.
+//! The checker's knowledge: the history of every key, as its writer knows it.
 //!
-//! Each key has one writer, which waits for each change to settle before it makes the next. So the
-//! states of a key form a line; a read must show a state on that line, never one before a state
-//! that the same reader has shown, and after a token exactly the newest. A state with a time to
-//! live is followed by "no document" at a time that is known up to how long its write took.
+//! Each key has one writer, which waits until each change is acknowledged before it sends the next.
+//! The states of a key therefore form a line. A read must show a state on that line, never a state
+//! before one that the same reader has shown, and after a token exactly the newest state. A state
+//! with a time to live is followed by "no document", at a time that is known up to the duration of
+//! its write.
 
 use std::collections::BTreeMap;
 
@@ -17,40 +18,40 @@ pub type State = Option<Fields>;
 /// The fields of a simulated document.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fields {
-    /// Set by every change that leaves a document, to a number of its own.
+    /// Unique number of the change; set by every change that leaves a document.
     pub revision: i64,
-    /// Incremented by some changes.
+    /// Counter that some changes increment.
     pub total: i64,
-    /// Set by some changes.
+    /// Text that some changes set.
     pub note: Option<String>,
-    /// A field that the administrator adds and drops.
+    /// Value of the field that the administrator adds and drops.
     pub passing: Option<i64>,
 }
 
-/// One state on a key's line.
+/// A state on a key's line.
 #[derive(Clone, Debug)]
 struct Step {
     state: State,
     ttl_us: Option<i64>,
-    /// The clock when the change was about to be sent.
+    /// Clock just before the change was sent.
     begun: Moment,
-    /// The clock when it was acknowledged; `None` while it is not.
+    /// Clock when the change was acknowledged; `None` until then.
     settled: Option<Moment>,
 }
 
 impl Step {
-    /// Before this, its entry was surely not appended.
+    /// Returns the time before which the entry was certainly not appended.
     fn appended_from(&self, now: Moment) -> Timestamp {
         let until = self.settled.unwrap_or(now);
         self.begun.now.plus_micros(self.begun.fallen_us - until.fallen_us)
     }
 
-    /// Whether a reader may see it expired.
+    /// Returns whether a reader may see the state expired.
     fn may_be_expired(&self, now: Moment) -> bool {
         self.ttl_us.is_some_and(|ttl| now.high >= self.appended_from(now).plus_micros(ttl))
     }
 
-    /// Whether no reader may see it alive.
+    /// Returns whether no reader may see the state alive.
     fn must_be_expired(&self, now: Moment) -> bool {
         let appended_until = self.settled.map(|settled| settled.high);
         appended_until.zip(self.ttl_us).is_some_and(|(at, ttl)| now.now >= at.plus_micros(ttl))
@@ -64,24 +65,24 @@ impl Step {
     }
 }
 
-/// The line of states of one key; before the first there is no document.
+/// The line of states of one key; before the first state there is no document.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     steps: Vec<Step>,
 }
 
 impl History {
-    /// The newest state, settled or not, as if nothing expired.
+    /// Returns the newest state, acknowledged or not, as if nothing expired.
     pub fn newest(&self) -> State {
         self.steps.last().and_then(|step| step.state.clone())
     }
 
-    /// A change is about to be sent.
+    /// Notes that a change is about to be sent.
     pub fn begin(&mut self, state: State, ttl_us: Option<i64>, begun: Moment) {
         self.steps.push(Step { state, ttl_us, begun, settled: None });
     }
 
-    /// The newest change is acknowledged.
+    /// Notes that the newest change is acknowledged.
     pub fn settle(&mut self, settled: Moment) {
         if let Some(newest) = self.steps.last_mut() {
             newest.settled.get_or_insert(settled);
@@ -92,8 +93,8 @@ impl History {
         self.steps.last().is_some_and(|newest| newest.settled.is_none())
     }
 
-    /// The first place on the line, from `from` on, that a read may have shown; place 0 is before
-    /// the first state.
+    /// Returns the first index on the line, from `from` on, that a read may have shown; index 0 is
+    /// before the first state.
     fn place(&self, shown: &State, from: usize, now: Moment) -> Option<usize> {
         (from..=self.steps.len()).find(|place| match place.checked_sub(1) {
             None => shown.is_none(),
@@ -101,7 +102,8 @@ impl History {
         })
     }
 
-    /// The last place whose change was acknowledged when the clock had never shown `before`.
+    /// Returns the last index whose change was acknowledged when the clock had never shown
+    /// `before`.
     fn settled_before(&self, before: Timestamp) -> usize {
         let is_older = |step: &Step| step.settled.is_some_and(|settled| settled.high < before);
         self.steps.iter().rposition(is_older).map_or(0, |step| step + 1)
@@ -116,37 +118,38 @@ impl History {
     }
 }
 
-/// Which places of each key's line a reader has shown, or must be past.
+/// The index on each key's line that a reader has shown or must be past.
 #[derive(Clone, Debug, Default)]
 pub struct Shown(BTreeMap<i64, usize>);
 
-/// All keys.
+/// The histories of all keys.
 #[derive(Debug, Default)]
 pub struct Expected {
     keys: BTreeMap<i64, History>,
 }
 
 impl Expected {
-    /// The history of a key.
+    /// Returns the history of a key.
     pub fn key(&mut self, key: i64) -> &mut History {
         self.keys.entry(key).or_default()
     }
 
-    /// Forgets the keys that a lost log took along.
+    /// Forgets the keys that were lost with a log.
     pub fn forget(&mut self, is_lost: impl Fn(i64) -> bool) {
         self.keys.retain(|key, _| !is_lost(*key));
     }
 
-    /// What a reader that catches up from now on must be past: everything that is acknowledged.
+    /// Returns the lower bound of a reader that catches up from now on: everything that is
+    /// acknowledged.
     pub fn acknowledged(&self) -> Shown {
         Shown(self.keys.iter().map(|(key, history)| (*key, history.settled_place())).collect())
     }
 
-    /// Holds a local read against the line: it may be behind, but never turns back. `no_older`
-    /// is the reader's clock minus the age that the read has asked for.
+    /// Checks a local read against the line: it may be behind, but never goes back. `no_older` is
+    /// the reader's clock minus the read's age bound.
     ///
     /// # Errors
-    /// What is wrong, with the key.
+    /// Returns the violation, with the key.
     pub fn check_local(
         &mut self,
         key: i64,
@@ -175,10 +178,10 @@ impl Expected {
         }
     }
 
-    /// Holds a read after the newest change against the line: it shows the newest.
+    /// Checks a read after the newest change against the line: it must show the newest state.
     ///
     /// # Errors
-    /// What is wrong, with the key.
+    /// Returns the violation, with the key.
     pub fn check_newest(
         &mut self,
         key: i64,
@@ -196,10 +199,11 @@ impl Expected {
         Err(format!("key {key}: a read past its newest change shows {shown:?}, not {newest:?}"))
     }
 
-    /// Holds all documents of a store, of the partitions that `follows` names, against all lines.
+    /// Checks all documents of a store, of the partitions that `follows` selects, against all
+    /// lines.
     ///
     /// # Errors
-    /// The first difference.
+    /// Returns the first difference.
     pub fn check_all(
         &self,
         found: &BTreeMap<i64, Fields>,

@@ -1,4 +1,4 @@
-//! The faults of a run, one after the other, by the seed.
+//! The faults of a run, one at a time, by the seed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::readers::{CHECKPOINTING, ROLES, SimReader};
 use super::workload::{Shared, lock};
 use super::world::World;
 
-/// Everything that can go wrong.
+/// Names of all faults.
 pub const FAULT_NAMES: [&str; 17] = [
     "power cut, nothing unsynced left",
     "power cut, torn prefix",
@@ -35,15 +35,15 @@ pub const FAULT_NAMES: [&str; 17] = [
     "reader's disk full",
 ];
 
-/// Highest rate of each fault of the log, out of 10,000 calls.
+/// Highest rate of each fault of the log, per 10,000 calls.
 const LOG_FAULT_RATE_MAX: u64 = 1_500;
-/// Attempts to open a reader again; more would mean that a fault has not been healed.
+/// Attempts to open a reader again; more would mean that a fault is not healed.
 const REOPENS_MAX: usize = 10;
 
-/// Fires faults until it is told to stop; each is healed before the next.
+/// Fires faults until `stop` is set; each is healed before the next.
 ///
 /// # Errors
-/// The node does not come back after one.
+/// Returns an error if the node does not recover from a fault.
 pub(crate) async fn run(shared: Arc<Shared>, stop: Arc<AtomicBool>) -> Result<u64, String> {
     let mut fired = 0;
     while !stop.load(Ordering::SeqCst) {
@@ -83,7 +83,7 @@ async fn fire(shared: &Shared, fault: &'static str) -> Result<(), String> {
         "log unreliable" => {
             world.set_log_faults(log_faults(world));
             pause(100 + world.draw(250)).await;
-            // Repeats that a doubtful log makes stand before and behind a reader's checkpoint.
+            // Duplicates from an unreliable log are before and after a reader's checkpoint.
             if world.draw(2) == 0 {
                 restart_reader(shared, CHECKPOINTING, |_| ()).await?;
             }
@@ -95,7 +95,8 @@ async fn fire(shared: &Shared, fault: &'static str) -> Result<(), String> {
         "disk full" => disk_full(world, &world.disk).await,
         "sync fails" => {
             world.disk.fail_syncs(1);
-            // The log stops for good and with it the process; a supervisor starts another.
+            // The log stops permanently, and the process with it; a supervisor starts another
+            // process.
             if world.log_failed(Duration::from_secs(2)).await {
                 world.trace.fired("node started after a failed sync", 1);
             }
@@ -118,7 +119,7 @@ async fn fire(shared: &Shared, fault: &'static str) -> Result<(), String> {
     Ok(())
 }
 
-/// A fault of the reader that writes checkpoints.
+/// Fires a fault of the reader that writes checkpoints.
 async fn checkpoint_fault(shared: &Shared, fault: &'static str) -> Result<(), String> {
     let world = &shared.world;
     let chosen = CHECKPOINTING;
@@ -144,7 +145,7 @@ async fn checkpoint_fault(shared: &Shared, fault: &'static str) -> Result<(), St
     }
 }
 
-/// Damages every checkpoint: one byte flipped, cut short, or longer than it was.
+/// Damages every checkpoint: one byte is flipped, or the file is cut short or extended.
 fn damage_checkpoints(disk: &SimDisk, what: u64, at: u64) {
     for path in disk.files(Path::new("/")).unwrap_or_default() {
         if path.extension().is_none_or(|ending| ending != "checkpoint") {
@@ -158,7 +159,7 @@ fn damage_checkpoints(disk: &SimDisk, what: u64, at: u64) {
                 _ => bytes.push(0),
             }
         };
-        // What cannot be found any more is damaged enough.
+        // A missing file is damaged enough.
         let _ = disk.damage(&path, damage);
     }
 }
@@ -169,7 +170,7 @@ async fn disk_full(world: &World, disk: &SimDisk) {
     disk.set_bytes_max(None);
 }
 
-/// Ends a reader, does something to its disk, and opens it again.
+/// Ends a reader, changes its disk by `between`, and opens it again.
 async fn restart_reader(
     shared: &Shared,
     chosen: usize,
@@ -182,7 +183,7 @@ async fn restart_reader(
         reader.reader.close();
         reader.restart_parts()
     };
-    // Its tasks end, and with them its lock.
+    // The reader's tasks end, and release its lock.
     tokio::time::sleep(Duration::from_millis(1)).await;
     between(&parts.1);
     for _ in 0..REOPENS_MAX {

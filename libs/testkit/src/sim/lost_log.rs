@@ -1,5 +1,5 @@
-//! A log that is lost and begun anew under its readers: they never go on from the old one, tokens
-//! of it say that they are lost, and what is written then is shown by all.
+//! A log that is lost and created again under its readers: no reader continues from the old one,
+//! tokens of the old log are refused as lost, and all readers show later writes.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ use super::world::STORE;
 const WRITES: i64 = 6;
 const TOKEN_WAIT: Duration = Duration::from_secs(30);
 
-/// Loses the log of one partition, and checks what everybody makes of it.
+/// Loses the log of one partition, and checks the reaction of readers and clients.
 ///
 /// # Errors
-/// What broke a rule.
+/// Returns the broken rule.
 pub(crate) async fn run(shared: &Shared) -> Result<(), String> {
     let text = |error: forebay::Error| error.to_string();
     let world = &shared.world;
     let old = lock(&shared.token).clone().ok_or("nothing was written")?;
-    // One that all readers follow.
+    // Choose a partition that all readers follow.
     let lost = PartitionId(2 * world.draw(2) as u32);
     world.stop().await;
     world.lose_log(old.store, lost).map_err(|error| error.to_string())?;

@@ -1,7 +1,7 @@
 //! The simulated network: in-memory connections that stall and break by the seed.
 //!
 //! Both ends of a connection are pipes inside one thread; tonic runs over them as over TCP. A
-//! server that is down refuses; a server that dies takes its connections with it.
+//! server that is down refuses connections; a server that dies breaks its connections.
 
 use std::io;
 use std::pin::Pin;
@@ -20,29 +20,29 @@ use tonic::transport::server::Connected;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tower::service_fn;
 
-/// Bytes that a connection holds in each direction.
+/// Capacity of a connection in each direction, in bytes.
 const PIPE_BYTES: usize = 64 * 1024;
 const CONNECTIONS_WAITING_MAX: usize = 1_024;
 
-/// How unreliable the network is, in parts of a million transfers of some bytes. An end draws only
-/// when bytes have moved, from a sequence of its own: how often somebody merely looks for bytes is
-/// not the same in two runs of a seed, and must not matter.
+/// Fault rates of the network, per million transfers of some bytes. An end draws a random number
+/// only after bytes have moved, from its own sequence: the number of polls without bytes differs
+/// between two runs of a seed, and must not matter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NetFaults {
-    /// Connections that break at a read or write.
+    /// Rate of connections that break at a read or write.
     pub cut_per_million: u64,
-    /// Reads that stall.
+    /// Rate of reads that stall.
     pub stall_per_million: u64,
     /// Longest stall, in milliseconds.
     pub stall_ms_max: u64,
 }
 
 impl NetFaults {
-    /// A network on a good day: answers do not come at once, so that things happen in between.
+    /// A calm network: responses take time, so that other events happen in between.
     pub const CALM: Self = Self { cut_per_million: 0, stall_per_million: 30_000, stall_ms_max: 3 };
 }
 
-/// How often each fault fired.
+/// Counters of the fired faults.
 #[derive(Debug, Default)]
 pub struct NetCounts {
     cuts: AtomicU64,
@@ -51,8 +51,8 @@ pub struct NetCounts {
 }
 
 impl NetCounts {
-    /// Each by its name: connections broken, reads stalled, connections refused because the server
-    /// was down.
+    /// Returns the counters by name: connections broken, reads stalled, connections refused because
+    /// the server was down.
     pub fn by_name(&self) -> [(&'static str, u64); 3] {
         [
             ("connection broken", &self.cuts),
@@ -63,15 +63,14 @@ impl NetCounts {
     }
 }
 
-/// One member of the network, whose connections can be silenced together.
+/// A member of the network, whose connections can be silenced together.
 #[derive(Debug, Default)]
 pub struct Party {
     silent_until: Mutex<Option<Instant>>,
 }
 
 impl Party {
-    /// From now on, for this long, nothing arrives on the member's connections; none of them
-    /// breaks.
+    /// Silences the member's connections for this long: nothing arrives, and no connection breaks.
     pub fn part(&self, silence: Duration) {
         *lock(&self.silent_until) = Some(Instant::now() + silence);
     }
@@ -88,7 +87,7 @@ pub struct SimNet(Arc<Inner>);
 
 struct Inner {
     seed: u64,
-    /// Connections made so far; each gives its ends sequences of their own.
+    /// Number of connections so far; each connection gives its ends their own sequences.
     connections: AtomicU64,
     faults: Mutex<NetFaults>,
     counts: NetCounts,
@@ -100,11 +99,11 @@ struct Server {
     links: Vec<Weak<Link>>,
 }
 
-/// One connection, seen from both ends.
+/// A connection, shared by both ends.
 #[derive(Default)]
 struct Link {
     broken: AtomicBool,
-    /// Readers that wait for bytes; they must hear when none will come.
+    /// Wakers of reads that wait for bytes; a break must wake them.
     waiting: Mutex<[Option<Waker>; 2]>,
 }
 
@@ -116,7 +115,7 @@ impl Link {
 }
 
 impl SimNet {
-    /// A network of this seed, without a server.
+    /// Returns a network of this seed, without a server.
     pub fn new(seed: u64, faults: NetFaults) -> Self {
         Self(Arc::new(Inner {
             seed,
@@ -127,31 +126,31 @@ impl SimNet {
         }))
     }
 
-    /// From now on the network is this unreliable.
+    /// Sets the fault rates from now on.
     pub fn set_faults(&self, faults: NetFaults) {
         *lock(&self.0.faults) = faults;
     }
 
-    /// How often each fault fired.
+    /// Returns the counters of the fired faults.
     pub fn counts(&self) -> &NetCounts {
         &self.0.counts
     }
 
-    /// Puts a server on the network; its connections come out of the receiver.
+    /// Puts a server on the network; the receiver yields its connections.
     pub fn listen(&self) -> mpsc::Receiver<io::Result<SimStream>> {
         let (accepts, receiver) = mpsc::channel(CONNECTIONS_WAITING_MAX);
         *lock(&self.0.server) = Some(Server { accepts, links: Vec::new() });
         receiver
     }
 
-    /// Takes the server off the network; all its connections break.
+    /// Takes the server off the network and breaks all its connections.
     pub fn take_down(&self) {
         if let Some(server) = lock(&self.0.server).take() {
             server.links.iter().filter_map(Weak::upgrade).for_each(|link| link.break_off());
         }
     }
 
-    /// Breaks all connections; new ones may be made at once.
+    /// Breaks all connections; new ones are possible at once.
     pub fn cut_all(&self) {
         if let Some(server) = lock(&self.0.server).as_mut() {
             server.links.drain(..).filter_map(|link| link.upgrade()).for_each(|l| l.break_off());
@@ -159,7 +158,7 @@ impl SimNet {
         }
     }
 
-    /// A gRPC channel of this member to whatever server is on the network when it connects.
+    /// Returns a gRPC channel of this member to the server that is on the network when it connects.
     pub fn channel(&self, party: &Arc<Party>) -> Channel {
         let (net, party) = (self.clone(), Arc::clone(party));
         let connector = service_fn(move |_: Uri| {
@@ -167,7 +166,7 @@ impl SimNet {
             async move { net.connect(&party).map(TokioIo::new) }
         });
         with_windows(Endpoint::from_static("http://simulated"))
-            // HTTP/2 measures this by the host's clock: no run may be long enough to notice.
+            // HTTP/2 measures this period by the host's clock, so it must be longer than any run.
             .http2_reset_stream_duration(Duration::from_secs(24 * 60 * 60))
             .connect_with_connector_lazy(connector)
     }
@@ -203,16 +202,16 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One end of a connection.
+/// An end of a connection.
 pub struct SimStream {
     pipe: DuplexStream,
     net: SimNet,
     link: Arc<Link>,
     party: Arc<Party>,
-    /// Which end this is, 0 or 1.
+    /// Number of this end, 0 or 1.
     end: usize,
     entropy: SeededEntropy,
-    /// The next read stalls.
+    /// Whether the next read stalls.
     stalls_next: bool,
     stall: Option<Pin<Box<Sleep>>>,
 }
@@ -229,7 +228,7 @@ impl SimStream {
         self.entropy.next_u64().unwrap_or_default()
     }
 
-    /// After bytes have moved: breaks the connection now and then, or lets the next read stall.
+    /// Draws, after bytes have moved, whether the connection breaks or the next read stalls.
     fn moved(&mut self) {
         let faults = *lock(&self.net.0.faults);
         if self.draw() % 1_000_000 < faults.cut_per_million {

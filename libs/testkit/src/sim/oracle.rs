@@ -1,4 +1,5 @@
-//! The end of a run: every reader equals the naive model of the log that it has applied.
+//! The check at the end of a run: every reader equals the naive model of the log that it has
+//! applied.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,17 +18,17 @@ use super::workload::{Shared, lock};
 use super::world::STORE;
 use crate::model::{Model, ModelDocument};
 
-/// Wait for a reader to apply a token at the end, when all faults are over.
+/// Wait for a reader to apply a token at the end, after all faults.
 const TOKEN_WAIT: Duration = Duration::from_secs(60);
-/// Wait for a reader to build a copy anew.
+/// Wait for a reader to rebuild a replica.
 const REBUILT_WITHIN: Duration = Duration::from_secs(120);
 const READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
 
-/// Waits until these readers have applied everything acknowledged, then holds them against the
-/// lines of all keys and against the model.
+/// Waits until these readers have applied everything acknowledged, then compares them with the
+/// lines of all keys and with the model.
 ///
 /// # Errors
-/// The first difference.
+/// Returns the first difference.
 pub(crate) async fn check(shared: &Shared, readers: &[Reader]) -> Result<(), String> {
     let text = |error: forebay::Error| error.to_string();
     let token = lock(&shared.token).clone().ok_or("nothing was written")?;
@@ -49,7 +50,7 @@ pub(crate) async fn check(shared: &Shared, readers: &[Reader]) -> Result<(), Str
     Ok(())
 }
 
-/// Reads everything; again, where a damaged part of a copy shows only now.
+/// Reads all documents; retries if a damaged part of a replica is found by this read.
 async fn read_whole(reader: &Reader) -> forebay_core::Result<BTreeMap<i64, Fields>> {
     let until = tokio::time::Instant::now() + REBUILT_WITHIN;
     loop {
@@ -76,7 +77,7 @@ async fn caught_up(shared: &Shared, reader: &Reader, token: &Token) -> Result<()
     lock(&shared.expected).check_all(&found, follows, shared.world.moment())
 }
 
-/// Everything that the node's log holds of a partition.
+/// Returns all records of a partition in the node's log.
 async fn records(
     shared: &Shared,
     store: StoreId,
@@ -94,7 +95,7 @@ async fn records(
     }
 }
 
-/// Holds each reader against the model of exactly the records that it has applied.
+/// Compares each reader with the model of exactly the records that it has applied.
 fn check_partition(
     shared: &Shared,
     readers: &[Reader],
@@ -116,7 +117,7 @@ fn check_partition(
     let mut records = records.iter().peekable();
     for (applied, reader) in behind {
         while let Some(record) = records.next_if(|record| record.offset < applied) {
-            // What is no entry changes nothing.
+            // A record that is no entry changes nothing.
             if let Ok(entry) = decode_entry(&record.entry) {
                 model.apply(record.offset, record.append_time, &entry);
             }

@@ -1,8 +1,8 @@
-//! Bugs that a run is given on purpose, so that the checker is itself checked.
+//! Planted bugs, which check the checker.
 //!
-//! Product code holds none of them: a plant is a wrapper at one of its seams (the log that a node
-//! or a reader sees, the disk's bytes, the options that it is opened with), or stands in the
-//! simulator's own call of a reader or client in place of what the product would do.
+//! Product code contains no plant. A plant is a wrapper at a seam of the product (the log that a
+//! node or a reader sees, the disk's bytes, the options that a component is opened with), or the
+//! simulator calls a reader or client in the wrong way in place of the product.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,59 +22,59 @@ use forebay_wire::entry::{decode_entry, encode_entry};
 use super::clock::SimClock;
 use super::readers::PARTITIONS;
 
-/// One entry in this many goes wrong, where a plant concerns some entries.
+/// Fraction of entries that go wrong, for plants that concern some entries: one in this many.
 const ENTRIES_PER_FAULT: u64 = 8;
 
 macro_rules! plants {
     ($($(#[doc = $what:literal])+ $plant:ident),+ $(,)?) => {
-        /// A bug that a run is given.
+        /// A planted bug.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Plant {
             $($(#[doc = $what])+ $plant,)+
         }
 
         impl Plant {
-            /// All of them.
+            /// All plants.
             pub const ALL: &[Self] = &[$(Self::$plant),+];
         }
     };
 }
 
 plants! {
-    /// The log acknowledges what it has not synced.
+    /// The log acknowledges entries before it syncs them.
     AcknowledgesBeforeSync,
-    /// Recovery cuts the last whole entry of a log off, as if it were torn.
+    /// Recovery cuts off the last whole entry of a log, as if it were torn.
     LosesTail,
-    /// A write of unknown outcome is sent again under a new sequence.
+    /// A write of unknown outcome is retried under a new sequence.
     RetriesUnderNewSequence,
-    /// An unknown outcome is taken for done.
+    /// An unknown outcome is taken for success.
     TakesUnknownForDone,
-    /// The writer puts some entries into the log of another partition.
+    /// The writer appends some entries to the log of another partition.
     WrongPartition,
-    /// A condition is evaluated by whoever writes, not where the change is applied.
+    /// The client evaluates a condition, instead of the replica that applies the change.
     ConditionAtWriter,
-    /// A reader ignores the bound on the age.
+    /// A reader ignores the age bound.
     ServesStale,
-    /// A reader shows what it has shown before it showed something newer.
+    /// A reader shows an older state after a newer one.
     ReadsBackwards,
     /// A read after a token does not wait.
     TokenNotAwaited,
     /// A read of the latest appends no barrier.
     LatestWithoutBarrier,
-    /// A reader says absent before it has caught up.
+    /// A reader answers *absent* before it has caught up.
     AbsentBeforeCaughtUp,
-    /// Expiry is counted from when a reader applied a change, not from when the log took it.
+    /// Expiry counts from the time at which a reader applied a change, not from its append time.
     ExpiryByReaderClock,
     /// Some entries are applied without their last change.
     EntryHalfApplied,
-    /// A checkpoint does not hold which sequences it has seen.
+    /// A checkpoint does not contain the sequences that it has seen.
     WindowsNotInCheckpoint,
-    /// A checkpoint is restored at the position behind its own.
+    /// A checkpoint is restored at the position after its own.
     CheckpointOneTooFar,
 }
 
 impl Plant {
-    /// Whether the bug lies in what a reader's log shows.
+    /// Returns whether the bug is in the log that a reader sees.
     pub(crate) fn is_in_readers_log(self) -> bool {
         matches!(
             self,
@@ -86,10 +86,10 @@ impl Plant {
     }
 }
 
-/// What outlives the restarts of one reader, for plants that concern them.
+/// The state that survives the restarts of one reader, for plants that concern restarts.
 #[derive(Debug, Default)]
 pub(crate) struct Lineage {
-    /// Where each change was first read.
+    /// Offset at which each change was first read.
     first_read: Mutex<BTreeMap<(PartitionId, ClientId, Sequence), Offset>>,
 }
 
@@ -99,7 +99,7 @@ pub(crate) struct PlantedLog {
     plant: Plant,
     clock: Arc<SimClock>,
     lineage: Arc<Lineage>,
-    /// Where each partition's tail began to read.
+    /// Offset at which each partition's tail started to read.
     began: Mutex<BTreeMap<PartitionRef, Offset>>,
     /// Records that a reader never sees.
     hidden: Mutex<BTreeSet<(PartitionRef, Offset)>>,
@@ -154,7 +154,7 @@ impl PlantedLog {
         }
     }
 
-    /// A repeat of what was read before the checkpoint comes as if from somebody else.
+    /// Presents a duplicate of a change from before the checkpoint as if from another client.
     fn forget_window(&self, at: PartitionRef, began: Offset, batches: &mut Vec<ClientBatch>) {
         let first_read = lock(&self.lineage.first_read);
         for batch in batches {
@@ -223,7 +223,8 @@ impl ChangeLog for PlantedLog {
         }
         let began = {
             let mut began = lock(&self.began);
-            // A tail waits for records; who looks for a log's id or reads one again does not.
+            // Only a tail waits for records; a query of a log's id or a second read of one record
+            // does not.
             if limit.wait_max > Duration::ZERO {
                 began.entry(at).or_insert(from);
             }

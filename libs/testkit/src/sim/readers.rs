@@ -1,4 +1,4 @@
-//! The simulated readers: how they are opened and read, and what they show.
+//! The simulated readers: how the simulator opens and reads them, and the states that they show.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,16 +27,16 @@ const NOTE: FieldId = FieldId(3);
 pub(crate) const PASSING: &str = "passing";
 pub(crate) const PARTITIONS: u32 = 3;
 const SCAN_BATCH: usize = 64;
-/// Wait of a read after a token or for the latest; the caller asks again when a fault takes longer.
+/// Wait of a read after a token or for the latest; the caller retries if a fault takes longer.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const HEARTBEAT_MS: u32 = 150;
-/// The bound of reads that have one: the lowest that the heartbeats allow.
+/// Age bound of bounded reads: the lowest that the heartbeats permit.
 pub(crate) const AGE_MAX: Duration = Duration::from_millis(2 * HEARTBEAT_MS as u64);
 const CHECKPOINT_DIR: &str = "/checkpoints";
-/// Longest time that a reader's network is silent right after it was opened.
+/// Longest silence of a reader's network right after its open.
 const OPENING_SILENCE_MS_MAX: u64 = 60;
 
-/// The store that all of a simulation is about.
+/// Returns the specification of the simulated store.
 pub(crate) fn spec() -> StoreSpec {
     let mut spec = StoreSpec::documents(STORE, KeyType::Int64, PARTITIONS)
         .field("revision", FieldType::Scalar(ScalarType::Int64))
@@ -47,40 +47,40 @@ pub(crate) fn spec() -> StoreSpec {
     spec
 }
 
-/// What a reader is for.
+/// The role of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Follows everything, from the log's start at each opening.
+    /// Follows all partitions, from the log's start at each open.
     Plain,
     /// Follows two of the three partitions.
     Filtered,
-    /// Follows everything and goes on from checkpoints on a disk of its own.
+    /// Follows all partitions and resumes from checkpoints on a disk of its own.
     Checkpointing,
 }
 
 /// The readers of a simulation.
 pub(crate) const ROLES: [Role; 3] = [Role::Plain, Role::Filtered, Role::Checkpointing];
-/// Place of the one with checkpoints among them.
+/// Index of the reader with checkpoints in [`ROLES`].
 pub(crate) const CHECKPOINTING: usize = 2;
 
-/// One reader over all its restarts, and what it has shown so far.
+/// A reader over all its restarts, and the states that it has shown so far.
 pub(crate) struct SimReader {
     pub(crate) role: Role,
     pub(crate) reader: Reader,
     pub(crate) shown: Shown,
-    /// Its disk.
+    /// Disk of the reader.
     pub(crate) disk: SimDisk,
-    /// Its place in the network.
+    /// Membership of the reader in the network.
     pub(crate) party: Arc<Party>,
-    /// What a bootstrap from the log's start must be past, at its first opening.
+    /// Lower bound of a bootstrap from the log's start, at the first open.
     first_shown: Shown,
     positions: BTreeMap<PartitionId, (Option<LogId>, Option<Position>)>,
     lineage: Arc<Lineage>,
-    /// The two last states shown of each key; only for the plant that turns back.
+    /// Last two states shown of each key; only for the plant that reads backwards.
     last_shown: BTreeMap<i64, [Option<State>; 2]>,
 }
 
-/// How a reader is opened: its role and what outlives its restarts.
+/// The arguments to open a reader: its role and the parts that survive its restarts.
 pub(crate) struct Opening<'a> {
     pub(crate) role: Role,
     pub(crate) disk: &'a SimDisk,
@@ -109,14 +109,14 @@ impl Opening<'_> {
 
     async fn open(&self, world: &World) -> Result<Reader> {
         let reader = world.reader(self, self.options(world)).await?;
-        // Its tails have not begun; what they read first takes a moment.
+        // The tails have not started; their first reads take a moment.
         self.party.part(Duration::from_millis(world.draw(OPENING_SILENCE_MS_MAX)));
         Ok(reader)
     }
 }
 
 impl SimReader {
-    /// Opens a reader that has never been; `acknowledged` is what it must be past once it answers.
+    /// Opens a reader for the first time; `acknowledged` is its lower bound once it answers.
     pub(crate) async fn open(world: &World, role: Role, acknowledged: Shown) -> Result<Self> {
         let (disk, party, lineage) = (world.new_disk(), Arc::default(), Arc::default());
         let opening = Opening { role, disk: &disk, party: &party, lineage: &lineage };
@@ -134,13 +134,13 @@ impl SimReader {
         })
     }
 
-    /// What a restart needs to know, so that nobody holds the reader meanwhile.
+    /// Returns the parts that a restart needs, so that the caller need not hold the reader.
     pub(crate) fn restart_parts(&self) -> (Role, SimDisk, Arc<Party>, Arc<Lineage>) {
         let (disk, party) = (self.disk.clone(), Arc::clone(&self.party));
         (self.role, disk, party, Arc::clone(&self.lineage))
     }
 
-    /// Opens it again.
+    /// Opens the reader again.
     pub(crate) async fn reopen(
         world: &World,
         (role, disk, party, lineage): &(Role, SimDisk, Arc<Party>, Arc<Lineage>),
@@ -148,32 +148,32 @@ impl SimReader {
         Opening { role: *role, disk, party, lineage }.open(world).await
     }
 
-    /// Takes the place of its closed self; `acknowledged` when it was opened again.
+    /// Replaces the closed reader; `acknowledged` is the lower bound as of the new open.
     pub(crate) fn replace(&mut self, reader: Reader, acknowledged: Shown) {
         self.reader = reader;
         self.positions.clear();
         self.last_shown.clear();
         self.shown = match self.role {
-            // Over a restart from a checkpoint only a token keeps a reader from going back.
+            // After a restart from a checkpoint only a token prevents a reader from going back.
             Role::Checkpointing => self.first_shown.clone(),
             _ => acknowledged,
         };
     }
 
-    /// What was lost is no longer expected.
+    /// Drops the expectations about a lost log.
     pub(crate) fn forget(&mut self) {
         self.shown = Shown::default();
         self.first_shown = Shown::default();
         self.positions.clear();
     }
 
-    /// Whether the reader follows a key's partition.
+    /// Returns whether the reader follows a key's partition.
     pub(crate) fn follows(&self, key: i64) -> bool {
         let partition = self.reader.partition_of(KeyValue::Int64(key));
         self.role != Role::Filtered || partition.is_ok_and(|partition| partition.0 != 1)
     }
 
-    /// What is applied, without waiting. With a bound: no older than that.
+    /// Reads the applied state without waiting; with a bound, no older than the bound.
     pub(crate) fn read_local(
         &mut self,
         world: &World,
@@ -199,10 +199,10 @@ impl SimReader {
         fields(&self.reader, document)
     }
 
-    /// Compares the positions that the reader serves with those that it has served before.
+    /// Compares the positions that the reader serves with the positions that it has served before.
     ///
     /// # Errors
-    /// One has fallen.
+    /// Returns an error if one has fallen.
     pub(crate) fn check_positions(&mut self) -> std::result::Result<(), String> {
         for status in self.reader.status().partitions {
             let now = (status.log_id, status.position);
@@ -217,7 +217,7 @@ impl SimReader {
         Ok(())
     }
 
-    /// Counts what the reader went through since it was opened.
+    /// Counts the reader's recovery paths since it was opened.
     pub(crate) fn count(&self, world: &World) {
         let counts = self.reader.metrics().records;
         let (checkpoints, fired) = (counts.checkpoints, |what, n| world.trace.fired(what, n));
@@ -232,7 +232,7 @@ impl SimReader {
     }
 }
 
-/// What is applied once the token is, with the document's version.
+/// Reads a key after the token, with the document's version.
 pub(crate) async fn read_after(
     world: &World,
     reader: &Reader,
@@ -246,7 +246,7 @@ pub(crate) async fn read_after(
     read_one(reader, &read, key).await
 }
 
-/// What is applied once everything is that the log holds now.
+/// Reads a key after everything that the log holds now, with the document's version.
 pub(crate) async fn read_latest(
     world: &World,
     reader: &Reader,
@@ -270,7 +270,7 @@ async fn read_one(
     Ok((Some(fields(reader, &document)?), document.version))
 }
 
-/// Every document.
+/// Reads every document.
 pub(crate) fn read_all(reader: &Reader) -> Result<BTreeMap<i64, Fields>> {
     let mut found = BTreeMap::new();
     let mut scan = reader.scan();
@@ -298,7 +298,8 @@ fn fields(reader: &Reader, document: &Document) -> Result<Fields> {
         Some(Value::String(note)) => Some(note.clone()),
         _ => None,
     };
-    // A tail shows a document before it tells its schema version: what is unknown may be new.
+    // A tail shows a document before it publishes its schema version, so an unknown field may be
+    // new.
     let schema = reader.schema();
     let passes = |field: &FieldId| *field > NOTE && !schema.definition.retired.contains(field);
     let passing = document.cells().iter().map(|cell| cell.field).rfind(passes);
@@ -310,7 +311,7 @@ fn fields(reader: &Reader, document: &Document) -> Result<Fields> {
     })
 }
 
-/// Waits until a reader is ready, however often a fault gets in between; bounded all the same.
+/// Waits until a reader is ready, even if several faults interrupt; the wait is bounded.
 pub(crate) async fn await_ready(world: &World, reader: &Reader) -> Result<()> {
     let mut last = None;
     for _ in 0..20 {

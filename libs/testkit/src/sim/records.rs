@@ -1,5 +1,5 @@
-//! Counts recovery paths by what the product itself records: a subscriber for `tracing` that knows
-//! the messages of a few records and looks at nothing else.
+//! Counts recovery paths by the product's own log records: a subscriber for `tracing` that knows
+//! the messages of a few records and ignores all others.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::trace::Trace;
 
-/// What a record says, and under which name it counts.
+/// Messages of records, and the names under which they count.
 const PATHS: [(&str, &str); 5] = [
     ("torn tail cut", "torn tail cut"),
     ("segment without frames made again", "segment header made again"),
@@ -19,7 +19,7 @@ const PATHS: [(&str, &str); 5] = [
     ("the tail is held up", "tail held up"),
 ];
 
-/// Counts in the trace of the run that is on this thread.
+/// A subscriber that counts in the trace of the run on this thread.
 pub(crate) struct RecordCounter(Trace);
 
 impl RecordCounter {

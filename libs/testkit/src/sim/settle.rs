@@ -1,5 +1,5 @@
-//! Sends changes until they are acknowledged, as an application does that takes no unknown outcome
-//! for an answer.
+//! Sends changes until they are acknowledged, as an application does that does not accept an
+//! unknown outcome.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use forebay::{
 use super::plant::Plant;
 use super::world::World;
 
-/// Attempts to settle one change; more would mean that a fault has not been healed.
+/// Attempts to send one change; more would mean that a fault is not healed.
 pub(crate) const ATTEMPTS_MAX: usize = 200;
 pub(crate) const RETRY_WAIT: Duration = Duration::from_millis(200);
 
@@ -19,7 +19,7 @@ pub(crate) const RETRY_WAIT: Duration = Duration::from_millis(200);
 pub(crate) trait Settled: Sized {
     fn retry(pending: PendingWrite) -> impl Future<Output = Result<Self, WriteError>> + Send;
 
-    /// What somebody believes who takes an unknown outcome for done.
+    /// Returns the result in which a client believes that takes an unknown outcome for success.
     fn believed(pending: &PendingWrite) -> Option<Self>;
 }
 
@@ -46,10 +46,10 @@ impl Settled for BatchOutcome {
     }
 }
 
-/// Sends until the change is acknowledged: the same write where there is one to retry.
+/// Sends until the change is acknowledged; retries the same write if there is a pending one.
 ///
 /// # Errors
-/// It is refused for good, or never settles.
+/// Returns an error if the change is refused permanently or is never acknowledged.
 pub(crate) async fn settle<T, F>(world: &World, send: impl Fn() -> F) -> Result<T, String>
 where
     F: Future<Output = Result<T, WriteError>>,
@@ -94,17 +94,17 @@ where
     Err("a change never settled".to_owned())
 }
 
-/// Sends a batch until every change of it is acknowledged; answers the token of all.
+/// Sends a batch until every change is acknowledged; returns the token of all changes.
 ///
 /// # Errors
-/// As [`settle`].
+/// Returns the errors of [`settle`].
 pub(crate) async fn send_batch(
     world: &World,
     store: &Store,
     mut writes: Vec<Write>,
 ) -> Result<Token, String> {
     let mut all: Option<Token> = None;
-    // What the writer surely refused, and only that, is sent anew.
+    // Only changes that the writer certainly refused are sent again.
     for _ in 0..ATTEMPTS_MAX {
         let send = || async {
             let mut batch = store.batch();

@@ -1,15 +1,15 @@
-//! What happened in a run: a digest that two runs of one seed share, the last events for whoever
-//! must understand a failure, and how often each fault and recovery fired.
+//! The trace of a run: a digest that two runs of one seed share, the last events for the analysis
+//! of a failure, and counters of the fired faults and recovery paths.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use forebay_core::partition::xxh3_64;
 
-/// Events kept for a failure's report.
+/// Number of events in a failure's report.
 const EVENTS_KEPT: usize = 60;
 
-/// The record of one run; clones are the same record.
+/// The trace of one run; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     inner: Arc<Mutex<Inner>>,
@@ -24,12 +24,12 @@ struct Inner {
 }
 
 impl Trace {
-    /// A record that also prints each event as it comes.
+    /// Returns a trace that also prints each event.
     pub fn printed() -> Self {
         Self { inner: Arc::default(), is_printed: true }
     }
 
-    /// Notes an event at a time of the run, in microseconds.
+    /// Records an event at a time of the run, in microseconds.
     pub fn event(&self, at_us: u64, what: String) {
         let mut inner = self.lock();
         let line = format!("{at_us:>10} us  {what}");
@@ -52,17 +52,17 @@ impl Trace {
         }
     }
 
-    /// The same for two runs of one seed.
+    /// Returns the digest, which is equal for two runs of one seed.
     pub fn digest(&self) -> u64 {
         self.lock().digest
     }
 
-    /// The last events.
+    /// Returns the last events.
     pub fn last_events(&self) -> Vec<String> {
         self.lock().events.iter().cloned().collect()
     }
 
-    /// How often each fault and recovery path fired.
+    /// Returns the number of times that each fault and recovery path fired.
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.lock().fired.clone()
     }

@@ -1,5 +1,5 @@
-//! The simulated applications: each writes keys of its own, one change after the other, races the
-//! others' client for keys of nobody, and reads through the shared readers.
+//! The simulated applications. Each writes keys of its own, one change after the other; lets two
+//! clients race for keys without an owner; and reads through the shared readers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,36 +16,36 @@ use super::readers::{AGE_MAX, SimReader, read_after, read_latest};
 use super::settle::{ATTEMPTS_MAX, RETRY_WAIT, send_batch, settle};
 use super::world::{STORE, World};
 
-/// Keys that one application owns.
+/// Number of keys that one application owns.
 pub(crate) const KEYS: u64 = 4;
-/// From here on each application has one key whose documents expire.
+/// First of the keys whose documents expire; each application has one.
 pub(crate) const EXPIRING_KEYS: i64 = 1_000;
-/// From here on every key is raced for once.
+/// Base of the raced keys; each is raced for once.
 const RACED_KEYS: i64 = 10_000;
-/// Longest time that a reader may take to show an acknowledged change; faults are over long before.
+/// Longest time until a reader shows an acknowledged change; faults end long before.
 const SHOWN_WITHIN: Duration = Duration::from_secs(90);
 
-/// What the applications of one run share.
+/// The state that the applications of one run share.
 pub(crate) struct Shared {
     pub(crate) world: World,
     pub(crate) expected: Mutex<Expected>,
     pub(crate) readers: Mutex<Vec<SimReader>>,
-    /// The token of everything acknowledged.
+    /// Token of everything acknowledged.
     pub(crate) token: Mutex<Option<Token>>,
-    /// Keys raced for so far.
+    /// Number of races so far.
     pub(crate) races: Mutex<i64>,
 }
 
-/// Locks what no thread but this one ever holds.
+/// Locks a mutex that only this thread ever locks.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
-    /// Takes in that these keys' newest changes are acknowledged.
+    /// Notes that the newest changes of these keys are acknowledged.
     ///
     /// # Errors
-    /// The token is of another log than those before.
+    /// Returns an error if the token is of another log than earlier tokens.
     pub(crate) fn acknowledged(&self, keys: &[i64], token: &Token) -> Result<(), String> {
         let now = self.world.moment();
         let mut expected = lock(&self.expected);
@@ -60,13 +60,13 @@ impl Shared {
         }
     }
 
-    /// A change of this key is about to be sent.
+    /// Notes that a change of this key is about to be sent.
     pub(crate) fn begin(&self, key: i64, state: State, ttl_us: Option<i64>) {
         let now = self.world.moment();
         lock(&self.expected).key(key).begin(state, ttl_us, now);
     }
 
-    /// One of the readers that follow a key's partition: its place among all, and itself.
+    /// Returns a reader that follows a key's partition, and its index.
     pub(crate) fn reader_of(&self, key: i64, draw: u64) -> (usize, Reader) {
         let readers = lock(&self.readers);
         let following: Vec<_> =
@@ -76,13 +76,13 @@ impl Shared {
     }
 }
 
-/// One application.
+/// An application.
 pub(crate) struct Application {
     pub(crate) shared: Arc<Shared>,
     pub(crate) number: u64,
     entropy: SeededEntropy,
     client: Client,
-    /// A second client, to race against.
+    /// Second client, which races against the first.
     rival: Client,
     revision: i64,
 }
@@ -107,16 +107,16 @@ impl Application {
         self.shared.world.trace.fired(what, 1);
     }
 
-    /// A number of this application that no other change has.
+    /// Returns a number of this application that no other change has.
     pub(crate) fn next_revision(&mut self) -> i64 {
         self.revision += 1;
         self.revision * 16 + self.number as i64
     }
 
-    /// Makes this many operations.
+    /// Executes this many operations.
     ///
     /// # Errors
-    /// What broke a rule.
+    /// Returns the broken rule.
     pub(crate) async fn run(mut self, operations: usize) -> Result<(), String> {
         let store = self.open_store(&self.client).await?;
         let rival = self.open_store(&self.rival).await?;
@@ -137,7 +137,7 @@ impl Application {
         Ok(())
     }
 
-    /// What an application does between two operations.
+    /// Waits as long as an application does between two operations.
     pub(crate) async fn pause(&self) {
         tokio::time::sleep(Duration::from_micros(500 + self.draw(9_500))).await;
     }
@@ -165,7 +165,7 @@ impl Application {
         self.own_key(self.draw(KEYS))
     }
 
-    /// A random change of a key, and what it makes of the key's newest state.
+    /// Returns a random change of a key, and the key's state after it.
     fn change(&mut self, store: &Store, key: i64) -> (Write, State) {
         let revision = self.next_revision();
         let present = lock(&self.shared.expected).key(key).newest();
@@ -201,7 +201,7 @@ impl Application {
         Ok(())
     }
 
-    /// Sends one change, which must come out so.
+    /// Sends one change, which must lead to the state `next`.
     pub(crate) async fn write(
         &self,
         key: i64,
@@ -239,7 +239,7 @@ impl Application {
         self.read_newest(key, &token).await
     }
 
-    /// A change under a condition of which the outcome is known before: nobody else writes the key.
+    /// Sends a conditional change with a known outcome: the key has no other writer.
     async fn write_conditional(&mut self, store: &Store) -> Result<(), String> {
         let key = self.any_own_key();
         let present = lock(&self.shared.expected).key(key).newest();
@@ -311,7 +311,7 @@ impl Application {
         self.write(key, write, next, Some(ttl_us), WriteResult::Appended).await.map(|_| ())
     }
 
-    /// Two clients at once want to be the first; one of them is, and both know which.
+    /// Lets two clients insert one key at once; exactly one succeeds, and both learn which.
     async fn race(&mut self, store: &Store, rival: &Store) -> Result<(), String> {
         let key = {
             let mut races = lock(&self.shared.races);
@@ -366,7 +366,8 @@ impl Application {
         Ok(outcome)
     }
 
-    /// After the token a reader shows the newest state, exactly: nobody else writes the key.
+    /// Checks that a read after the token shows exactly the newest state: the key has no other
+    /// writer.
     pub(crate) async fn read_newest(&self, key: i64, token: &Token) -> Result<(), String> {
         self.read_newest_version(key, token).await.map(|_| ())
     }
@@ -383,8 +384,8 @@ impl Application {
         self.checked(self.any_own_key(), None).await.map(|_| ())
     }
 
-    /// Reads after a token, or without one the latest, until a reader answers, and holds the answer
-    /// against the newest state.
+    /// Reads after a token, or without one the latest, until a reader answers, and compares the
+    /// answer with the newest state.
     async fn checked(
         &self,
         key: i64,
@@ -411,7 +412,7 @@ impl Application {
                     ErrorCode::Unavailable | ErrorCode::DeadlineExceeded | ErrorCode::Closed => {
                         self.fired("read that did not come in time");
                     }
-                    // A barrier needs room on the node's disk.
+                    // A barrier needs space on the node's disk.
                     ErrorCode::LimitExceeded if token.is_none() => self.fired("barrier refused"),
                     _ => return Err(format!("key {key}: {what} failed: {error}")),
                 },
@@ -421,7 +422,7 @@ impl Application {
         Err(format!("key {key}: {what}: no reader ever showed the newest change"))
     }
 
-    /// A local read of anybody's key.
+    /// Reads a key of any application locally.
     fn read_any(&self) -> Result<(), String> {
         let key = self.draw((self.number + 1) * KEYS) as i64;
         self.read_local(key, None)

@@ -1,4 +1,4 @@
-//! The simulated world: one node on a model of a disk, behind the simulated network.
+//! The simulated world: one node on a disk model, reached through the simulated network.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,15 +28,15 @@ use super::plant::{Plant, PlantedLog};
 use super::readers::Opening;
 use super::trace::Trace;
 
-/// Small segments, so that logs roll and recovery has several files to read.
+/// Segment size; small, so that logs roll and recovery has several files to read.
 const SEGMENT_BYTES: u64 = 16 * 1024;
-/// A small journal, so that its halves take turns.
+/// Journal size; small, so that both halves are used.
 const JOURNAL_BYTES: u64 = 2 * 16 * 1024;
-/// Attempts to start the node; more would mean that a fault has not been healed.
+/// Attempts to start the node; more would mean that a fault is not healed.
 const STARTS_MAX: usize = 50;
 const START_WAIT: Duration = Duration::from_millis(100);
 const DATA_DIR: &str = "/data";
-/// Name of the store of the simulation.
+/// Name of the simulated store.
 pub(crate) const STORE: &str = "simulated";
 
 /// Everything outside the code under test, and the node.
@@ -47,7 +47,7 @@ pub(crate) struct World {
     pub(crate) trace: Trace,
     seed: u64,
     plant: Option<Plant>,
-    /// Processes made so far; each draws from a sequence of its own.
+    /// Number of processes so far; each draws from its own sequence.
     processes: AtomicU64,
     faults: SeededEntropy,
     plants: SeededEntropy,
@@ -62,7 +62,7 @@ struct Running {
 }
 
 impl World {
-    /// A world of this seed, with nothing running in it.
+    /// Returns a world of this seed, without any process.
     pub(crate) fn new(seed: u64, plant: Option<Plant>, trace: Trace) -> Self {
         let entropy = |part: u64| SeededEntropy::new(seed ^ (part << 56));
         Self {
@@ -79,41 +79,41 @@ impl World {
         }
     }
 
-    /// Notes an event, with the time.
+    /// Records an event with the current time.
     pub(crate) fn note(&self, what: String) {
         self.trace.event(self.clock.elapsed_us(), what);
     }
 
-    /// The clock with what it has been through.
+    /// Returns the clock's time and its history.
     pub(crate) fn moment(&self) -> Moment {
         self.clock.moment()
     }
 
-    /// The randomness of one more process.
+    /// Returns the randomness of a new process.
     fn entropy(&self) -> Arc<dyn Entropy> {
         let number = self.processes.fetch_add(1, Ordering::Relaxed);
         Arc::new(SeededEntropy::new(self.seed ^ (4 << 56) ^ (number << 32)))
     }
 
-    /// An empty disk of one more host.
+    /// Returns an empty disk of a new host.
     pub(crate) fn new_disk(&self) -> SimDisk {
         SimDisk::new(self.entropy())
     }
 
-    /// A random number below `bound`, of the faults' own sequence.
+    /// Returns a random number below `bound`, from the faults' own sequence.
     pub(crate) fn draw(&self, bound: u64) -> u64 {
         self.faults.next_u64().unwrap_or_default() % bound.max(1)
     }
 
-    /// A random number below `bound`, of the plants' own sequence.
+    /// Returns a random number below `bound`, from the plants' own sequence.
     pub(crate) fn draw_for_plant(&self, bound: u64) -> u64 {
         self.plants.next_u64().unwrap_or_default() % bound.max(1)
     }
 
-    /// Starts the node, again if need be, as a supervisor would.
+    /// Starts the node, and retries as a supervisor would.
     ///
     /// # Errors
-    /// The last refusal, after many attempts.
+    /// Returns the last error, after many attempts.
     pub(crate) async fn start(&self) -> Result<()> {
         let mut attempts = 1;
         loop {
@@ -149,7 +149,7 @@ impl World {
             log: self.planted(Arc::clone(&faulty) as Arc<dyn ChangeLog>, Plant::WrongPartition),
             clock: self.clock.clone(),
             entropy: self.entropy(),
-            // Files of an engine of its own are no part of the simulated disk.
+            // A storage engine writes its own files, outside the simulated disk.
             shards: None,
             snapshots: None,
             features: None,
@@ -168,7 +168,7 @@ impl World {
         Ok(())
     }
 
-    /// The node's log, with the bug of this run if it is this one.
+    /// Returns the node's log, with the bug if this run's plant is `plant`.
     fn planted(&self, log: Arc<dyn ChangeLog>, plant: Plant) -> Arc<dyn ChangeLog> {
         if self.plant != Some(plant) {
             return log;
@@ -180,7 +180,7 @@ impl World {
         self.node.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The log of the node that runs, without faults.
+    /// Returns the log of the running node, without faults.
     pub(crate) fn log(&self) -> Option<Arc<EmbeddedLog>> {
         let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
         node.as_ref().map(|running| Arc::clone(&running.log))
@@ -195,7 +195,7 @@ impl World {
             running.node.stop().await;
             self.count_log_faults(&running);
         }
-        // What was on its way inside the dead process ends before the next one starts.
+        // Calls in progress inside the dead process end before the next process starts.
         tokio::time::sleep(Duration::from_millis(1)).await;
         if self.plant == Some(Plant::LosesTail) {
             self.lose_tail().await;
@@ -215,7 +215,7 @@ impl World {
         }
     }
 
-    /// The segment files of the store's logs, those of one partition behind each other.
+    /// Returns the segment files of the store's logs; the files of one partition are consecutive.
     fn segments(&self) -> Vec<PathBuf> {
         let files = self.disk.files(Path::new(DATA_DIR)).unwrap_or_default();
         let control = format!("{:016x}", PartitionRef::CONTROL.store.0);
@@ -227,7 +227,7 @@ impl World {
     }
 
     async fn lose_tail(&self) {
-        // Opened and closed once: a journal would have again what is cut away.
+        // Open and close the log once first, because a journal would restore the removed entry.
         if let Ok(log) = self.open_log().await {
             log.close().await;
         }
@@ -237,15 +237,15 @@ impl World {
             next.is_none_or(|next| next.parent() != path.parent())
         };
         for (path, _) in last.filter(is_last) {
-            // One byte less, and the last frame is torn.
+            // The last frame is torn without its last byte.
             let _ = self.disk.damage(path, |bytes| bytes.truncate(bytes.len() - 1));
         }
     }
 
-    /// Takes the log of one partition away while the node is down, as if its disk was replaced.
+    /// Removes the log of one partition while the node is down, as if its disk was replaced.
     ///
     /// # Errors
-    /// The disk's.
+    /// Returns the disk's errors.
     pub(crate) fn lose_log(&self, store: StoreId, partition: PartitionId) -> std::io::Result<()> {
         use forebay_log::disk::Disk;
         let dir = format!("{DATA_DIR}/logs/{:016x}/{:04}", store.0, partition.0);
@@ -264,7 +264,7 @@ impl World {
         counts.into_iter().for_each(|(what, times)| self.trace.fired(what, times));
     }
 
-    /// Counts what network and disk did over the whole run.
+    /// Counts the faults of network and disk over the whole run.
     pub(crate) fn count_faults(&self) {
         self.fired(self.net.counts().by_name());
         let disk = self.disk.counts();
@@ -275,7 +275,7 @@ impl World {
         ]);
     }
 
-    /// From now on the log that the node sees is this unreliable.
+    /// Sets the fault rates of the log that the node sees, from now on.
     pub(crate) fn set_log_faults(&self, rates: FaultRates) {
         let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(running) = node.as_ref() {
@@ -283,7 +283,7 @@ impl World {
         }
     }
 
-    /// Waits until the node's log has failed for good, at most this long.
+    /// Waits, for at most `wait_max`, until the node's log has failed permanently.
     pub(crate) async fn log_failed(&self, wait_max: Duration) -> bool {
         match self.log() {
             Some(log) => tokio::time::timeout(wait_max, log.failed()).await.is_ok(),
@@ -291,15 +291,15 @@ impl World {
         }
     }
 
-    /// The bug of this run, if it has one.
+    /// Returns the planted bug of this run, if any.
     pub(crate) fn plant(&self) -> Option<Plant> {
         self.plant
     }
 
-    /// A client of its own connection.
+    /// Returns a client on a connection of its own.
     pub(crate) fn client(&self) -> Result<Client> {
         let parts = ClientParts { clock: self.clock.clone(), entropy: self.entropy() };
-        // Short, so that faults outlast some calls and the retry of a write is part of every run.
+        // The deadline is short, so that faults outlast some calls and every run retries writes.
         let options = ClientOptions {
             deadline: Duration::from_millis(400),
             attempt: Duration::from_millis(150),
@@ -307,7 +307,7 @@ impl World {
         Client::from_channel(self.net.channel(&Arc::default()), options, parts)
     }
 
-    /// An embedded reader over the change stream, on a connection of its own.
+    /// Opens an embedded reader over the change stream, on a connection of its own.
     pub(crate) async fn reader(
         &self,
         opening: &Opening<'_>,
@@ -334,17 +334,17 @@ impl World {
     }
 }
 
-/// Serves connections as they come. This is tonic's own server but for its `select!`s, which choose
-/// by a thread's randomness and would make a run unrepeatable.
+/// Serves connections as they arrive. The code is that of tonic's server, except for `select!`,
+/// which chooses by a thread's randomness and would make runs unrepeatable.
 async fn serve(mut connections: mpsc::Receiver<std::io::Result<SimStream>>, routes: Routes) {
     let service = TowerToHyperService::new(routes.prepare());
     let mut served = JoinSet::new();
     while let Some(Ok(stream)) = connections.recv().await {
         let mut http2 = http2::Builder::new(TokioExecutor::new());
-        // A date is the host's: when its second changes, headers get longer, and a run another.
+        // A date header has the host's time, and its length would change the run.
         http2.timer(TokioTimer::new()).auto_date_header(false);
         let served_one = http2.serve_connection(TokioIo::new(stream), service.clone());
-        // Connections end by faults all the time; the node's state is what is checked.
+        // Connections end by faults all the time; the checks concern the node's state.
         served.spawn(async move { drop(served_one.await) });
         while served.try_join_next().is_some() {}
     }

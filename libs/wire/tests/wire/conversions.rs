@@ -1,4 +1,5 @@
-//! What goes out comes back the same; what cannot be is refused with the right code.
+//! Proves that domain values survive a round trip through their messages, and that invalid messages
+//! are refused with the right code.
 
 use std::fmt::Debug;
 
@@ -21,7 +22,7 @@ use prost::Message;
 use crate::frames;
 use crate::strategies;
 
-/// Through the message and its bytes, and back.
+/// Converts to a message and its bytes, and back.
 fn again<Domain, Wire>(domain: &Domain) -> Domain
 where
     Wire: Message + Default + TryInto<Domain, Error: Debug> + for<'a> From<&'a Domain>,
@@ -89,7 +90,7 @@ proptest! {
         }
     }
 
-    /// Any bytes that are protobuf are also converted or refused, never a panic.
+    /// Proves that any valid protobuf bytes are converted or refused without a panic.
     #[test]
     fn any_message_is_converted_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         if let Ok(wire) = v1::Value::decode(bytes.as_slice()) {

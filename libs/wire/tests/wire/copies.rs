@@ -1,5 +1,4 @@
-//! The golden vectors of what the ends of a shard's copy pass on and keep. `UPDATE_VECTORS=1`
-//! writes them anew.
+//! Golden vectors of the byte forms of a shard copy. `UPDATE_VECTORS=1` rewrites the file.
 
 use forebay_core::rows_digest::RowsDigest;
 use forebay_testkit::vectors::{check, hex, read, unhex};

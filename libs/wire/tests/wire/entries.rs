@@ -1,4 +1,4 @@
-//! Entry frames: what comes back, what is skipped, what halts, and that no bytes make a panic.
+//! Entry frames: round trips, skips, halts, and the proof that no bytes cause a panic.
 
 use bytes::Bytes;
 use forebay_core::ErrorCode;
@@ -28,7 +28,7 @@ fn refusal_of(frame: &[u8]) -> ErrorCode {
     decode_entry(frame).unwrap_err().code()
 }
 
-/// Every answer of a decoder is an entry, a skip or a halt.
+/// Returns whether the decoder returns an entry, a skip or a halt.
 fn is_an_answer(frame: &[u8]) -> bool {
     match decode_entry(frame) {
         Ok(_) => true,
@@ -66,7 +66,7 @@ proptest! {
         prop_assert!(is_an_answer(&sealed(&bytes)));
     }
 
-    /// One flipped bit anywhere is found: CRC-32C finds every single one.
+    /// Proves that one flipped bit anywhere is detected: CRC-32C detects every single flipped bit.
     #[test]
     fn a_flipped_bit_is_found(entry in strategies::entry(), at in any::<Index>(), bit in 0u8..8) {
         let mut frame = encode_entry(&entry).unwrap().to_vec();
@@ -87,7 +87,8 @@ proptest! {
         prop_assert_eq!(refusal_of(&grown), ErrorCode::Corrupt);
     }
 
-    /// Well-formed but wrong: a body that was changed before it was sealed.
+    /// Tests well-formed frames with wrong content: the body was changed before the frame was
+    /// sealed.
     #[test]
     fn a_changed_body_is_answered(
         entry in strategies::entry(),
@@ -114,7 +115,8 @@ fn a_newer_header_halts_whatever_its_body_is() {
     }
 }
 
-/// The body of a newer build: a known change with one thing that this build does not know.
+/// Proves that the body of a newer build halts the partition: a known change with one part that
+/// this build does not know.
 #[test]
 fn what_a_newer_build_may_have_written_halts() {
     type Break = fn(&mut v1::Change);
@@ -160,7 +162,8 @@ fn what_a_newer_build_may_have_written_halts() {
     assert_eq!(refusal_of(&sealed_definition(definition)), ErrorCode::UpgradeNeeded);
 }
 
-/// A `oneof` member with a number that this build does not know, as protobuf bytes.
+/// Proves that a `oneof` member with a number that this build does not know decodes as an unset
+/// member.
 #[test]
 fn an_unknown_member_on_the_wire_is_an_unset_one() {
     let field_15_empty = [0x7a, 0x00];

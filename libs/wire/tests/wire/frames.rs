@@ -1,16 +1,16 @@
-//! Frames put together by hand, with a checksum that holds: what a newer build, or a stranger who
-//! writes to the topic, may have sent.
+//! Hand-made frames with a valid checksum, as a newer build or a foreign producer of the topic may
+//! send them.
 
 use bytes::Bytes;
 use forebay_wire::v1;
 use prost::Message;
 
-/// A frame of format version 1 around these bytes.
+/// Creates a frame of format version 1 around these bytes.
 pub fn sealed(body: &[u8]) -> Vec<u8> {
     sealed_as(1, 0, body)
 }
 
-/// A frame with this format version and these flags.
+/// Creates a frame with this format version and these flags.
 pub fn sealed_as(format_version: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     let mut frame = b"FBEN".to_vec();
     frame.extend_from_slice(&format_version.to_le_bytes());
@@ -23,18 +23,18 @@ pub fn sealed_as(format_version: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// A frame around this message.
+/// Creates a frame around this message.
 pub fn sealed_entry(body: Option<v1::entry::Body>) -> Vec<u8> {
     sealed(&v1::Entry { epoch: 1, schema_version: 1, source: None, body }.encode_to_vec())
 }
 
-/// A frame around one change.
+/// Creates a frame around one change.
 pub fn sealed_change(change: v1::Change) -> Vec<u8> {
     let batch = v1::ClientBatch { client_id: Bytes::from_static(&[7; 16]), changes: vec![change] };
     sealed_entry(Some(v1::entry::Body::Changes(v1::entry::Changes { batches: vec![batch] })))
 }
 
-/// A change that nobody refuses, to be made refusable.
+/// Creates a valid change, which tests make invalid.
 pub fn good_change() -> v1::Change {
     v1::Change {
         sequence: 1,
@@ -46,12 +46,12 @@ pub fn good_change() -> v1::Change {
     }
 }
 
-/// An operation on field 1.
+/// Creates an operation on field 1.
 pub fn field_change(op: v1::field_change::Op) -> v1::FieldChange {
     v1::FieldChange { field: 1, op: Some(op), ttl_us: None }
 }
 
-/// An int32.
+/// Creates an int32 value.
 pub fn int32(value: i32) -> v1::Value {
     v1::Value { kind: Some(v1::value::Kind::Int32Value(value)) }
 }

@@ -1,4 +1,4 @@
-//! The tests of `forebay-wire`, in one binary.
+//! All tests of `forebay-wire`, in one binary.
 
 mod conversions;
 mod copies;

@@ -25,7 +25,7 @@ use tonic::{Code, Request, Response, Status};
 
 use crate::strategies;
 
-/// Every gRPC code: what it is read as without details, and what a write makes of it.
+/// Every gRPC code, with its error without details for a read and for a write.
 const WITHOUT_DETAILS: [(Code, ErrorCode, ErrorCode); 17] = {
     use ErrorCode::*;
     [
@@ -128,8 +128,8 @@ fn a_held_message_is_corrupt_unless_it_is_newer() {
     }
 }
 
-/// A service that answers every call with the error whose number the request names as partition;
-/// a call with 0 waits for ever, and is counted when it arrives.
+/// A service that answers every call with the error whose number is the request's partition. A call
+/// with partition 0 waits forever and is counted when it arrives.
 struct Refusing {
     arrived: Arc<Semaphore>,
 }
@@ -168,7 +168,7 @@ impl ChangeStream for Refusing {
     }
 }
 
-/// A server in a runtime of its own, so that dropping it cuts its connections too.
+/// A server in a runtime of its own; dropping it also cuts its connections.
 struct Serving {
     address: SocketAddr,
     arrived: Arc<Semaphore>,
@@ -230,7 +230,7 @@ fn every_error_survives_a_real_connection() {
     });
 }
 
-/// A call that is never answered.
+/// A request that is never answered.
 const WAITS: v1::BoundsRequest = v1::BoundsRequest { store_id: 1, partition: 0 };
 
 #[test]

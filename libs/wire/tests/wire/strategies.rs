@@ -1,5 +1,5 @@
-//! Strategies for everything that crosses the wire. What they make is well-formed, not necessarily
-//! sensible: a change may name any field. Floats are never NaN, so that values compare.
+//! Strategies for every type that crosses the wire. Generated values are well-formed, but not
+//! always meaningful: a change may name any field. Floats are never NaN, so that values compare.
 
 use forebay_core::catalog::ControlRecord;
 use forebay_core::change::{
@@ -222,12 +222,12 @@ pub fn field_spec() -> impl Strategy<Value = FieldSpec> {
         })
 }
 
-/// A stream's column: it has a default or must have a value, or the default alone is allowed.
+/// Returns a stream's column that has a default, or is required, or allows only its default.
 fn column_spec() -> impl Strategy<Value = FieldSpec> {
     let rules = (any::<bool>(), any::<bool>(), option::of(column_index()));
     (field_spec(), rules).prop_map(|(field, (required, is_enumeration, index))| {
         let is_scalar = matches!(field.field_type, FieldType::Scalar(_));
-        // NaN equals nothing, so it is none of the values that there are.
+        // NaN equals nothing, so it cannot be an allowed value.
         let one = field.default.clone().filter(|it| is_enumeration && is_scalar && !it.is_nan());
         let required = required && field.default.is_none();
         let allowed = one.into_iter().collect();
@@ -264,12 +264,12 @@ fn key_type() -> impl Strategy<Value = KeyType> {
     select(KeyType::ALL.to_vec())
 }
 
-/// Specs that a definition can be made of.
+/// Returns specifications that define a store.
 pub fn store_spec() -> impl Strategy<Value = StoreSpec> {
     prop_oneof![3 => documents_spec(), 1 => stream_spec()]
 }
 
-/// No name twice, the partition key among the fields.
+/// Returns a specification with distinct names and the partition key among the fields.
 fn documents_spec() -> impl Strategy<Value = StoreSpec> {
     let fields = btree_map(name(), field_spec(), 0..6).prop_map(|fields| {
         let renamed = fields.into_iter().map(|(name, field)| FieldSpec { name, ..field });
@@ -306,8 +306,8 @@ pub fn alteration() -> impl Strategy<Value = Alteration> {
     ]
 }
 
-/// A definition with a history: fields dropped, renamed and widened. Alterations that it refuses
-/// are left out.
+/// Returns a definition with a history: fields are dropped, renamed and widened. Alterations that
+/// the definition refuses are left out.
 pub fn definition() -> impl Strategy<Value = Definition> {
     let alterations = vec((alteration(), any::<prop::sample::Index>()), 0..6);
     let pushes = vec(any::<u64>(), 0..3);
@@ -334,7 +334,7 @@ pub fn definition() -> impl Strategy<Value = Definition> {
     })
 }
 
-/// A definition whose documents have come so far on their way to other partitions.
+/// Returns a definition after this many steps of a repartition.
 fn moved(definition: Definition, kept_as: u64, partitions: u32, steps: usize) -> Definition {
     let began = definition.partitions.partitions().map(|id| Offset(kept_as ^ u64::from(id.0)));
     let (kept_as, partitions) = (StoreId(kept_as), PartitionCount(partitions));
@@ -350,7 +350,7 @@ fn moved(definition: Definition, kept_as: u64, partitions: u32, steps: usize) ->
     on_its_way.unwrap_or(definition)
 }
 
-/// Points an alteration at a field that the definition has.
+/// Points an alteration at a field of the definition.
 fn aim(alteration: &mut Alteration, definition: &Definition, place: prop::sample::Index) {
     if definition.fields.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! Tokens: what comes back, what merges, and what is refused.
+//! Tokens: round trips, merges and refusals.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ proptest! {
         prop_assert_eq!(refusal_of(&bytes[..at]), ErrorCode::InvalidArgument);
     }
 
-    /// Against the naive model: the larger of both, partition by partition.
+    /// Compares a merge with a naive model: the larger position of each partition.
     #[test]
     fn merging_keeps_the_larger_position(
         ours in prop::collection::btree_map(0u32..6, strategies::position(), 0..6),

@@ -1,5 +1,5 @@
-//! The golden vectors of entries and tokens: one generator, and the test that holds the code to
-//! what it wrote. `UPDATE_VECTORS=1` writes the files anew; review the difference.
+//! Golden vectors of entries and tokens: their generator, and the test that compares the code with
+//! them. `UPDATE_VECTORS=1` rewrites the files; review the difference.
 
 use forebay_core::catalog::ControlRecord;
 use forebay_core::change::{
@@ -32,7 +32,7 @@ fn bytes_of(hex: &Json) -> Vec<u8> {
     vectors::unhex(hex.as_str().unwrap())
 }
 
-/// Compares with the file, or writes it; returns what the file holds.
+/// Compares with the file, or writes it; returns the file's content.
 fn golden(name: &str, made: &Json) -> Json {
     vectors::check(name, made, "cargo test -p forebay-wire --test wire vectors");
     vectors::read(name)
@@ -139,7 +139,7 @@ fn define() -> EntryBody {
     EntryBody::Control(ControlRecord::Define(Box::new(definition.unwrap())))
 }
 
-/// Events: of a key any number, and what a column was not given stands there as its default.
+/// Returns events: several with one key, and columns that were not given have their defaults.
 fn events() -> EntryBody {
     let column =
         |id, value| FieldChange { field: FieldId(id), op: FieldOp::Set(value), ttl_us: None };
@@ -151,7 +151,8 @@ fn events() -> EntryBody {
     EntryBody::Changes(vec![ClientBatch { client: ClientId(1), changes }])
 }
 
-/// Of the stream of [`define_stream`]: by country and device, of good ratings.
+/// Returns the definition of a view over the stream of [`define_stream`]: by country and device,
+/// over good ratings.
 fn define_view() -> EntryBody {
     let EntryBody::Control(ControlRecord::Define(source)) = define_stream() else { unreachable!() };
     let cities = StoreSpec::documents("cities", KeyType::String, 2)

@@ -1,5 +1,5 @@
-//! Views come back from their messages, and what a newer build says of them is told apart from what
-//! cannot be.
+//! Proves that views survive a round trip through their messages, and that content of a newer build
+//! gets another code than invalid content.
 
 use std::collections::BTreeMap;
 

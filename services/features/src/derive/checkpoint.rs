@@ -1,6 +1,6 @@
-//! How far the events of a view were derived of one partition of its source, and had come to the
-//! view's own logs: a shard with rows of our own. What a kill loses of it is derived again, and
-//! found to have come.
+//! Checkpoint of one source partition of a view: how far its events were derived and appended to
+//! the view's own logs. The checkpoint is a shard with rows of its own format. After a crash, the
+//! lost part is derived again and recognized as already appended.
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,16 @@ use crate::rows::ValueRows;
 
 const ORDER: KeyOrder = KeyOrder { primary: KeyType::Bytes, partition: None };
 
-/// Keeps how far one partition was derived.
+/// Checkpoint of one source partition.
 pub(super) struct Checkpoint {
     writer: ShardWriter,
     rows: ValueRows,
-    /// What it holds of each partition of the view.
+    /// The stored state of each partition of the view.
     kept: BTreeMap<PartitionId, Came>,
 }
 
-/// How far one of the view's logs was read back, and what had come by then of a source.
+/// Offset up to which one of the view's logs was read back, and the last source position that the
+/// log holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Came {
     pub(super) log_id: LogId,
@@ -35,10 +36,10 @@ pub(super) struct Came {
 }
 
 impl Checkpoint {
-    /// Goes on with what an earlier process has left of a partition, or begins.
+    /// Resumes the checkpoint that an earlier process has left for a partition, or creates one.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses; `Corrupt`.
+    /// `Unavailable` if the disk refuses; `Corrupt`.
     pub(super) fn open(
         directory: &ShardDirectory,
         at: PartitionRef,
@@ -55,15 +56,15 @@ impl Checkpoint {
         Ok((Self { writer, rows, kept }, source))
     }
 
-    /// What had come to each of the view's partitions.
+    /// Returns the state of each partition of the view.
     pub(super) fn came(&self) -> &BTreeMap<PartitionId, Came> {
         &self.kept
     }
 
-    /// Keeps that all was sent that the source's state has seen. Costs no disk access.
+    /// Records that all events up to the source's state were sent. Costs no disk access.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses.
+    /// `Unavailable` if the disk refuses.
     pub(super) fn keep(&mut self, source: &mut SourceLog, targets: &[CopiedLog]) -> Result<()> {
         let from = source.state.partition.partition;
         let Applied { clients, sources, .. } = source.take_changed();
@@ -82,10 +83,10 @@ impl Checkpoint {
         self.writer.apply(&applied, &source.state, followed)
     }
 
-    /// Puts what was kept on disk.
+    /// Flushes the checkpoint to disk.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses.
+    /// `Unavailable` if the disk refuses.
     pub(super) fn flush(&self) -> Result<()> {
         self.writer.shard().flush()
     }

@@ -1,4 +1,4 @@
-//! What an event of a stream becomes in a view: left out, or an event of the view's own.
+//! Derivation of a stream's event: the event is dropped, or becomes an event of the view.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use forebay_core::{Error, Result};
 use super::lookups::Lookups;
 use crate::counts::{Counters, count};
 
-/// Derives the events of one view.
+/// Derivation of the events of one view.
 pub(super) struct Derivation {
     definition: Definition,
     view: View,
     partitions: PartitionCount,
     /// Type of the source's keys.
     key_type: KeyType,
-    /// The source's column that says when an event happened.
+    /// The source's column with the event time.
     event_time: Option<FieldId>,
     lookups: Lookups,
     counters: Arc<Counters>,
@@ -32,7 +32,7 @@ pub(super) struct Derivation {
 
 impl Derivation {
     /// # Errors
-    /// `Internal` for a definition of no view.
+    /// `Internal` for a definition that is not a view.
     pub(super) fn new(
         definition: &Definition,
         source: &Definition,
@@ -51,11 +51,11 @@ impl Derivation {
         })
     }
 
-    /// The view's event of one that the log of its source took at `appended`, and the partition
-    /// that it goes to; `None` where it is left out, which is counted.
+    /// Derives the view's event from an event that the source's log appended at `appended`, and
+    /// returns the event with its partition; returns `None` and counts the event if it is dropped.
     ///
     /// # Errors
-    /// `Unavailable` where a lookup cannot be answered now; `Corrupt` for a key that is none.
+    /// `Unavailable` if a lookup cannot be answered now; `Corrupt` for an invalid key.
     pub(super) fn derive(
         &self,
         event: &Change,
@@ -90,7 +90,7 @@ impl Derivation {
         self.placed(event.sequence, fields.collect())
     }
 
-    /// What each lookup finds; `None` where one that must find something does not.
+    /// Returns the document of each lookup; `None` if a required lookup finds none.
     fn look_up(&self, event: &Change, key: &Value) -> Result<Option<Vec<Option<Document>>>> {
         let mut found = Vec::with_capacity(self.view.lookups.len());
         for lookup in &self.view.lookups {
@@ -107,7 +107,8 @@ impl Derivation {
         Ok(Some(found))
     }
 
-    /// A field of what was found, in the type that its column had when the view was made.
+    /// Returns a field of a found document, in the type that its column had when the view was
+    /// defined.
     fn looked_up(
         &self,
         found: &[Option<Document>],
@@ -130,7 +131,8 @@ impl Derivation {
         let (condition, ttl_us, verb) = (None, None, Verb::Insert);
         let key = Key::from_identity_bytes(&[]);
         let mut derived = Change { sequence, key, verb, fields, condition, ttl_us };
-        // What is of no group is nowhere looked for; its partition is told by what there is.
+        // An event without a group is never looked up; the values that it has determine its
+        // partition.
         let name = self.view.partition_key(&|column| derived.set_value(column));
         let Ok(key) = Key::plain(&name.unwrap_or_default()) else {
             count(&self.counters.oversized);
@@ -141,7 +143,7 @@ impl Derivation {
     }
 }
 
-/// A key as a value of a column.
+/// Converts a key to a column value.
 fn key_value(key: &[u8], key_type: KeyType) -> Result<Value> {
     let not_one = || Error::corrupt("a key that is none of its stream's");
     Ok(match key_type {

@@ -1,4 +1,4 @@
-//! What the events of a view are looked up in: readers of the stores, in this process.
+//! Lookups of a view's events: readers of the stores, in this process.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use forebay_reader::{Reader, ReaderOptions};
 
 use crate::parts::FeatureParts;
 
-/// How long the readers may take to hold their stores; then it is begun anew.
+/// Longest wait until the readers hold their stores; then the derivation restarts.
 const READY_WAIT: Duration = Duration::from_secs(60);
 
-/// A reader for each store.
+/// The reader of each store.
 pub(super) struct Lookups(BTreeMap<StoreId, Reader>);
 
 impl Lookups {
-    /// Opens the readers of a view's stores, and waits until they hold them: what is not there yet
-    /// would be looked up in vain.
+    /// Opens the readers of a view's stores, and waits until they hold their stores: a lookup in an
+    /// incomplete reader would miss documents.
     ///
     /// # Errors
-    /// `NotFound` for a store that was deleted; `Unavailable` for one that cannot be read in time.
+    /// `NotFound` if a store was deleted; `Unavailable` if a store cannot be read in time.
     pub(super) async fn open(parts: &FeatureParts, view: &View) -> Result<Self> {
         let mut readers = BTreeMap::new();
         for lookup in &view.lookups {
@@ -47,7 +47,7 @@ impl Lookups {
         Ok(Self(readers))
     }
 
-    /// The document under a key, as it is here now.
+    /// Returns the document under a key, as this process has it now.
     ///
     /// # Errors
     /// `Unavailable` while the store's partition does not answer.
@@ -58,7 +58,7 @@ impl Lookups {
             Value::String(text) => DocumentKey::from(text),
             Value::Bytes(bytes) => DocumentKey::from(bytes),
             Value::Int64(number) => DocumentKey::from(*number),
-            // No store has such keys.
+            // No store has keys of this type.
             _ => return Ok(None),
         };
         reader.read_local(None, |view| view.get_document(key))

@@ -1,9 +1,10 @@
-//! The events of a view: derived of those of its source, in the order of their times, and appended
-//! to the view's own logs, each once (semantics.md 2 and 9).
+//! Derivation of a view's events from those of its source: in the order of their times, and
+//! appended to the view's own logs, each once (`tools/docs/src/semantics.md`, sections 2 and 9).
 //!
-//! An entry of the view's says which position of which source it was derived up to, and which entry
-//! came before; so replicas take each once, however many derive, and however often. Where an event
-//! goes depends on nothing that is looked up, so one that is derived again goes where it went.
+//! An entry of the view names the source position up to which it was derived, and the entry before
+//! it; so replicas apply each entry once, however many processes derive, and however often. The
+//! partition of an event depends on no lookup, so an event that is derived again goes to the same
+//! partition.
 
 mod checkpoint;
 mod event;
@@ -35,19 +36,20 @@ use crate::counts::Counters;
 use crate::events::DerivedUpTo;
 use crate::parts::FeatureParts;
 
-/// How often what is known is put on disk.
+/// Interval between two flushes of the checkpoints.
 const FLUSH_EVERY_US: i64 = 10_000_000;
-/// How often others are looked for who derive the same: what this one sends is in vain meanwhile.
+/// Interval between two checks for other processes that derive the same partitions; until the
+/// check, entries that another process has appended before have no effect.
 const LOOK_EVERY_US: i64 = 1_000_000;
-/// Between two rounds, once all that there is was derived: so that events that come one by one are
-/// appended together, with one sync and one fold for many.
+/// Minimum time between two rounds at the end of the logs, so that events that arrive one by one
+/// are appended together, with one sync and one fold for many.
 const ROUND_EVERY: Duration = Duration::from_millis(10);
-/// Wait before it is begun anew.
+/// Wait before a failed derivation restarts.
 const BEGIN_WAIT: Duration = Duration::from_millis(200);
-/// As long at least, and at most twice as long, another one that derives the same is let alone.
+/// Minimum wait, and half of the maximum, while another process derives the same partitions.
 const YIELD_WAIT: Duration = Duration::from_secs(2);
 
-/// Derives a view's events from now on, until it is dropped.
+/// Derives a view's events until the task is dropped.
 pub(crate) async fn derive(
     parts: FeatureParts,
     definition: Definition,
@@ -74,30 +76,30 @@ pub(crate) async fn derive(
     }
 }
 
-/// Random, so that of several one goes on alone.
+/// Returns a random wait, so that only one of several processes continues.
 fn yield_wait(entropy: &dyn Entropy) -> Duration {
     let share = entropy.next_u64().unwrap_or(0) as f64 / u64::MAX as f64;
     YIELD_WAIT.mul_f64(1.0 + share)
 }
 
-/// Derives the events of one view of the partitions of its source that are this process's.
+/// Derivation of one view's events from the source partitions of this process.
 struct Deriver<'p> {
     parts: &'p FeatureParts,
-    /// The newest definition, when it was begun.
+    /// The newest definition at the start.
     definition: Definition,
     source: Definition,
     derivation: Derivation,
     sources: Vec<(SourceLog, Checkpoint)>,
     targets: Vec<CopiedLog>,
-    /// Told of what is in the targets.
+    /// Receives the offsets up to which the targets have the events.
     derived: DerivedUpTo,
-    /// When a round last began.
+    /// Start of the last round.
     rounded: Timestamp,
-    /// When others were last looked for.
+    /// Time of the last check for other processes.
     looked: Timestamp,
-    /// When what is known was last put on disk.
+    /// Time of the last flush of the checkpoints.
     flushed: Timestamp,
-    /// When something was last sent to all partitions.
+    /// Time of the last heartbeat to all partitions.
     beaten: Timestamp,
 }
 
@@ -145,13 +147,14 @@ impl<'p> Deriver<'p> {
         })
     }
 
-    /// Derives until another process does.
+    /// Derives until another process derives the same partitions.
     async fn run(&mut self) -> Result<()> {
         while !self.go_on().await? {}
         Ok(())
     }
 
-    /// Derives what there is, or waits for it; answers whether another process derives the same.
+    /// Derives the available events, or waits for more; returns whether another process derives the
+    /// same partitions.
     async fn go_on(&mut self) -> Result<bool> {
         let parts = self.parts;
         try_join_all(self.sources.iter_mut().map(|(source, _)| source.read(parts))).await?;
@@ -200,7 +203,8 @@ impl<'p> Deriver<'p> {
         Duration::from_millis(self.definition.options.heartbeat_ms.into())
     }
 
-    /// Whether another process derives of the same partitions, as it may while owners change.
+    /// Returns whether another process derives from the same partitions, as may happen during a
+    /// reassignment.
     async fn look_for_others(&mut self) -> Result<bool> {
         let log = &*self.parts.log;
         try_join_all(self.targets.iter_mut().map(|target| target.read_back(log))).await?;
@@ -218,7 +222,8 @@ impl<'p> Deriver<'p> {
         Ok(false)
     }
 
-    /// Lets the view's time go on while nothing comes: its windows move by it.
+    /// Appends heartbeats while no events arrive, because the view's windows move with its log's
+    /// time.
     async fn beat(&mut self) -> Result<()> {
         let (parts, interval) = (self.parts, self.interval());
         let beats =
@@ -229,7 +234,7 @@ impl<'p> Deriver<'p> {
             return Ok(());
         }
         self.beaten = now;
-        // What the slowest of them has not come to may hold an event yet.
+        // The slowest source may still yield an older event.
         let slowest = self.sources.iter().map(|(source, _)| source);
         let Some(slowest) = slowest.min_by_key(|source| source.append_time) else { return Ok(()) };
         let Some(append_time) = slowest.append_time else { return Ok(()) };
@@ -242,8 +247,9 @@ impl<'p> Deriver<'p> {
     }
 }
 
-/// Begins a source where its log does, which nothing was derived of yet, or which was trimmed
-/// since: only what every view has derived goes, so others have derived it.
+/// Moves a source to the start of its log if nothing was derived from it yet, or if the log was
+/// trimmed since. Only entries that every view has derived are trimmed, so another process has
+/// derived them.
 async fn begin_at_log(parts: &FeatureParts, source: &mut SourceLog) -> Result<()> {
     let at = source.state.partition;
     let bounds = parts.log.bounds(at).await?;
@@ -261,7 +267,7 @@ async fn begin_at_log(parts: &FeatureParts, source: &mut SourceLog) -> Result<()
     Err(Error::conflict(message).with_partition(at.partition))
 }
 
-/// How far events have come to one of the view's partitions.
+/// Reads how far events were appended to one of the view's partitions.
 async fn find(
     parts: &FeatureParts,
     at: PartitionRef,

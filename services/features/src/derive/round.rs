@@ -1,4 +1,4 @@
-//! Entries of all sources that lie close together in time, derived and sent at once.
+//! Micro-batches: entries of all sources that are close in time, derived and sent together.
 
 use std::collections::BTreeMap;
 
@@ -12,33 +12,34 @@ use futures::future::try_join_all;
 
 use super::Deriver;
 
-/// Entries this close in time may be sent in another order than theirs, all as of the first one.
+/// Maximum time span of a batch. The entries of a batch may be sent in another order, all with the
+/// time of the first one.
 pub(crate) const TOGETHER_US: i64 = 100_000;
-/// Bytes of a source's entries in one round, unless it is one entry: all of it may be one entry of
-/// the view's.
+/// Maximum bytes of a source's entries in one batch, unless it is a single entry: they may all
+/// become one entry of the view.
 const BYTES_MAX: usize = ENTRY_BYTES_MAX / 4;
 
-/// What is sent together.
+/// A micro-batch.
 pub(super) struct Round {
-    /// When the first of its entries was appended.
+    /// Append time of the first entry.
     began: Timestamp,
     of: BTreeMap<PartitionId, OfSource>,
 }
 
-/// What comes of one source.
+/// The events of one source.
 #[derive(Default)]
 struct OfSource {
-    /// Up to where it was derived.
+    /// Position up to which the source was derived.
     position: Position,
     events: BTreeMap<PartitionId, Vec<Change>>,
-    /// Of its entries.
+    /// Number of changes in its entries.
     changes: usize,
     bytes: usize,
 }
 
 impl Deriver<'_> {
-    /// Derives what lies at the front of the sources; `None` where nothing does. It stops where a
-    /// source must be read on before its time is known.
+    /// Derives the next entries of the sources; returns `None` if there are none. Stops if a source
+    /// must be read before its next time is known.
     pub(super) async fn round(&mut self) -> Result<Option<Round>> {
         let mut round: Option<Round> = None;
         while let Some(place) = self.next() {
@@ -76,7 +77,7 @@ impl Deriver<'_> {
         Ok(round)
     }
 
-    /// The source whose next entry is the oldest; `None` where one is to be read on first.
+    /// Returns the source with the oldest next entry; `None` if a source must be read first.
     fn next(&self) -> Option<usize> {
         let sources = self.sources.iter().enumerate();
         let is_unknown =
@@ -88,7 +89,7 @@ impl Deriver<'_> {
         timed.min().map(|(_, place)| place)
     }
 
-    /// Sends what was derived, and keeps that it was.
+    /// Sends the derived events, and records them in the checkpoints.
     pub(super) async fn send(&mut self, round: Round) -> Result<()> {
         let Round { began, mut of } = round;
         let (log, version) = (&*self.parts.log, self.definition.version);

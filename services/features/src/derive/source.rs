@@ -1,5 +1,5 @@
-//! A partition of a stream, of the one that a view is of or of the view's own: what it holds, each
-//! event once.
+//! Reader of a partition of a stream, either of a view's source or of the view's own log; returns
+//! each event once.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -17,22 +17,22 @@ use forebay_wire::entry::{decode_entry, encode_entry};
 
 use crate::parts::FeatureParts;
 
-/// What is read at once.
+/// Limit of one read.
 const READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
-/// How long the catalog may take to tell of a definition that a log names.
+/// Longest wait until the catalog has a definition that a log names.
 const DEFINITION_WAIT: Duration = Duration::from_secs(10);
 
 /// A partition that is read.
 pub(crate) struct SourceLog {
-    /// What its entries do, up to those that were taken.
+    /// State of the fold, up to the last taken entry.
     pub(crate) state: PartitionState,
-    /// When the last one was appended.
+    /// Append time of the last taken entry.
     pub(super) append_time: Option<Timestamp>,
-    /// What was read and not derived yet.
+    /// Records that were read and not derived yet.
     waiting: VecDeque<Waiting>,
-    /// Whether it was read to its end.
+    /// Whether the log was read to its end.
     is_at_end: bool,
-    /// What the last entry changed of the state, to be kept with it.
+    /// Changes of the state since the last checkpoint.
     changed: Applied,
 }
 
@@ -44,14 +44,14 @@ struct Waiting {
     entry: Result<Entry>,
 }
 
-/// An entry's events, and where they stand.
+/// The events of an entry, with their positions.
 pub(crate) struct Events {
     pub(super) position: Position,
     pub(super) append_time: Timestamp,
     pub(crate) events: Vec<(Position, Change)>,
 }
 
-/// A stream's entries change no documents.
+/// A lookup that finds no documents: a stream's entries change none.
 struct NoDocuments;
 
 impl Documents for NoDocuments {
@@ -60,7 +60,7 @@ impl Documents for NoDocuments {
     }
 }
 
-/// The definitions of a store, as far as the catalog has them.
+/// The definitions of a store in the catalog.
 struct Known<'p>(&'p FeatureParts, StoreId);
 
 impl Schemas for Known<'_> {
@@ -82,40 +82,40 @@ impl SourceLog {
         Self { state, append_time, waiting, is_at_end: false, changed }
     }
 
-    /// When the next entry was appended; `None` where none was read.
+    /// Returns the append time of the next entry; `None` if none was read.
     pub(super) fn next_time(&self) -> Option<Timestamp> {
         self.waiting.front().map(|record| record.append_time)
     }
 
-    /// In a view's log, the moment that the next entry is of: that of what it was derived of. What
-    /// was not derived is of none.
+    /// Returns the time of the next entry of a view's log: the time of the source entries from
+    /// which it was derived. An entry that was not derived has the minimum time.
     pub(crate) fn next_moment(&self) -> Option<Timestamp> {
         let next = self.waiting.front()?;
         let source = next.entry.as_ref().ok().and_then(|entry| entry.source);
         Some(source.map_or(Timestamp::MIN, |source| source.append_time))
     }
 
-    /// Changes and bytes of the next entry.
+    /// Returns the number of changes and bytes of the next entry.
     pub(super) fn next_size(&self) -> (usize, usize) {
         self.waiting
             .front()
             .map_or((0, 0), |next| (next.entry.as_ref().map_or(0, Entry::change_count), next.bytes))
     }
 
-    /// Whether all was derived that it held when it was last read.
+    /// Returns whether all entries up to the end of the last read were derived.
     pub(super) fn is_at_end(&self) -> bool {
         self.is_at_end && self.waiting.is_empty()
     }
 
-    /// What has changed of the state since it was last asked.
+    /// Takes the changes of the state since the last call.
     pub(super) fn take_changed(&mut self) -> Applied {
         std::mem::take(&mut self.changed)
     }
 
-    /// Reads on, where nothing waits.
+    /// Reads more records if none are waiting.
     ///
     /// # Errors
-    /// Those of the log.
+    /// As the log.
     pub(crate) async fn read(&mut self, parts: &FeatureParts) -> Result<()> {
         if self.waiting.is_empty() {
             let from = self.state.offset_applied;
@@ -126,21 +126,21 @@ impl SourceLog {
         Ok(())
     }
 
-    /// Waits until there is more, or for so long.
+    /// Waits until the log has more records, for at most `wait_max`.
     ///
     /// # Errors
-    /// Those of the log.
+    /// As the log.
     pub(super) async fn wait(&self, parts: &FeatureParts, wait_max: Duration) -> Result<()> {
         let limit = ReadLimit { bytes_max: 1, wait_max };
         let from = self.state.offset_applied;
         parts.log.read(self.state.partition, from, limit).await.map(drop)
     }
 
-    /// The events of the next entry that waits.
+    /// Takes the next waiting entry and returns its events.
     ///
     /// # Errors
-    /// `UpgradeNeeded` for an entry of a newer build; `Unavailable` for one whose definition is not
-    /// known here yet.
+    /// `UpgradeNeeded` for an entry of a newer build; `Unavailable` if the entry's definition is
+    /// not known here yet.
     pub(crate) async fn take(
         &mut self,
         parts: &FeatureParts,
@@ -168,11 +168,11 @@ impl SourceLog {
         Ok(Some(Events { position: self.state.position, append_time, events }))
     }
 
-    /// Appends an entry that says nothing, where the log has been silent for so long: windows move
-    /// by the log's time.
+    /// Appends a heartbeat if the log has been silent for the interval: windows move with the log's
+    /// time.
     ///
     /// # Errors
-    /// Those of the log.
+    /// As the log.
     pub(super) async fn beat(
         &self,
         parts: &FeatureParts,

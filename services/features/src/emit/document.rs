@@ -1,4 +1,4 @@
-//! What is emitted of a group: the fields of its document.
+//! Document that is emitted for a group.
 
 use forebay_core::Result;
 use forebay_core::change::{FieldChange, FieldOp};
@@ -11,29 +11,29 @@ use forebay_sketch::GroupTiles;
 
 use crate::plan::Plan;
 
-/// What is emitted of a group.
+/// The emission of a group.
 pub(super) struct Emitted {
-    /// Its document; `None` where its key is too long for one.
+    /// The document of the group; `None` if its key is too long.
     pub(super) document: Option<(Key, Vec<FieldChange>)>,
-    /// When a window's values change though nothing comes.
+    /// Time at which a window's values change even if no event arrives.
     pub(super) next: Option<Timestamp>,
 }
 
-/// Makes documents of groups at one position of their partition.
+/// Builder of documents at one position of a partition.
 pub(super) struct EmittedDocument<'p> {
     pub(super) plan: &'p Plan,
     pub(super) position: Position,
     /// The partition's time.
     pub(super) at: Timestamp,
-    /// By the clock.
+    /// Time by the clock.
     pub(super) now: Timestamp,
 }
 
 impl EmittedDocument<'_> {
-    /// All values of a group, and the position that they are of.
+    /// Computes all values of a group, with the position at which they are valid.
     ///
     /// # Errors
-    /// `Corrupt` for a name that is none; those of the aggregates.
+    /// `Corrupt` for an invalid group name; else as the aggregates.
     pub(super) fn of(&self, group: &[u8], tiles: &GroupTiles) -> Result<Emitted> {
         let Self { plan, position, at, .. } = self;
         let mut next: Option<Timestamp> = None;
@@ -48,7 +48,7 @@ impl EmittedDocument<'_> {
             next = next.into_iter().chain(changes).min();
             let ttl_us = self.time_to_live(named.window, changes, emission.grace_us);
             fields.extend(ids.by_ref().zip(values).map(|(id, value)| match ttl_us {
-                // It would be wrong by now.
+                // The value has expired already.
                 Some(ttl_us) if ttl_us <= 0 => {
                     FieldChange { field: *id, op: FieldOp::Remove, ttl_us: None }
                 }
@@ -64,8 +64,8 @@ impl EmittedDocument<'_> {
         Ok(Emitted { document, next })
     }
 
-    /// How long a window's values are true and may be read beyond that, from now on; `None` where
-    /// nothing but an event changes them.
+    /// Returns how long, from now on, a window's values may be read: until they change, plus the
+    /// grace period; `None` if only an event changes them.
     fn time_to_live(
         &self,
         window: Window,

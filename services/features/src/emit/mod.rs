@@ -1,9 +1,10 @@
-//! The values of a view, emitted as fields of documents: what embedded readers read.
+//! Emission: writes the values of a view as fields of documents, which embedded readers read.
 //!
-//! The fold says which groups changed, by events or because time has passed; of those all values
-//! are appended to the logs of the store at the view's cadence, each document with the position
-//! that it is of, and only if that is newer than what the store has (semantics.md 9). So it does no
-//! harm to emit a group again, as a process does that takes over, or comes back.
+//! The fold reports the groups that changed, by events or because time has passed. At the view's
+//! cadence the emitter appends all values of these groups to the logs of the store. Each document
+//! carries its position and is applied only if the position is newer than the store's
+//! (`tools/docs/src/semantics.md`, section 9). A process that takes over or restarts may therefore
+//! emit a group again without harm.
 
 mod document;
 mod pending;
@@ -29,12 +30,12 @@ use crate::counts::Counters;
 use crate::fold::ViewShards;
 use crate::parts::FeatureParts;
 
-/// Groups that are emitted together.
+/// Number of groups that are emitted together.
 const TOGETHER: usize = 500;
-/// How often one partition goes on before another one's turn.
+/// Number of batches of one partition before the next partition's turn.
 const TURNS_MAX: usize = 64;
 
-/// Emits the values of a view from now on, until it is dropped.
+/// Emits the values of a view until the task is dropped.
 pub(crate) async fn emit(
     parts: FeatureParts,
     schema: Arc<SchemaAt>,
@@ -66,15 +67,15 @@ struct Emitter {
     shards: ViewShards,
     counters: Arc<Counters>,
     logs: EmitLogs,
-    /// Of each partition the last group that its rows told of.
+    /// For each partition, the last group read from the shard's rows.
     cursors: BTreeMap<PartitionId, Vec<u8>>,
 }
 
 impl Emitter {
-    /// Emits all that has changed.
+    /// Emits all changed groups.
     async fn tick(&mut self) -> Result<()> {
         for (partition, pending) in self.shards.told() {
-            // What is folded anew has not come to its end yet.
+            // A partition that is being rebuilt is not complete yet.
             if self.follower.admit(&Read::local(), &[partition]).await.is_err() {
                 continue;
             }
@@ -90,7 +91,7 @@ impl Emitter {
         Ok(())
     }
 
-    /// Takes more of what the shard's rows tell; whether there may be some.
+    /// Reads more changed groups from the shard's rows; returns whether there may be some.
     fn refill(&mut self, partition: PartitionId, pending: &Pending) -> Result<bool> {
         if !pending.take_more() {
             return Ok(false);
@@ -121,7 +122,7 @@ impl Emitter {
         let now = self.parts.clock.now();
         let names = groups.iter().map(|(group, _)| group.as_slice());
         let emitted = in_place(|| self.emitted(partition, names, now));
-        // What failed is told of by the shard's rows.
+        // After a failure, the shard's rows still list these groups.
         let emitted = emitted.inspect_err(|_| pending.note_more())?;
         let (documents, moments): (Vec<_>, Vec<_>) =
             emitted.into_iter().map(|Emitted { document, next }| (document, next)).unzip();

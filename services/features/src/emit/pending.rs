@@ -1,5 +1,5 @@
-//! The groups of one partition whose values are to be emitted: those that changed, as rows of the
-//! shard tell, with as many of them at hand as memory is given for.
+//! The changed groups of one partition that wait for emission. The shard's rows list all of them;
+//! memory holds a bounded number.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use forebay_core::clock::Timestamp;
 use forebay_core::id::Position;
 use parking_lot::Mutex;
 
-/// Groups at hand; of more the shard's rows tell.
+/// Maximum number of groups in memory; only the shard's rows list the rest.
 const AT_HAND_MAX: usize = 64 * 1024;
 
-/// A group that changed.
+/// Changes of a group since its last emission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Changed {
-    /// Where it changed last.
+    /// Position of the last change.
     pub(crate) position: Position,
-    /// The partition's time when it changed first since it was emitted.
+    /// The partition's time at the first change since the last emission.
     pub(crate) since: Timestamp,
 }
 
 impl Changed {
-    /// Both changes as one.
+    /// Merges two changes.
     pub(crate) fn and(self, other: Self) -> Self {
         let (position, since) = (self.position.max(other.position), self.since.min(other.since));
         Self { position, since }
@@ -31,28 +31,28 @@ impl Changed {
 #[derive(Clone, Debug)]
 pub(crate) struct Settled {
     pub(crate) group: Vec<u8>,
-    /// Up to where it had changed.
+    /// Position up to which the emission includes the changes.
     pub(crate) position: Position,
-    /// When a window's values change though nothing comes.
+    /// Time at which a window's values change even if no event arrives.
     pub(crate) next: Option<Timestamp>,
 }
 
-/// What the fold of a partition and its emitter tell each other.
+/// State shared between the fold of a partition and its emitter.
 #[derive(Debug, Default)]
 pub(crate) struct Pending(Mutex<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     changed: BTreeMap<Vec<u8>, Changed>,
-    /// Whether the shard has rows of groups that are not at hand.
+    /// Whether the shard has rows of groups that are not in memory.
     is_more: bool,
     settled: Vec<Settled>,
-    /// No moment at which values change by themselves lies before it.
+    /// Lower bound of the next time at which values change without an event.
     quiet_until: Timestamp,
 }
 
 impl Default for Inner {
-    /// Of what an earlier process has left the shard tells.
+    /// Returns a state in which the shard may list groups that an earlier process has left.
     fn default() -> Self {
         let quiet_until = Timestamp::MIN;
         Self { changed: BTreeMap::new(), is_more: true, settled: Vec::new(), quiet_until }
@@ -60,7 +60,7 @@ impl Default for Inner {
 }
 
 impl Pending {
-    /// A group changed, and the shard has that.
+    /// Records a changed group that the shard has written.
     pub(crate) fn note(&self, group: &[u8], changed: Changed) {
         let mut inner = self.0.lock();
         let is_full = inner.changed.len() >= AT_HAND_MAX;
@@ -73,7 +73,7 @@ impl Pending {
         }
     }
 
-    /// Some groups to emit, at most so many.
+    /// Takes at most `at_most` groups to emit.
     pub(crate) fn take(&self, at_most: usize) -> Vec<(Vec<u8>, Changed)> {
         let mut inner = self.0.lock();
         let mut taken = Vec::with_capacity(at_most.min(inner.changed.len()));
@@ -84,33 +84,33 @@ impl Pending {
         taken
     }
 
-    /// Whether the shard is to be asked for more; to be told again by [`Pending::note_more`] where
-    /// it has more than are taken of it.
+    /// Returns whether the shard must be read for more groups, and resets the flag; the caller sets
+    /// it again with [`Pending::note_more`] if the shard has more groups than were read.
     pub(crate) fn take_more(&self) -> bool {
         std::mem::take(&mut self.0.lock().is_more)
     }
 
-    /// The shard has rows of groups that are not at hand.
+    /// Records that the shard has rows of groups that are not in memory.
     pub(crate) fn note_more(&self) {
         self.0.lock().is_more = true;
     }
 
-    /// These were emitted: the fold notes it with its next entry.
+    /// Records emitted groups: the fold removes their rows with its next entry.
     pub(crate) fn settle(&self, settled: Vec<Settled>) {
         self.0.lock().settled.extend(settled);
     }
 
-    /// Until when no moment comes at which values change by themselves, as far as is known.
+    /// Returns the lower bound of the next time at which values change without an event.
     pub(crate) fn quiet_until(&self) -> Timestamp {
         self.0.lock().quiet_until
     }
 
-    /// The shard has no such moment before this one.
+    /// Records that the shard has no such time before this one.
     pub(crate) fn note_quiet_until(&self, moment: Timestamp) {
         self.0.lock().quiet_until = moment;
     }
 
-    /// What was emitted since it was last asked.
+    /// Takes the groups emitted since the last call.
     pub(crate) fn take_settled(&self) -> Vec<Settled> {
         std::mem::take(&mut self.0.lock().settled)
     }

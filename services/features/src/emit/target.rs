@@ -1,4 +1,4 @@
-//! The logs of the store that a view's values are emitted to.
+//! Logs of the store to which a view emits.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +15,12 @@ use futures::future::try_join_all;
 
 use crate::parts::FeatureParts;
 
-/// Appends documents to the logs of one store.
+/// Appender of documents to the logs of one store.
 pub(super) struct EmitLogs {
     parts: FeatureParts,
     store: StoreId,
     client: Option<ClientId>,
-    /// Of each partition the last one sent.
+    /// The last sent sequence of each partition.
     sequences: BTreeMap<PartitionId, Sequence>,
     log_ids: BTreeMap<PartitionRef, LogId>,
 }
@@ -31,15 +31,16 @@ impl EmitLogs {
         Self { parts: parts.clone(), store, client: None, sequences, log_ids }
     }
 
-    /// Forgets what is known of the logs, which may have been made anew.
+    /// Forgets the log ids, because a log may have been recreated.
     pub(super) fn forget(&mut self) {
         self.log_ids.clear();
     }
 
-    /// Appends documents, each with its fields, of which the last is the one that must grow.
+    /// Appends documents with their fields; the last field of each is the one that must grow.
     ///
     /// # Errors
-    /// `NotFound` for a store that was deleted; those of the log: then some may have come.
+    /// `NotFound` if the store was deleted; else as the log: some documents may then have been
+    /// appended.
     pub(super) async fn append(&mut self, documents: Vec<(Key, Vec<FieldChange>)>) -> Result<()> {
         let catalog = self.parts.catalog.catalog();
         let gone = || Error::not_found("the store that a view emits to was deleted");
@@ -86,7 +87,7 @@ fn entry(log_id: LogId, schema_version: SchemaVersion, body: EntryBody) -> Resul
     encode_entry(&Entry { log_id, epoch: Epoch(0), schema_version, source: None, body })
 }
 
-/// A change that happens only where the last of its fields grows.
+/// Returns a change that takes effect only if the last of its fields grows.
 fn newer(sequence: Sequence, key: Key, fields: Vec<FieldChange>) -> Change {
     let position: Option<FieldId> = fields.last().map(|change| change.field);
     let condition = position.map(Condition::IfNewer);

@@ -1,5 +1,5 @@
-//! The shards of a stream's events: each event by where it stands in its log, and beside it what it
-//! is found by, in one step with the position.
+//! Shards of a stream's events: each event is stored by its position in the log, with its index
+//! entries, in one step with the shard's position.
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ use super::stored::{EventHead, StoredEvent, encode};
 use crate::rows::ValueRows;
 use crate::shards::{Keeps, Run, Shards, Writing};
 
-/// What is kept of a stream.
+/// Row format of a stream's shards.
 pub(crate) struct EventRows {
     indexes: Indexes,
-    /// The column that says when an event happened.
+    /// The column with the event time.
     event_time: Option<FieldId>,
     rows: ValueRows,
 }
 
-/// How many bytes of events a shard was given so far, once that is known.
+/// Total bytes of the events stored in a shard, once known.
 #[derive(Default)]
 pub(crate) struct BytesStored(Mutex<Option<u64>>);
 
@@ -36,7 +36,8 @@ pub(crate) struct BytesStored(Mutex<Option<u64>>);
 pub(crate) type EventShards = Shards<EventRows>;
 
 impl EventShards {
-    /// The shards of the stream of these definitions in a folder; none is open yet.
+    /// Creates the set of a stream's shards in a folder, with these definitions; no shard is open
+    /// yet.
     ///
     /// # Errors
     /// `InvalidArgument` without a definition.
@@ -56,7 +57,7 @@ impl EventShards {
 }
 
 impl EventRows {
-    /// When an event happened; `appended` where it does not say.
+    /// Returns the time of an event; `appended` if the event has none.
     fn time(&self, event: &Change, appended: Timestamp) -> Timestamp {
         match self.event_time.and_then(|column| event.set_value(column)) {
             Some(Value::Timestamp(micros)) => Timestamp::from_micros(*micros),
@@ -103,7 +104,7 @@ impl Keeps for EventRows {
     }
 }
 
-/// Bytes of all events that were written, those that are gone too.
+/// Returns the total bytes of all events ever written, including deleted ones.
 fn bytes_stored(writing: &Writing<EventRows>) -> Result<u64> {
     let known = *writing.told.0.lock();
     if let Some(known) = known {

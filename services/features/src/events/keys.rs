@@ -1,5 +1,5 @@
-//! What events are found by: keys of a shard that are ordered by a value and a time, and end in
-//! where the event stands. Bytes: `proto/spec/events.md`.
+//! Index entries of events: keys of a shard that are ordered by a value and a time, and end in the
+//! event's position. Bytes: `proto/spec/events.md`.
 
 use forebay_core::change::Change;
 use forebay_core::clock::Timestamp;
@@ -16,7 +16,7 @@ use forebay_core::value::{FieldType, Value};
 use forebay_core::{Error, Result};
 use forebay_shard::{EVENT_AT_BYTES, EventAt};
 
-/// The order of all that a stream's shard has beside its events.
+/// Key order of all rows of a stream's shard except the events.
 pub(super) const ORDER: KeyOrder = KeyOrder { primary: KeyType::Bytes, partition: None };
 
 const BY_EXACT: u8 = b'e';
@@ -25,11 +25,11 @@ const BY_RANGE: u8 = b'r';
 const BY_TIME: u8 = b't';
 const INDEXES: u8 = b'v';
 
-/// The columns by which a stream's events are found, and how.
+/// The indexed columns of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Indexes(Vec<(FieldId, FieldType, ColumnIndex)>);
 
-/// What an entry ends in.
+/// Suffix of an index entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
     pub(super) time: Timestamp,
@@ -45,18 +45,18 @@ impl Indexes {
         Self(indexed.collect())
     }
 
-    /// The key of the row that says by what a shard's events are found.
+    /// Returns the key of the row that stores the indexes of a shard.
     pub(super) fn row_key() -> Key {
         Key::from_identity_bytes(&[INDEXES])
     }
 
-    /// Tells these from all others: a column that is found otherwise, or is of another type, has
-    /// other entries.
+    /// Returns bytes that identify the indexes: a column with another index or type has other
+    /// entries.
     pub(super) fn fingerprint(&self) -> Vec<u8> {
         format!("{:?}", self.0).into_bytes()
     }
 
-    /// What an event that happened then, and stands there, is found by.
+    /// Returns the index entries of an event with this time and position.
     pub(super) fn entries(&self, event: &Change, entry: Entry) -> Vec<Key> {
         let ended = |mut key: Vec<u8>| {
             entry.put(&mut key);
@@ -65,7 +65,7 @@ impl Indexes {
         let mut keys = vec![ended(vec![BY_TIME]), ended(by_key(event.key.as_bytes()))];
         for (column, field_type, index) in &self.0 {
             let value = event.set_value(*column).cloned();
-            // A value is kept as its column's type has it.
+            // An index stores a value in its column's type.
             let Some(value) = value.and_then(|value| fit(value, *field_type).ok()) else {
                 continue;
             };
@@ -86,10 +86,10 @@ impl Entry {
         key.extend(self.at.to_bytes());
     }
 
-    /// What a key ends in.
+    /// Decodes the suffix of a key.
     ///
     /// # Errors
-    /// `Corrupt` for a key that ends in none.
+    /// `Corrupt` for a key without one.
     pub(super) fn of_key(key: &[u8]) -> Result<Self> {
         let damaged = || Error::corrupt("an index has an entry of no event");
         let (_, entry) = key.split_last_chunk::<{ Self::BYTES }>().ok_or_else(damaged)?;
@@ -126,7 +126,7 @@ fn by_range(column: FieldId, value: Option<&Value>) -> Vec<u8> {
     found
 }
 
-/// What of a value an index orders by.
+/// Returns the prefix of a value that an index stores.
 fn cut(value: &Value) -> Value {
     match value {
         Value::String(text) if text.len() > INDEX_VALUE_BYTES_MAX => {
@@ -139,12 +139,12 @@ fn cut(value: &Value) -> Value {
     }
 }
 
-/// Entries of events that happened in a span of time.
+/// Entries of events within a span of time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// The first time.
+    /// First time.
     pub(super) from: Option<i64>,
-    /// The first one behind.
+    /// First time after the span.
     pub(super) to: Option<i64>,
 }
 
@@ -154,7 +154,7 @@ impl Span {
         self.from.is_none_or(|from| from <= time) && self.to.is_none_or(|to| time < to)
     }
 
-    /// Of the entries that begin so, and go on with a time.
+    /// Returns the range of entries with this prefix, which a time follows.
     fn of(self, prefix: Vec<u8>) -> KeyRange {
         let all = stored(prefix.clone());
         let at = |time: i64| [&stored_key(&prefix)[..], &ordered_i64(time)].concat();
@@ -163,17 +163,17 @@ impl Span {
         KeyRange { to: to.max(from.clone()), from }
     }
 
-    /// All events.
+    /// Returns the range of all events.
     pub(super) fn all(self) -> KeyRange {
         self.of(vec![BY_TIME])
     }
 
-    /// Those of a key, and perhaps others.
+    /// Returns the range of the events of a key; a hash collision may add others.
     pub(super) fn of_key(self, key: &[u8]) -> KeyRange {
         self.of(by_key(key))
     }
 
-    /// Those that have a value, and perhaps others.
+    /// Returns the range of the events with a value; a collision may add others.
     pub(super) fn of_value(self, column: FieldId, index: ColumnIndex, value: &Value) -> KeyRange {
         self.of(match index {
             ColumnIndex::Exact => by_exact(column, value),
@@ -182,7 +182,7 @@ impl Span {
     }
 }
 
-/// The entries of a column between two values, whenever their events happened.
+/// Returns the entries of a column between two values, at all times.
 pub(super) fn between(column: FieldId, from: Option<&Value>, to: Option<&Value>) -> KeyRange {
     let all = stored(by_range(column, None));
     let at = |value: &Value| stored_key(&by_range(column, Some(value)));
@@ -221,7 +221,8 @@ mod tests {
             prop_assert_eq!(Entry::of_key(&key).is_ok(), key.len() >= Entry::BYTES);
         }
 
-        /// Whatever entry's key lies in a range is of a value that does.
+        /// Proves that a range contains the key of an entry exactly if it contains the entry's
+        /// value.
         #[test]
         fn a_range_has_the_values_that_lie_between(a: String, b: String, value: String, time: i64) {
             let value = value.repeat(200);

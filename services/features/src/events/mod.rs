@@ -1,6 +1,5 @@
-//! The retained events of streams: stored by where they stand in their logs, found by their key, by
-//! the columns that have an index and by when they happened, and gone when they were retained long
-//! enough.
+//! The retained events of streams: stored by their positions in the logs; found by key, by indexed
+//! columns and by event time; deleted once their retention has passed.
 
 mod kept;
 mod keys;

@@ -1,5 +1,6 @@
-//! How long events are retained: by the times at which the log took them, and by their bytes. What
-//! is older goes from the shard and from the log, once every view of the stream has derived it.
+//! Retention of events, by the times at which the log appended them and by their bytes. Older
+//! events are deleted from the shard and trimmed from the log, once every view of the stream has
+//! derived them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,17 +22,18 @@ use super::kept::EventShards;
 use super::stored::{EventHead, StoredEvent};
 use crate::parts::FeatureParts;
 
-/// Longest time between two looks at what is to go.
+/// Longest time between two checks of the retention.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
-/// Shortest.
+/// Shortest time between two checks of the retention.
 const LOOK_EVERY_MIN: Duration = Duration::from_millis(100);
 
-/// Up to where each view's events were derived of a partition of its stream, and are in its logs.
+/// For each view and partition of its stream, the offset up to which the events were derived and
+/// are in the view's logs.
 #[derive(Clone, Default)]
 pub(crate) struct DerivedUpTo(Arc<Mutex<BTreeMap<(StoreId, PartitionId), Offset>>>);
 
 impl DerivedUpTo {
-    /// Notes that a view needs nothing of a partition below an offset.
+    /// Records that a view needs nothing of a partition below an offset.
     pub(crate) fn note(&self, view: StoreId, partition: PartitionId, offset: Offset) {
         self.0.lock().insert((view, partition), offset);
     }
@@ -41,7 +43,7 @@ impl DerivedUpTo {
     }
 }
 
-/// Lets the events of a stream go from now on, until it is dropped.
+/// Enforces the retention of a stream until the task is dropped.
 pub(crate) async fn retain(
     parts: FeatureParts,
     definition: Definition,
@@ -82,7 +84,7 @@ async fn let_go(
     }
     let Some(below) = found.goes_below else { return Ok(()) };
     let bounds = log.bounds(at).await?;
-    // A log without a record does not tell which one it is.
+    // An empty log does not contain its id, so the last record stays.
     let mut below = below.min(Offset(bounds.end.0.saturating_sub(1)));
     for view in views_of(parts, at.store) {
         match derived.get(view, at.partition) {
@@ -108,10 +110,10 @@ fn views_of(parts: &FeatureParts, stream: StoreId) -> Vec<StoreId> {
     all.filter(is_of).map(|definition| definition.store).collect()
 }
 
-/// What of a partition is to go.
+/// The expired part of a partition.
 struct Retained {
     goes_below: Option<Offset>,
-    /// Lets the log's time go on, by which events go: nothing has come for so long.
+    /// Heartbeat that advances a silent log's time, by which events expire.
     beat: Option<Entry>,
 }
 
@@ -138,7 +140,7 @@ impl Retained {
         if stays(&first) {
             return Ok(Self { goes_below: None, beat });
         }
-        // The first one that stays, for all behind it do.
+        // Binary search for the first event that stays: all later ones stay, too.
         let (mut gone, mut stay) = (first.at.offset, last.at.offset.next());
         while gone.next() < stay {
             let middle = Offset(gone.0 + (stay.0 - gone.0) / 2);
@@ -154,7 +156,7 @@ impl Retained {
 
 const LAST: EventAt = EventAt { offset: Offset(u64::MAX), place: u16::MAX };
 
-/// An event that was looked at.
+/// Position and head of an event.
 struct Found {
     at: EventAt,
     head: EventHead,

@@ -1,5 +1,5 @@
-//! A select of retained events in one partition: entries of an index in its order, the events that
-//! they are of, and of those the first ones by what is asked for.
+//! Select of retained events in one partition: reads the entries of an index in order, then their
+//! events, and returns the first ones in the requested order.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -19,51 +19,51 @@ use forebay_shard::{EventAt, Shard, View};
 use super::keys::{Entry, Span, between};
 use super::stored::StoredEvent;
 
-/// Events that are read at once.
+/// Number of events that are read together.
 const READ_AT_ONCE: usize = 64;
 
-/// How events are found.
+/// Lookup of events.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum By {
-    /// By when they happened.
+    /// By event time.
     Time,
-    /// By identity bytes of their key.
+    /// By the identity bytes of their key.
     Key(Vec<u8>),
-    /// By a column's value.
+    /// By the value of an indexed column.
     Equal(FieldId, ColumnIndex, Value),
-    /// By a column's value: from one on, up to another one.
+    /// By a range of values of an indexed column; the second bound is exclusive.
     Between(FieldId, Option<Value>, Option<Value>),
 }
 
-/// Which events are selected, and what of them.
+/// Query for events: their lookup, order and columns.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     pub(crate) by: By,
-    /// The first time, and the first one behind.
+    /// First time, and first time after the span.
     pub(crate) span: (Option<i64>, Option<i64>),
-    /// All, where there are none.
+    /// Requested columns; all if empty.
     pub(crate) columns: Vec<FieldId>,
-    /// What they are ordered by; by when they happened without it.
+    /// Column to order by; `None` orders by event time.
     pub(crate) order_by: Option<FieldId>,
     pub(crate) is_descending: bool,
     pub(crate) limit: usize,
 }
 
-/// An event that was selected.
+/// A selected event.
 #[derive(Clone, Debug)]
 pub(crate) struct Selected {
     pub(crate) partition: PartitionId,
     pub(crate) at: EventAt,
     pub(crate) time: Timestamp,
     pub(crate) append_time: Timestamp,
-    /// Identity bytes.
+    /// Identity bytes of the key.
     pub(crate) key: Vec<u8>,
-    /// Those that are wanted, and what it is ordered by, as the newest definition has them.
+    /// The requested columns and the ordering column, in the types of the newest definition.
     pub(crate) columns: Document,
 }
 
 impl Selected {
-    /// Bytes of its key and its columns.
+    /// Returns the bytes of the key and the columns.
     pub(crate) fn bytes(&self) -> usize {
         let columns = self.columns.cells().iter().filter_map(|cell| cell.value.as_ref());
         columns.map(Value::encoded_bytes).sum::<u64>() as usize + self.key.len()
@@ -71,10 +71,10 @@ impl Selected {
 }
 
 impl Selection {
-    /// The events of a partition, in the order that is asked for.
+    /// Returns the events of a partition in the requested order.
     ///
     /// # Errors
-    /// `LimitExceeded` for more than a select may look at or answer; those of the shard.
+    /// `LimitExceeded` if the select reads or returns too much; else as the shard.
     pub(crate) fn run(
         &self,
         shard: &Shard,
@@ -91,12 +91,11 @@ impl Selection {
         }
     }
 
-    /// Hands on the events of a partition, some at once, until it is enough: in the order in which
-    /// they are found, and however many there are. Where all are looked at, those from an offset
-    /// on.
+    /// Passes the events of a partition to `take` in batches, in index order and without a limit,
+    /// until `take` returns false. A scan of all events starts at offset `first`.
     ///
     /// # Errors
-    /// Those of the shard, and of whoever takes them.
+    /// As the shard and `take`.
     pub(crate) fn scan(
         &self,
         (shard, view, schemas): (&Shard, &View<'_>, &SchemaSet),
@@ -112,24 +111,24 @@ impl Selection {
         }
     }
 
-    /// Puts the events of several partitions in order, and leaves out those behind the limit.
+    /// Sorts the events of several partitions and truncates them to the limit.
     ///
     /// # Errors
-    /// `LimitExceeded` for more bytes than a select may answer.
+    /// `LimitExceeded` if the events exceed the bytes of an answer.
     pub(crate) fn merge(&self, events: Vec<Selected>) -> Result<Vec<Selected>> {
         let events = self.first(events);
         events.iter().try_fold(0, weigh)?;
         Ok(events)
     }
 
-    /// The first events, in their order.
+    /// Returns the first events, in order.
     fn first(&self, mut events: Vec<Selected>) -> Vec<Selected> {
         events.sort_by(|a, b| self.order(a, b));
         events.truncate(self.limit);
         events
     }
 
-    /// Values in their order, those that are missing behind; then by time, and by place.
+    /// Compares by value, with missing values last; then by time and position.
     fn order(&self, a: &Selected, b: &Selected) -> Ordering {
         let turned = |order: Ordering| if self.is_descending { order.reverse() } else { order };
         let column = self.order_by.unwrap_or_default();
@@ -155,24 +154,24 @@ impl Selection {
     }
 }
 
-/// The order of two values of one column; NaN is above all.
+/// Compares two values of one column; NaN is greater than all others.
 fn compare_all(a: &Value, b: &Value) -> Ordering {
     compare(a, b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }
 
-/// A selection that is read of one partition.
+/// Execution of a selection in one partition.
 struct Reading<'r> {
     selection: &'r Selection,
     shard: &'r Shard,
     view: &'r View<'r>,
     schemas: &'r SchemaSet,
     partition: PartitionId,
-    /// Most entries that are looked at.
+    /// Maximum number of entries to read.
     scans: usize,
 }
 
 impl Reading<'_> {
-    /// All events from an offset on, by where they stand.
+    /// Reads all events from an offset on, in the order of their positions.
     fn all(
         &self,
         first: Offset,
@@ -190,7 +189,7 @@ impl Reading<'_> {
         if events.is_empty() { Ok(()) } else { take(events).map(drop) }
     }
 
-    /// The entries have the order that is asked for.
+    /// Reads events whose index entries already have the requested order.
     fn in_order(&self) -> Result<Vec<Selected>> {
         let (mut events, mut bytes, mut read) = (Vec::new(), 0, 0);
         self.entries(|batch| {
@@ -206,7 +205,7 @@ impl Reading<'_> {
         Ok(events)
     }
 
-    /// All entries tell when their events happened: those that are wanted are read alone.
+    /// Sorts the index entries by event time first, and reads only the events of the first ones.
     fn found_ordered(&self) -> Result<Vec<Selected>> {
         let mut first: BinaryHeap<Turned> = BinaryHeap::new();
         let is_descending = self.selection.is_descending;
@@ -230,7 +229,7 @@ impl Reading<'_> {
         Ok(events)
     }
 
-    /// All events are read, and the first ones are kept.
+    /// Reads all events, and keeps the first ones.
     fn all_ordered(&self) -> Result<Vec<Selected>> {
         let (mut events, mut bytes, mut read) = (Vec::new(), 0, 0);
         let most = 2 * self.selection.limit.max(READ_AT_ONCE);
@@ -249,13 +248,13 @@ impl Reading<'_> {
         self.selection.merge(events)
     }
 
-    /// Hands on the entries of the selection, some at once, until it is enough.
+    /// Passes the entries of the selection to `take` in batches, until `take` returns false.
     fn entries(&self, mut take: impl FnMut(&[Entry]) -> Result<bool>) -> Result<()> {
         let is_backward = self.selection.is_descending && self.selection.order_by.is_none();
         let direction = if is_backward { Direction::Backward } else { Direction::Forward };
         let mut found = self.view.scan(&self.selection.range(), direction);
         let (mut batch, mut scanned) = (Vec::with_capacity(READ_AT_ONCE), 0);
-        // More than are answered are read at once only where the order takes all of them.
+        // A batch exceeds the limit only if the order requires all entries.
         let is_in_order =
             self.selection.order_by.is_none() && !matches!(self.selection.by, By::Between(..));
         let most = if is_in_order { self.selection.limit } else { READ_AT_ONCE };
@@ -282,14 +281,14 @@ impl Reading<'_> {
         if batch.is_empty() { Ok(()) } else { take(&batch).map(drop) }
     }
 
-    /// The events of some entries, but for those that only look alike.
+    /// Reads the events of some entries; skips events whose index value merely collides.
     fn read(&self, entries: &[Entry]) -> Result<Vec<Selected>> {
         let places: Vec<_> = entries.iter().map(|entry| entry.at).collect();
         let rows = self.view.events(&places)?;
         let mut events = Vec::with_capacity(rows.len());
         for (entry, row) in entries.iter().zip(rows) {
             let Some(row) = row else {
-                // It may have gone since the entry was found.
+                // The retention may have deleted the event after its entry was read.
                 if entry.at.offset < self.shard.events_from() {
                     continue;
                 }
@@ -332,7 +331,7 @@ impl Reading<'_> {
         }))
     }
 
-    /// The columns that there are by now, of the types that they have by now.
+    /// Returns the columns that exist in the newest definition, in its types.
     fn widened(&self, columns: Document) -> Document {
         let newest = &self.schemas.newest().definition;
         let mut widened = Document::new(None, None);
@@ -345,7 +344,7 @@ impl Reading<'_> {
     }
 }
 
-/// Bytes of events with one more.
+/// Returns the sum of the bytes with one more event.
 fn weigh(bytes: usize, event: &Selected) -> Result<usize> {
     let bytes = bytes + event.bytes();
     if bytes > SELECT_BYTES_MAX {
@@ -363,7 +362,7 @@ fn check_read(read: usize) -> Result<()> {
     Ok(())
 }
 
-/// An entry among those that are kept, of which the last one by what is asked for goes first.
+/// Heap element that keeps the first entries of the requested order: the last one is popped first.
 #[derive(PartialEq, Eq)]
 struct Turned {
     entry: Entry,

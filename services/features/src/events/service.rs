@@ -1,5 +1,5 @@
-//! The gRPC face of the retained events: what is asked for is checked against the stream, read of
-//! the partitions that are here, and asked of those processes that have the others.
+//! gRPC interface of the retained events: validates a request against the stream, reads the local
+//! partitions, and forwards the request to the processes that have the others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,30 +36,30 @@ use super::{By, Selected, Selection};
 use crate::streams::Stream;
 use crate::values::Features;
 
-/// Selects that a process answers at once; others wait for their turn.
+/// Number of selects that a process answers concurrently; others wait.
 const SELECTS_AT_ONCE: usize = 32;
 
 /// The retained events as a gRPC service.
 #[derive(Clone)]
 pub struct EventsService {
     features: Arc<Features>,
-    /// Of selects that are answered at once.
+    /// Permits of concurrent selects.
     turns: Arc<Semaphore>,
 }
 
 impl EventsService {
-    /// Over the streams of these features.
+    /// Creates the service over the streams of these features.
     pub fn new(features: Arc<Features>) -> Self {
         Self { features, turns: Arc::new(Semaphore::new(SELECTS_AT_ONCE)) }
     }
 
-    /// The service to serve.
+    /// Returns the service for a server.
     pub fn into_server(self) -> EventsServer<Self> {
         EventsServer::new(self)
     }
 
-    /// The stream, and what is asked of it. What is not known may be new: then the control log is
-    /// read to its end, and asked once more.
+    /// Returns the stream, and the validated request. An unknown stream or column may be new, so
+    /// the method then reads the control log to its end and tries again.
     async fn begin(&self, request: &v1::SelectRequest) -> Result<(Stream, Asked)> {
         let begin = || {
             let stream = self.features.stream(&request.stream)?;
@@ -81,7 +81,8 @@ impl EventsService {
         came_with: &MetadataMap,
     ) -> Result<v1::SelectResponse> {
         let (stream, asked) = self.begin(&request).await?;
-        // Never closed. What another process sends on holds its turn there.
+        // The semaphore is never closed. A forwarded request holds a permit of the process that
+        // forwards it.
         let _turn = match is_forwarded(came_with) {
             true => None,
             false => self.turns.acquire().await.ok(),
@@ -114,24 +115,24 @@ impl EventsService {
     }
 }
 
-/// Whether a later definition might not refuse the same.
+/// Returns whether a later definition might accept the same request.
 fn is_of_definition(error: &Error) -> bool {
     matches!(error.code(), ErrorCode::NotFound | ErrorCode::InvalidArgument)
 }
 
-/// Asks another process for what is its own.
+/// Forwards a request to another process.
 async fn ask(peer: Channel, request: v1::SelectRequest) -> Result<v1::SelectResponse> {
     let mut peer = EventsClient::new(peer).max_decoding_message_size(MESSAGE_BYTES_MAX);
     let answer = peer.select(forwarded(request)).await;
     answer.map(Response::into_inner).map_err(|status| error_of_status(&status))
 }
 
-/// What a request asks for, checked against the stream.
+/// A request, validated against the stream.
 struct Asked {
     selection: Selection,
     read: Read,
     partitions: BTreeSet<PartitionId>,
-    /// Those that are answered.
+    /// The columns of the answer.
     columns: Vec<Field>,
 }
 
@@ -163,8 +164,8 @@ impl Asked {
         Ok(Self { selection, read: Read::asked(request.read.clone())?, partitions, columns })
     }
 
-    /// The request for a partition that another process has. What events are ordered by comes with
-    /// them.
+    /// Returns the request for a partition of another process. The other process also returns the
+    /// ordering column.
     fn of_peer(&self, request: &v1::SelectRequest, partition: PartitionId) -> v1::SelectRequest {
         let mut request = v1::SelectRequest { partitions: vec![partition.0], ..request.clone() };
         if !request.columns.is_empty() {
@@ -227,7 +228,7 @@ fn ordering_column<'d>(definition: &'d Definition, name: &str) -> Result<&'d Fie
     }
 }
 
-/// How events are found.
+/// Returns the lookup of a request.
 fn by(request: &v1::SelectRequest, definition: &Definition) -> Result<By> {
     let indexed = |name: &str| {
         let column = column(definition, name)?;
@@ -288,7 +289,7 @@ fn bound(column: &Field, value: &v1::Value) -> Result<Value> {
     Ok(value)
 }
 
-/// The partitions that may have such events, of those that are asked.
+/// Returns the requested partitions that may have matching events.
 fn partitions(
     request: &v1::SelectRequest,
     definition: &Definition,

@@ -1,5 +1,5 @@
-//! An event as a shard keeps it: when it happened, when the log took it, its key and its columns.
-//! Bytes: `proto/spec/events.md`. The decoder takes any bytes.
+//! Stored form of an event: its time, its append time, its key and its columns. Bytes:
+//! `proto/spec/events.md`. The decoder accepts any bytes without panicking.
 
 use forebay_core::change::{Change, FieldOp};
 use forebay_core::clock::Timestamp;
@@ -11,30 +11,30 @@ use forebay_core::{Error, Result};
 /// Bytes before the key.
 const HEAD_BYTES: usize = 8 + 8 + 8 + 4;
 
-/// What is told of an event without its columns.
+/// The part of an event before its key and columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EventHead {
-    /// When it happened.
+    /// Event time.
     pub(super) time: Timestamp,
-    /// When the log took it.
+    /// Append time in the log.
     pub(super) append_time: Timestamp,
-    /// Bytes of all events that were stored before it, those that are gone too.
+    /// Total bytes of all events stored before this one, including deleted ones.
     pub(super) bytes_before: u64,
 }
 
-/// An event, read in place.
+/// An event, decoded in place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredEvent<'r> {
     pub(super) head: EventHead,
-    /// Identity bytes of its key.
+    /// Identity bytes of the key.
     pub(super) key: &'r [u8],
-    /// Its columns, at the layout that the row names.
+    /// The columns, in the layout that the row names.
     pub(super) row: &'r [u8],
 }
 
 impl<'r> StoredEvent<'r> {
     /// # Errors
-    /// `Corrupt` for bytes of no event.
+    /// `Corrupt` for bytes that are not an event.
     pub(super) fn decode(bytes: &'r [u8]) -> Result<Self> {
         let damaged = || Error::corrupt("bytes that are no event");
         let (time, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
@@ -52,11 +52,11 @@ impl<'r> StoredEvent<'r> {
     }
 }
 
-/// The bytes of an event at this layout; columns that it does not have are left out.
+/// Encodes an event in this layout; columns that the layout does not have are omitted.
 ///
 /// # Errors
 /// `LimitExceeded` for a row that is too large; `InvalidArgument` for a value that its column does
-/// not hold, which no fold lets through.
+/// not hold, which no fold admits.
 pub(super) fn encode(head: EventHead, event: &Change, layout: &Layout) -> Result<Vec<u8>> {
     let mut columns = Document::new(None, None);
     for change in &event.fields {
@@ -117,7 +117,7 @@ mod tests {
             verb: Verb::Insert,
             condition: None,
             ttl_us: None,
-            // An older client's narrower value, and a column that was dropped.
+            // The event has an older client's narrower value, and a column that was dropped.
             fields: vec![set(1, Value::Int32(7)), set(2, Value::Bool(true))],
         };
         let [time, append_time] = [-5, 6].map(Timestamp::from_micros);

@@ -1,5 +1,5 @@
-//! What was exported of a stream: a manifest for each export, by ascending numbers, each of which
-//! only one process can have written. Bytes: `proto/spec/events.md`.
+//! Manifests of a stream's exports: each export has a manifest with an ascending number, which only
+//! one process can write. Bytes: `proto/spec/events.md`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,61 +12,61 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-/// The format that this build writes, and the newest one that it reads.
+/// Format that this build writes, and the newest one that it reads.
 const FORMAT: u32 = 1;
 const MANIFESTS: &str = "manifests";
 const DATA: &str = "data";
-/// Manifests that are read at once.
+/// Number of manifests that are read concurrently.
 const READ_AT_ONCE: usize = 16;
 
-/// One export.
+/// Manifest of one export.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     format: u32,
-    /// From 1; each follows the one before.
+    /// Number of the export, consecutive from 1.
     pub(crate) number: u64,
     /// Name of the stream.
     pub(crate) stream: String,
-    /// When it was taken, in microseconds since the Unix epoch.
+    /// Time of the export, in microseconds since the Unix epoch.
     pub(crate) taken_at_us: i64,
-    /// What it has of each partition.
+    /// Exported range of each partition.
     pub(crate) partitions: Vec<Exported>,
-    /// Its files.
+    /// Files of the export.
     pub(crate) files: Vec<ExportedFile>,
 }
 
-/// What an export has of a partition.
+/// Exported range of a partition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Exported {
-    /// The partition.
+    /// Number of the partition.
     pub(crate) partition: u32,
-    /// The first offset.
+    /// First offset.
     pub(crate) from: u64,
-    /// The first one behind, which the next export begins with.
+    /// First offset after the range, where the next export starts.
     pub(crate) to: u64,
-    /// Events between them.
+    /// Number of events in the range.
     pub(crate) events: u64,
 }
 
 /// A file of an export.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ExportedFile {
-    /// Its name among the data.
+    /// Name of the file in the data folder.
     pub(crate) name: String,
-    /// Its bytes.
+    /// Size in bytes.
     pub(crate) bytes: u64,
-    /// Its events.
+    /// Number of events.
     pub(crate) events: u64,
-    /// The partition that they are of.
+    /// Partition of the events.
     pub(crate) partition: u32,
-    /// When the first one happened, in microseconds since the Unix epoch.
+    /// Time of the earliest event, in microseconds since the Unix epoch.
     pub(crate) from_us: i64,
-    /// When the last one did.
+    /// Time of the latest event.
     pub(crate) to_us: i64,
 }
 
 impl Manifest {
-    /// The one behind another; of nothing yet.
+    /// Returns an empty manifest that follows another one.
     pub(crate) fn behind(last: Option<&Self>, stream: &str, taken_at_us: i64) -> Self {
         Self {
             format: FORMAT,
@@ -78,7 +78,7 @@ impl Manifest {
         }
     }
 
-    /// The offset behind what it has of a partition.
+    /// Returns the offset after the exported range of a partition.
     pub(crate) fn end_of(&self, partition: u32) -> u64 {
         let of_it = self.partitions.iter().find(|it| it.partition == partition);
         of_it.map_or(0, |exported| exported.to)
@@ -95,14 +95,14 @@ impl Manifest {
     }
 }
 
-/// Manifests by their stream and their number.
+/// Manifests by stream and number.
 type Known = BTreeMap<(StoreId, u64), Arc<Manifest>>;
 
 /// Exports of all streams in a folder of an object store. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Exports {
     root: SnapshotStore,
-    /// Those that were read, which never change.
+    /// Cache of read manifests, which never change.
     known: Arc<Mutex<Known>>,
 }
 
@@ -115,15 +115,15 @@ impl Exports {
         self.root.folder(&stream.to_string()).folder(MANIFESTS)
     }
 
-    /// Where the files of a stream are.
+    /// Returns the data folder of a stream.
     pub(crate) fn data(&self, stream: StoreId) -> SnapshotStore {
         self.root.folder(&stream.to_string()).folder(DATA)
     }
 
-    /// All exports of a stream, the oldest first.
+    /// Returns all exports of a stream, oldest first.
     ///
     /// # Errors
-    /// `Corrupt`, `UpgradeNeeded`; those of the object store.
+    /// `Corrupt`, `UpgradeNeeded`; else as the object store.
     pub(crate) async fn of(&self, stream: StoreId) -> Result<Vec<Arc<Manifest>>> {
         let names = self.manifests(stream).names().await?;
         let read = stream::iter(names).map(|name| self.manifest(stream, name));
@@ -145,10 +145,11 @@ impl Exports {
         Ok(manifest)
     }
 
-    /// Makes an export count.
+    /// Publishes an export.
     ///
     /// # Errors
-    /// `Conflict` where another process has taken one meanwhile; those of the object store.
+    /// `Conflict` if another process has published an export of this number; else as the object
+    /// store.
     pub(crate) async fn add(&self, stream: StoreId, manifest: &Manifest) -> Result<()> {
         let bytes = serde_json::to_vec_pretty(manifest);
         let bytes = bytes.map_err(|error| Error::internal(error.to_string()))?;

@@ -1,9 +1,9 @@
-//! Exports: the retained events of a stream as files of Parquet in an object store.
+//! Exports: the retained events of a stream as Parquet files in an object store.
 //!
-//! Each export goes on behind the one before, partition by partition, so that all of them together
-//! have each event once, however many were taken and whoever takes them. An export is there once
-//! its manifest is: `manifests` names what counts, `run` makes it, `table` reads it as a table of
-//! SQL.
+//! Each export continues after the previous one, partition by partition, so all exports together
+//! have each event once, however many are taken and whichever process takes them. An export exists
+//! once its manifest does: `manifests` lists the published exports, `run` takes one, `table` reads
+//! them as an SQL table.
 
 mod manifests;
 mod run;

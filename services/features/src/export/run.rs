@@ -1,5 +1,5 @@
-//! One export: the events of each partition that came since the last one, in files, and the
-//! manifest that makes them count.
+//! Execution of an export: writes the events of each partition since the last export to files, and
+//! publishes a manifest.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -20,10 +20,10 @@ use futures::TryStreamExt;
 use super::manifests::{Exported, ExportedFile, Exports, Manifest};
 use crate::sql::StreamTable;
 
-/// Bytes of a file, about.
+/// Target size of a file in bytes.
 const FILE_BYTES: usize = 32 << 20;
 
-/// What an export is made with.
+/// An export in progress.
 pub(super) struct Export<'e> {
     pub(super) exports: &'e Exports,
     pub(super) table: &'e StreamTable,
@@ -31,7 +31,7 @@ pub(super) struct Export<'e> {
     pub(super) entropy: &'e Arc<dyn Entropy>,
 }
 
-/// What was done so far.
+/// Progress of an export.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Done {
     pub(super) events: u64,
@@ -41,12 +41,13 @@ pub(super) struct Done {
 }
 
 impl Export<'_> {
-    /// Exports what came since the last time; answers the export's number, `None` where nothing
-    /// has. `told` is called behind each file and each partition.
+    /// Exports the events since the last export; returns the export's number, or `None` if there
+    /// are no new events. Calls `told` after each file and each partition.
     ///
     /// # Errors
-    /// `Conflict` where another process has exported the stream meanwhile; those of the partitions
-    /// and of the object store. What was written does not count then.
+    /// `Conflict` if another process has exported the stream in the meantime; else as the
+    /// partitions and the object store. In these cases the written files are not part of any
+    /// export.
     pub(super) async fn run(&self, told: impl FnMut(Done)) -> Result<Option<u64>> {
         let stream = self.table.definition().store;
         let before = self.exports.of(stream).await?;
@@ -61,14 +62,14 @@ impl Export<'_> {
         if manifest.files.is_empty() {
             return Ok(None);
         }
-        // Where this fails the files stay until the next export: an answer that was lost may have
-        // been a yes.
+        // If this fails, the files stay until the next export: the manifest may have been created
+        // although the answer was lost.
         self.exports.add(stream, &manifest).await?;
         Ok(Some(manifest.number))
     }
 
-    /// Removes the files of exports that came to nothing: they have the number of one that counts
-    /// and are none of its own.
+    /// Removes the files of failed exports: they have the number of the last published export, but
+    /// its manifest does not list them.
     async fn remove_others(&self, stream: StoreId, last: &Manifest) -> Result<()> {
         let data = self.exports.data(stream);
         let own: BTreeSet<_> = last.files.iter().map(|file| file.name.as_str()).collect();
@@ -88,7 +89,7 @@ impl Export<'_> {
         mut told: impl FnMut(Done),
     ) -> Result<()> {
         let mut done = Done::default();
-        // Nobody else's files have this name.
+        // Prefix of file names that no other process uses.
         let own = format!("{}{:016x}", prefix(manifest.number), self.entropy.next_u64()?);
         for partition in 0..self.table.parts() as u32 {
             let from = last.map_or(0, |last| last.end_of(partition));
@@ -125,7 +126,7 @@ impl Export<'_> {
         Ok(())
     }
 
-    /// All columns of the events from an offset on.
+    /// Returns the scan of all columns of the events from an offset on.
     fn wanted(&self, from: u64) -> Result<Wanted> {
         let columns = (0..self.table.schema().fields().len()).collect();
         let from = Bound::Included(Value::Int64(from as i64));
@@ -145,12 +146,12 @@ impl Export<'_> {
     }
 }
 
-/// What names of files of an export begin with.
+/// Returns the prefix of an export's file names.
 fn prefix(number: u64) -> String {
     format!("{number:010}-")
 }
 
-/// A file on its way.
+/// A file that is being written.
 struct Writing {
     file: ParquetFile,
     told: ExportedFile,
@@ -163,7 +164,7 @@ impl Writing {
         Ok(Self { file: ParquetFile::new(table.schema())?, told })
     }
 
-    /// Adds events, which come in the order of their offsets; answers the offset behind them.
+    /// Adds events in the order of their offsets; returns the offset after them.
     fn add(&mut self, table: &StreamTable, batch: &RecordBatch) -> Result<u64> {
         in_place(|| self.file.write(batch))?;
         let times = batch.column(table.time_place()?).as_primitive::<TimestampMicrosecondType>();

@@ -1,4 +1,4 @@
-//! The gRPC face of exports: takes one, and tells how far it is.
+//! gRPC interface of exports: takes an export and streams its progress.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::run::{Done, Export};
 use crate::sql::StreamTable;
 use crate::values::Features;
 
-/// Exports as a gRPC service. A process takes one at a time.
+/// Exports as a gRPC service. A process takes one export at a time.
 #[derive(Clone)]
 pub struct ExportsService {
     features: Arc<Features>,
@@ -22,12 +22,12 @@ pub struct ExportsService {
 }
 
 impl ExportsService {
-    /// Of the streams of these features.
+    /// Creates the service over the streams of these features.
     pub fn new(features: Arc<Features>) -> Self {
         Self { features, turn: Arc::new(Semaphore::new(1)) }
     }
 
-    /// The service to serve.
+    /// Returns the service for a server.
     pub fn into_server(self) -> ExportsServer<Self> {
         ExportsServer::new(self)
     }
@@ -43,7 +43,7 @@ async fn export(features: &Arc<Features>, stream: &str, told: &Progress) -> Resu
     let mut last = Done::default();
     let number = export.run(|done| {
         last = done;
-        // Whoever does not keep up misses a step.
+        // A slow client misses progress messages.
         drop(told.try_send(Ok(message(done))));
     });
     let number = number.await?;
@@ -81,7 +81,7 @@ impl Served for ExportsService {
         let features = Arc::clone(&self.features);
         tokio::spawn(async move {
             let _turn = turn;
-            // An export that nobody waits for is not needed.
+            // The export is aborted if the client disconnects.
             let taken = tokio::select! {
                 taken = export(&features, &stream, &told) => taken,
                 () = told.closed() => return,

@@ -1,4 +1,4 @@
-//! The exports of a stream as a table of SQL: the files of all of them, each a part.
+//! The exports of a stream as an SQL table, with the files of all exports as its parts.
 
 use std::fmt;
 use std::ops::{Bound, Range};
@@ -56,11 +56,11 @@ impl Tables for ExportTables {
     }
 }
 
-/// The exports of one stream, with the columns that it has now.
+/// The exports of one stream, with its current columns.
 #[derive(Debug)]
 struct ExportTable {
     stream: StreamTable,
-    /// Place of the column of when events happened.
+    /// Index of the column with the event time.
     time: Option<usize>,
     data: Arc<Data>,
     files: Vec<ExportedFile>,
@@ -87,7 +87,7 @@ impl Table for ExportTable {
     }
 }
 
-/// Whether a file may have events that happened within these bounds.
+/// Returns whether a file may have events whose times are within these bounds.
 fn overlaps(file: &ExportedFile, bounds: &Bounds) -> bool {
     let micros = |bound: &Bound<Value>| match bound {
         Bound::Included(Value::Timestamp(micros)) | Bound::Excluded(Value::Timestamp(micros)) => {
@@ -99,7 +99,7 @@ fn overlaps(file: &ExportedFile, bounds: &Bounds) -> bool {
         && micros(&bounds.to).is_none_or(|to| file.from_us <= to)
 }
 
-/// Where the files are.
+/// The folder of the files.
 #[derive(Debug)]
 struct Data(SnapshotStore);
 

@@ -1,5 +1,5 @@
-//! What the shard of a view that emits has beside tiles: rows of groups whose values are to be
-//! emitted, and of moments at which a window's values change though nothing comes.
+//! Emission rows in the shard of a view: rows of groups that wait for emission, and of times at
+//! which a window's values change without an event.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +15,20 @@ use super::ViewFold;
 use super::keys::{changed_group, changed_key, moment_and_group, moment_key, moments};
 use crate::emit::{Changed, Pending, Settled};
 
-/// Moments that one run of entries passes at most; what is left passes with the next one.
+/// Maximum number of such times that one run of entries processes; the next run processes the rest.
 const MOMENTS_MAX: usize = 10_000;
 
-/// The rows of a run of entries.
+/// The emission rows of a run of entries.
 pub(super) struct EmissionRows<'f> {
     view: &'f ViewFold,
     shard: &'f Shard,
     pending: &'f Pending,
-    /// Groups whose values change with it.
+    /// Groups whose values change in this run.
     changed: BTreeMap<Vec<u8>, Changed>,
     writes: Vec<(Key, Option<Vec<u8>>)>,
-    /// The last of the entries.
+    /// Position and time of the last entry.
     at: Changed,
-    /// No moment lies before it once all is written.
+    /// Lower bound of the next time, once all rows are written.
     quiet_until: Timestamp,
 }
 
@@ -44,7 +44,7 @@ impl<'f> EmissionRows<'f> {
         Self { view, shard, pending, changed, writes, at, quiet_until }
     }
 
-    /// The values of a group change.
+    /// Records a change of a group's values.
     pub(super) fn change(&mut self, group: &[u8], changed: Changed) {
         match self.changed.get_mut(group) {
             Some(held) => *held = held.and(changed),
@@ -54,10 +54,10 @@ impl<'f> EmissionRows<'f> {
         }
     }
 
-    /// Takes in what was emitted, and lets time pass.
+    /// Processes the emitted groups, and the times that have passed.
     ///
     /// # Errors
-    /// Those of the shard.
+    /// As the shard.
     pub(super) fn pass(&mut self) -> Result<()> {
         if self.quiet_until <= self.at.since {
             self.quiet_until = self.pass_moments()?;
@@ -68,7 +68,7 @@ impl<'f> EmissionRows<'f> {
         Ok(())
     }
 
-    /// Of the moments that the shard has the first one that lies ahead; the others pass.
+    /// Processes the times that have passed, and returns the first one that has not.
     fn pass_moments(&mut self) -> Result<Timestamp> {
         let view = self.shard.view()?;
         let mut moments = view.scan(&moments(), Direction::Forward);
@@ -106,10 +106,10 @@ impl<'f> EmissionRows<'f> {
         Ok(())
     }
 
-    /// Adds all rows to what is written, the last of a key behind those before it.
+    /// Appends all rows to `writes`; for equal keys, the last row wins.
     ///
     /// # Errors
-    /// Those of the codec.
+    /// As the codec.
     pub(super) fn write(mut self, writes: &mut Vec<(Key, Option<Vec<u8>>)>) -> Result<Told> {
         writes.append(&mut self.writes);
         for (group, changed) in &self.changed {
@@ -119,7 +119,8 @@ impl<'f> EmissionRows<'f> {
     }
 }
 
-/// Groups that changed and how far no moment lies, to be told of once the shard has that.
+/// Changed groups and the bound of the next time, to be passed to the emitter once the shard has
+/// written them.
 pub(super) struct Told {
     changed: BTreeMap<Vec<u8>, Changed>,
     quiet_until: Timestamp,
@@ -133,7 +134,8 @@ impl Told {
 }
 
 impl super::ViewShards {
-    /// Some of the groups that are to be emitted, behind this one, as the shard's rows tell.
+    /// Reads at most `at_most` groups that wait for emission from the shard's rows, after the group
+    /// `behind`.
     ///
     /// # Errors
     /// As [`super::ViewShards::group`].
@@ -155,13 +157,13 @@ impl super::ViewShards {
     }
 }
 
-/// Where a change stands, as a row has it.
+/// Encodes a change as a row's bytes.
 pub(super) fn changed_bytes(changed: Changed) -> Vec<u8> {
     let Changed { position, since } = changed;
     [&position.to_bytes()[..], &since.as_micros().to_le_bytes()].concat()
 }
 
-/// The change that a row has; `None` for bytes of none.
+/// Decodes a change; returns `None` for invalid bytes.
 pub(super) fn changed_of(bytes: &[u8]) -> Option<Changed> {
     let (position, since) = bytes.split_at_checked(Position::default().to_bytes().len())?;
     let since = Timestamp::from_micros(i64::from_le_bytes(since.try_into().ok()?));

@@ -1,5 +1,5 @@
-//! The keys of a view's shard. The first byte says what a row is of; `proto/spec/views.md` has
-//! them all.
+//! Keys of a view's shard. The first byte is the kind of a row; `proto/spec/views.md` lists all
+//! kinds.
 
 use forebay_core::clock::Timestamp;
 use forebay_core::key::Key;
@@ -14,17 +14,17 @@ const MOMENT: u8 = b'm';
 
 const LIFETIME: u8 = 0;
 const HOP: u8 = 1;
-/// Behind a group's bytes.
+/// Bytes after a group's bytes.
 const HOP_BYTES: usize = 1 + 8 + 8;
-/// Turned over, numbers are ordered as their bytes are.
+/// Sign bit, which is flipped so that numbers sort as their bytes do.
 const SIGN: u64 = 1 << 63;
 
-/// The key of the row that says by which version a view was folded.
+/// Returns the key of the row with the version by which a view was folded.
 pub(super) fn version_key() -> Key {
     Key::from_identity_bytes(&[VERSION])
 }
 
-/// The key of a group's tile.
+/// Returns the key of a group's tile.
 pub(super) fn tile_key(group: &[u8], tile: TileId) -> Key {
     let mut key = Vec::with_capacity(1 + group.len() + HOP_BYTES);
     key.push(TILE);
@@ -40,18 +40,18 @@ pub(super) fn tile_key(group: &[u8], tile: TileId) -> Key {
     Key::from_identity_bytes(&key)
 }
 
-/// The keys of all tiles of a group: no group's bytes are the beginning of another one's.
+/// Returns the range of all tiles of a group: no group's bytes are a prefix of another's.
 pub(super) fn tiles_of(group: &[u8]) -> KeyRange {
     KeyRange::of_prefix([&[DOCUMENTS, TILE], group].concat())
 }
 
-/// The keys of all tiles from this group's on.
+/// Returns the range of all tiles from this group on.
 pub(super) fn tiles_from(group: &[u8]) -> KeyRange {
     let KeyRange { from, to } = KeyRange::of_prefix(vec![DOCUMENTS, TILE]);
     KeyRange { from: [&from[..], group].concat(), to }
 }
 
-/// What follows in the key of a tile: its group, and more.
+/// Returns the bytes after the kind in the key of a tile: the group and the tile.
 ///
 /// # Errors
 /// `Corrupt` for another key.
@@ -59,10 +59,10 @@ pub(super) fn group_and_more(key: &[u8]) -> Result<&[u8]> {
     key.strip_prefix(&[TILE]).ok_or_else(|| Error::corrupt("a row of a view is of no tile"))
 }
 
-/// The tile of a group that a key names.
+/// Decodes the tile of a group from a key.
 ///
 /// # Errors
-/// `Corrupt` for one that names none.
+/// `Corrupt` for another key.
 pub(super) fn tile_of(key: &[u8], group: &[u8]) -> Result<TileId> {
     let hop = |bytes: &[u8]| {
         let (hop_us, start) = bytes.split_first_chunk::<8>()?;
@@ -77,12 +77,12 @@ pub(super) fn tile_of(key: &[u8], group: &[u8]) -> Result<TileId> {
     found.ok_or_else(|| Error::corrupt("a row of a view is of no tile"))
 }
 
-/// The key of the row that says that a group is to be emitted.
+/// Returns the key of the row of a group that waits for emission.
 pub(super) fn changed_key(group: &[u8]) -> Key {
     Key::from_identity_bytes(&[&[CHANGED], group].concat())
 }
 
-/// The keys of all such rows behind a group's.
+/// Returns the range of all such rows after a group's.
 pub(super) fn changed_behind(group: &[u8]) -> KeyRange {
     let KeyRange { from, to } = KeyRange::of_prefix(vec![DOCUMENTS, CHANGED]);
     match group {
@@ -91,35 +91,35 @@ pub(super) fn changed_behind(group: &[u8]) -> KeyRange {
     }
 }
 
-/// The group of such a key.
+/// Returns the group of such a key.
 ///
 /// # Errors
-/// `Corrupt` for another one.
+/// `Corrupt` for another key.
 pub(super) fn changed_group(key: &[u8]) -> Result<&[u8]> {
     key.strip_prefix(&[CHANGED]).ok_or_else(|| Error::corrupt("a row of a view is of no group"))
 }
 
-/// The key of the row of a moment at which the values of a group change.
+/// Returns the key of the row of a time at which the values of a group change.
 pub(super) fn moment_key(moment: Timestamp, group: &[u8]) -> Key {
     Key::from_identity_bytes(&[&[MOMENT], &ordered(moment.as_micros())[..], group].concat())
 }
 
-/// The keys of all moments, the earliest first.
+/// Returns the range of all such times, earliest first.
 pub(super) fn moments() -> KeyRange {
     KeyRange::of_prefix(vec![DOCUMENTS, MOMENT])
 }
 
-/// Moment and group of such a key.
+/// Returns the time and the group of such a key.
 ///
 /// # Errors
-/// `Corrupt` for another one.
+/// `Corrupt` for another key.
 pub(super) fn moment_and_group(key: &[u8]) -> Result<(Timestamp, &[u8])> {
     let found = key.strip_prefix(&[MOMENT]).and_then(|key| key.split_first_chunk::<8>());
     let (moment, group) = found.ok_or_else(|| Error::corrupt("a row of a view is of no moment"))?;
     Ok((Timestamp::from_micros(number_of(*moment)), group))
 }
 
-/// Bytes that are ordered as the numbers are.
+/// Encodes a number so that the bytes sort as the numbers do.
 fn ordered(number: i64) -> [u8; 8] {
     (number as u64 ^ SIGN).swap_bytes().to_le_bytes()
 }

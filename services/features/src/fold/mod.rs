@@ -1,5 +1,5 @@
-//! The fold of a view's events: the shards that hold its tiles, which move by whole entries of the
-//! view's own logs, tiles and position in one step.
+//! Fold of a view's events into shards of tiles. A shard advances by whole entries of the view's
+//! own logs, and writes tiles and position in one step.
 
 mod emission;
 mod keys;
@@ -28,7 +28,7 @@ use crate::emit::Pending;
 use crate::plan::Plan;
 use crate::shards::{Keeps, Run, Shards, Writing};
 
-/// What is kept of a view: its tiles, and what of them is to be emitted.
+/// Row format of a view's shards: tiles, and emission rows.
 pub(crate) struct ViewFold {
     plan: Plan,
     rows: TileRows,
@@ -39,10 +39,11 @@ pub(crate) struct ViewFold {
 pub(crate) type ViewShards = Shards<ViewFold>;
 
 impl ViewShards {
-    /// The shards of the view of these definitions in a folder; none is open yet.
+    /// Creates the set of a view's shards in a folder, with these definitions; no shard is open
+    /// yet.
     ///
     /// # Errors
-    /// `InvalidArgument` without a definition, or for one of no view.
+    /// `InvalidArgument` without a definition, or for one that is not a view.
     pub(crate) fn of_view(
         versions: Vec<Arc<SchemaAt>>,
         directory: ShardDirectory,
@@ -57,15 +58,15 @@ impl ViewShards {
         Self::new(fold, versions, (directory, order), reopen)
     }
 
-    /// What it folds.
+    /// Returns the plan of the fold.
     pub(crate) fn plan(&self) -> &Plan {
         &self.keeps().plan
     }
 
-    /// The tiles of a group at one position, and the partition's time there.
+    /// Returns the tiles of a group at one position, and the partition's time there.
     ///
     /// # Errors
-    /// `Unavailable` for a partition that is not open here, or a disk that refuses; `Corrupt`.
+    /// `Unavailable` if the partition is not open here, or the disk refuses; `Corrupt`.
     pub(crate) fn group(
         &self,
         partition: PartitionId,
@@ -76,7 +77,7 @@ impl ViewShards {
         Ok((self.tiles(&view, group)?, view.partition_time()))
     }
 
-    /// The tiles of a group in a view of its shard.
+    /// Returns the tiles of a group in a view of its shard.
     ///
     /// # Errors
     /// As [`ViewShards::group`].
@@ -93,7 +94,7 @@ impl ViewShards {
 }
 
 impl ViewShards {
-    /// Groups that have tiles, from these bytes on and around, at most so many.
+    /// Returns at most `most` groups that have tiles, starting at these bytes and wrapping around.
     ///
     /// # Errors
     /// As [`ViewShards::group`].
@@ -123,7 +124,7 @@ impl ViewShards {
 }
 
 impl Keeps for ViewFold {
-    /// What is to be emitted.
+    /// The groups that wait for emission.
     type Told = Pending;
 
     fn is_kept_alike(&self, shard: &Shard, schemas: &SchemaSet) -> Result<bool> {

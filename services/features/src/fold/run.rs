@@ -1,5 +1,5 @@
-//! The events of entries that come together, folded into the tiles of their groups: each tile is
-//! read and written once for all of them.
+//! Fold of a run of entries into the tiles of their groups: each tile is read and written once for
+//! all of them.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::counts::Folds;
 use crate::emit::Changed;
 use crate::shards::TakenEntry;
 
-/// The groups that the events of a run of entries are of.
+/// The groups of the events in a run of entries.
 pub(super) struct RunFold<'f> {
     view: &'f ViewFold,
     shard: &'f Shard,
@@ -24,15 +24,15 @@ pub(super) struct RunFold<'f> {
     folds: Folds,
 }
 
-/// One of them, as far as its tiles are needed.
+/// A group with the tiles that the run needs.
 #[derive(Default)]
 struct Group {
     tiles: Vec<HeldTile>,
-    /// Where they changed.
+    /// Position and time of the group's changes.
     changed: Option<Changed>,
 }
 
-/// A tile as the shard has it, with what was folded since.
+/// A tile of the shard, with the events folded since.
 struct HeldTile {
     id: TileId,
     tile: Tile,
@@ -44,10 +44,10 @@ impl<'f> RunFold<'f> {
         Self { view, shard, groups: BTreeMap::new(), folds: Folds::default() }
     }
 
-    /// Folds all events of an entry, in their order.
+    /// Folds all events of an entry, in order.
     ///
     /// # Errors
-    /// Those of the shard; `Corrupt` for what is no tile.
+    /// As the shard; `Corrupt` for an invalid tile.
     pub(super) fn fold(&mut self, entry: &TakenEntry) -> Result<()> {
         let by = Changed { position: entry.position, since: entry.partition_time };
         let mut events = entry.applied.events.iter();
@@ -77,8 +77,8 @@ impl<'f> RunFold<'f> {
         Ok(())
     }
 
-    /// Folds an event into tiles of its group, into all of them, or into none where they refuse it;
-    /// whether they took it.
+    /// Folds an event into all tiles of its group, or into none if they refuse it; returns whether
+    /// they accepted it.
     fn fold_into(
         &mut self,
         name: Vec<u8>,
@@ -97,16 +97,15 @@ impl<'f> RunFold<'f> {
         Ok(is_taken)
     }
 
-    /// The groups of which a tile changed, each with where.
+    /// Returns the groups with a changed tile, and their changes.
     pub(super) fn changed(&self) -> impl Iterator<Item = (&[u8], Changed)> {
         self.groups.iter().filter_map(|(name, group)| Some((name.as_slice(), group.changed?)))
     }
 
-    /// Adds the rows of all tiles that changed to what is written; answers what became of the
-    /// events.
+    /// Appends the rows of all changed tiles to `writes`; returns the counters of the events.
     ///
     /// # Errors
-    /// Those of the codecs.
+    /// As the codecs.
     pub(super) fn write(self, writes: &mut Vec<(Key, Option<Vec<u8>>)>) -> Result<Folds> {
         let ViewFold { plan, rows, .. } = self.view;
         for (name, group) in &self.groups {
@@ -138,7 +137,8 @@ impl Group {
             match held.tile.insert(event) {
                 Ok(()) => held.is_changed = true,
                 Err(error) if error.code() == ErrorCode::Internal => return Err(error),
-                // The first tile says it for all; and replicas are alike only if all leave it out.
+                // If the first tile refuses the event, all tiles do, and replicas stay identical
+                // because all of them omit it.
                 Err(_) => return Ok(false),
             }
         }
@@ -148,7 +148,7 @@ impl Group {
 }
 
 impl ViewFold {
-    /// A tile of a group as a shard has it; one of no events where it has none.
+    /// Reads a tile of a group from a shard; returns an empty tile if the shard has none.
     fn tile(&self, shard: &Shard, name: &[u8], id: TileId) -> Result<Tile> {
         match shard.row(tile_key(name, id).as_bytes())? {
             Some(row) => self.rows.tile(&self.plan.fold, &row),

@@ -1,5 +1,5 @@
-//! The rows of a view's shard: one for each tile of a group, which goes by itself once no window
-//! is made of it any more, and those that go with them. Bytes: `proto/spec/views.md`.
+//! Rows of a view's shard: one for each tile of a group, which expires once no window needs it, and
+//! the emission rows. Bytes: `proto/spec/views.md`.
 
 use forebay_core::id::SchemaVersion;
 use forebay_core::{Error, Result};
@@ -9,7 +9,7 @@ use super::emission::{changed_bytes, changed_of};
 use crate::emit::Changed;
 use crate::rows::ValueRows;
 
-/// How rows are written.
+/// Codec of the rows.
 #[derive(Debug)]
 pub(crate) struct TileRows(ValueRows);
 
@@ -18,17 +18,17 @@ impl TileRows {
         Ok(Self(ValueRows::new()?))
     }
 
-    /// The row that a tile is kept as.
+    /// Encodes a tile as a row.
     ///
     /// # Errors
-    /// Those of the codecs.
+    /// As the codecs.
     pub(crate) fn of_tile(&self, plan: &FoldPlan, id: TileId, tile: &Tile) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         tile.encode(&mut bytes)?;
         self.0.row(bytes, plan.windows().drops(id))
     }
 
-    /// The tile that a row keeps.
+    /// Decodes the tile of a row.
     ///
     /// # Errors
     /// `Corrupt`, `UpgradeNeeded`.
@@ -36,15 +36,15 @@ impl TileRows {
         Tile::decode(plan.aggregates(), self.0.bytes(row)?)
     }
 
-    /// The row of a group that is to be emitted.
+    /// Encodes the row of a group that waits for emission.
     ///
     /// # Errors
-    /// Those of the codec.
+    /// As the codec.
     pub(crate) fn of_changed(&self, changed: Changed) -> Result<Vec<u8>> {
         self.0.row(changed_bytes(changed), None)
     }
 
-    /// What such a row says.
+    /// Decodes such a row.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -53,23 +53,23 @@ impl TileRows {
         changed_of(self.0.bytes(row)?).ok_or_else(damaged)
     }
 
-    /// The row of a moment, which its key says all of.
+    /// Encodes the row of a time, whose key has all of its content.
     ///
     /// # Errors
-    /// Those of the codec.
+    /// As the codec.
     pub(crate) fn moment(&self) -> Result<Vec<u8>> {
         self.0.row(Vec::new(), None)
     }
 
-    /// The row that says by which version a view was folded.
+    /// Encodes the row with the version by which a view was folded.
     ///
     /// # Errors
-    /// Those of the codec.
+    /// As the codec.
     pub(crate) fn of_version(&self, version: SchemaVersion) -> Result<Vec<u8>> {
         self.0.row(version.0.to_le_bytes().to_vec(), None)
     }
 
-    /// The version that a row says.
+    /// Decodes the version of a row.
     ///
     /// # Errors
     /// `Corrupt`.

@@ -1,5 +1,5 @@
-//! The copy of one partition in a shard, and the one that is built beside it. What comes together
-//! is folded and written together.
+//! Replica of one partition in a shard, and the shard that is rebuilt next to it. Entries of one
+//! read are folded and written together.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use tracing::{debug, warn};
 
 use super::{Keeps, Run, Shards, TakenEntry, Writing};
 
-/// Writes what is kept of each entry.
+/// Writer of a partition's shard.
 pub(super) struct Copy<K: Keeps> {
     shards: Shards<K>,
     followed: Followed,
     served: Writing<K>,
-    /// One that is built beside it.
+    /// The shard that is rebuilt while the served one answers.
     rebuilt: Option<Writing<K>>,
-    /// Entries that are not written yet: of one read of the log at most.
+    /// Entries that are not written yet: at most those of one read of the log.
     taken: Vec<TakenEntry>,
 }
 
@@ -52,7 +52,7 @@ impl<K: Keeps> Copy<K> {
     fn remove(&self, writing: Writing<K>) {
         let removed = in_place(|| self.shards.0.directory.remove(writing.writer));
         if let Err(error) = removed {
-            // It goes when the shards are opened again.
+            // The shard is removed when the shards are reopened.
             debug!(%error, "an older copy of a partition was not removed");
         }
     }
@@ -83,7 +83,7 @@ impl<K: Keeps> CopyWriter for Copy<K> {
 
     fn publish_rebuild(&mut self) -> Result<()> {
         let Some(rebuilt) = &mut self.rebuilt else { return Ok(()) };
-        // On disk before the old one goes.
+        // The new shard is durable before the old one is removed.
         rebuilt.writer.mark_served()?;
         rebuilt.writer.shard().flush()?;
         self.shards.show(rebuilt);
@@ -94,7 +94,7 @@ impl<K: Keeps> CopyWriter for Copy<K> {
         Ok(())
     }
 
-    // Whether a partition answers is asked of those who follow it.
+    // The tail, not the shard, decides whether a partition answers.
     fn set_phase(&mut self, _phase: PartitionPhase) {}
 
     fn apply(&mut self, applied: &mut Applied, state: &PartitionState) -> Result<()> {
@@ -110,7 +110,7 @@ impl<K: Keeps> CopyWriter for Copy<K> {
         if !is_skipped {
             return Ok(());
         }
-        // Its row is written by the state right behind it.
+        // The row of a skipped record is written with the state right after the record.
         self.settle(state).inspect_err(|_| {
             *applied = self.taken.pop().map(|taken| taken.applied).unwrap_or_default();
         })

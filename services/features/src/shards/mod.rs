@@ -1,6 +1,6 @@
-//! Shards that follow the logs of one store, of which there are two kinds: those of a view's tiles
-//! and those of a stream's events. They are opened and closed with the partitions that this process
-//! has; what was kept otherwise than it would be now is made anew of the log.
+//! Shards that follow the logs of one store. There are two kinds: shards of a view's tiles, and
+//! shards of a stream's events. They are opened and closed as partitions are assigned; a shard with
+//! another format than the current one is rebuilt from the log.
 
 mod copy;
 
@@ -30,61 +30,61 @@ use tracing::{info, warn};
 
 use self::copy::Copy;
 
-/// How often shards are put on disk.
+/// Interval between two flushes of the shards.
 const FLUSH_EVERY: Duration = Duration::from_secs(10);
 
-/// What is kept of a store's entries in its shards.
+/// Row format of a store's shards.
 pub(crate) trait Keeps: Send + Sync + Sized + 'static {
-    /// What is told of a shard beside its rows, in this process alone.
+    /// State shared with other tasks of this process, in addition to the rows.
     type Told: Default + Send + Sync;
 
-    /// Whether a shard was kept as it would be now.
+    /// Returns whether a shard has the current format.
     ///
     /// # Errors
-    /// Those of the shard.
+    /// As the shard.
     fn is_kept_alike(&self, shard: &Shard, schemas: &SchemaSet) -> Result<bool>;
 
-    /// Writes what a run of entries adds to a shard, and the state behind them, in one step.
+    /// Writes the rows of a run of entries, and the state after it, in one step.
     ///
     /// # Errors
-    /// Those of the shard; nothing has changed then.
+    /// As the shard; the shard is unchanged then.
     fn write(&self, writing: &mut Writing<Self>, run: &Run<'_>) -> Result<()>;
 }
 
 /// A shard that is written.
 pub(crate) struct Writing<K: Keeps> {
     pub(crate) writer: ShardWriter,
-    /// Whether nothing was written to it.
+    /// Whether the shard has no rows yet.
     pub(crate) is_empty: bool,
     pub(crate) told: Arc<K::Told>,
 }
 
-/// Entries that follow each other in a log, as its fold has them.
+/// Consecutive entries of a log, applied by the fold.
 pub(crate) struct Run<'e> {
     pub(crate) schemas: &'e SchemaSet,
     pub(crate) entries: &'e [TakenEntry],
-    /// Behind the last of them.
+    /// State after the last entry.
     pub(crate) state: &'e PartitionState,
     pub(crate) followed: Followed,
 }
 
-/// An entry that was taken and is not written yet.
+/// An applied entry that is not written yet.
 pub(crate) struct TakenEntry {
     pub(crate) applied: Applied,
     pub(crate) offset: Offset,
     pub(crate) position: Position,
-    /// When it was appended to the log that it comes from.
+    /// Append time in the log of its origin.
     pub(crate) append_time: Timestamp,
-    /// Of the partition, behind it.
+    /// The partition's time after the entry.
     pub(crate) partition_time: Timestamp,
     pub(crate) schema_version: SchemaVersion,
 }
 
 impl<K: Keeps> Writing<K> {
-    /// Writes rows that a run of entries makes, and the state behind it.
+    /// Writes rows of a run of entries, and the state after it.
     ///
     /// # Errors
-    /// Those of the shard; nothing has changed then.
+    /// As the shard; the shard is unchanged then.
     pub(crate) fn put(
         &mut self,
         run: &Run<'_>,
@@ -98,7 +98,7 @@ impl<K: Keeps> Writing<K> {
             writes,
             clients: clients.into_iter().copied().collect(),
             sources: sources.into_iter().copied().collect(),
-            // A record that is skipped ends its run.
+            // A skipped record is always the last one of its run.
             skipped: entries.last().and_then(|last| last.applied.skipped.clone()),
             ..Applied::default()
         };
@@ -119,15 +119,15 @@ struct Inner<K: Keeps> {
     partitions: PartitionCount,
     order: KeyOrder,
     directory: ShardDirectory,
-    /// Those that are open, as readers see them.
+    /// The open shards, as readers see them.
     open: RwLock<BTreeMap<PartitionId, OpenShard<K>>>,
     /// Set once a disk has refused a write.
     failed: AtomicBool,
-    /// Told of that.
+    /// Notified of the failure.
     reopen: Arc<Notify>,
 }
 
-/// A shard that is open, and what is told of it.
+/// An open shard, and its shared state.
 struct OpenShard<K: Keeps> {
     shard: Arc<Shard>,
     told: Arc<K::Told>,
@@ -140,8 +140,8 @@ impl<K: Keeps> Clone for Shards<K> {
 }
 
 impl<K: Keeps> Shards<K> {
-    /// The shards of the store of these definitions in a folder, whose keys are ordered so; none is
-    /// open yet.
+    /// Creates the set of a store's shards in a folder, with these definitions and this key order;
+    /// no shard is open yet.
     ///
     /// # Errors
     /// `InvalidArgument` without a definition.
@@ -166,38 +166,38 @@ impl<K: Keeps> Shards<K> {
         Ok(Self(Arc::new(inner)))
     }
 
-    /// Every definition of the store that is known.
+    /// Returns all known definitions of the store.
     pub(crate) fn known(&self) -> &SchemaSet {
         &self.0.schemas
     }
 
-    /// What it keeps.
+    /// Returns the row format.
     pub(crate) fn keeps(&self) -> &K {
         &self.0.keeps
     }
 
-    /// The shard of a partition.
+    /// Returns the shard of a partition.
     ///
     /// # Errors
-    /// `Unavailable` for one that is not open here.
+    /// `Unavailable` if the shard is not open here.
     pub(crate) fn shard(&self, partition: PartitionId) -> Result<Arc<Shard>> {
         let shard = self.0.open.read().get(&partition).map(|open| Arc::clone(&open.shard));
         let closed = || Error::unavailable("the partition is not open here yet; ask again");
         shard.ok_or_else(|| closed().with_partition(partition))
     }
 
-    /// Those that are open.
+    /// Returns the open shards.
     pub(crate) fn open_shards(&self) -> Vec<Arc<Shard>> {
         self.0.open.read().values().map(|open| Arc::clone(&open.shard)).collect()
     }
 
-    /// Of each partition what is told of it.
+    /// Returns the shared state of each open partition.
     pub(crate) fn told(&self) -> Vec<(PartitionId, Arc<K::Told>)> {
         let open = self.0.open.read();
         open.iter().map(|(partition, open)| (*partition, Arc::clone(&open.told))).collect()
     }
 
-    /// Puts all that was written on disk.
+    /// Flushes all shards.
     pub(crate) fn flush(&self) {
         for shard in self.open_shards() {
             if let Err(error) = shard.flush() {
@@ -207,7 +207,7 @@ impl<K: Keeps> Shards<K> {
         }
     }
 
-    /// Whether a disk has refused a write: the shards are to be opened again then.
+    /// Returns whether a disk has refused a write, so that the shards must be reopened.
     pub(crate) fn have_failed(&self) -> bool {
         self.0.failed.load(Ordering::Acquire)
     }
@@ -226,8 +226,8 @@ impl<K: Keeps> Shards<K> {
         self.0.open.write().insert(partition, open);
     }
 
-    /// What an earlier process has left of a partition, unless that was kept otherwise: then it is
-    /// made anew.
+    /// Resumes the shard that an earlier process has left for a partition; removes a shard with
+    /// another format, so that it is rebuilt.
     fn left(&self, at: PartitionRef) -> Result<Option<(ShardWriter, ResumedShard)>> {
         let Inner { keeps, schemas, directory, partitions, order, .. } = &*self.0;
         let Some((writer, resumed)) = directory.resume(at, *partitions, *order)? else {
@@ -242,7 +242,7 @@ impl<K: Keeps> Shards<K> {
     }
 }
 
-/// Puts shards on disk now and then: what a kill loses of them is made of the log again.
+/// Flushes shards periodically; after a crash, unflushed entries are replayed from the log.
 pub(crate) async fn keep_on_disk<K: Keeps>(shards: Shards<K>) {
     loop {
         tokio::time::sleep(FLUSH_EVERY).await;

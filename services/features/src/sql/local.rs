@@ -1,4 +1,4 @@
-//! The rows of a partition that is here: read by a thread of its own, as fast as they are taken.
+//! Rows of a local partition: read by a separate thread, which back-pressure slows down.
 
 use std::ops::Bound;
 
@@ -16,12 +16,12 @@ use tokio::sync::mpsc;
 use super::streams::{Of, StreamTable};
 use crate::events::{By, Selected, Selection};
 
-/// Most events of a batch.
+/// Maximum number of events in a batch.
 const BATCH_EVENTS: usize = 2_048;
-/// Bytes of a batch's events, about.
+/// Target size of a batch in bytes.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// The rows, of the moment at which they are begun.
+/// Returns the rows of the partition, as of the start of the stream.
 pub(super) fn rows(table: &StreamTable, partition: PartitionId, wanted: Wanted) -> Batches {
     let table = table.clone();
     let begun = async move {
@@ -36,7 +36,7 @@ pub(super) fn rows(table: &StreamTable, partition: PartitionId, wanted: Wanted) 
                     None => !send.is_closed(),
                 })
             });
-            // Whoever asked has gone where it is not taken.
+            // A failed send means that the receiver has gone.
             let last = read.and_then(|()| batch.take());
             drop(match last {
                 Ok(Some(batch)) => send.blocking_send(Ok(batch)),
@@ -52,7 +52,7 @@ pub(super) fn rows(table: &StreamTable, partition: PartitionId, wanted: Wanted) 
     stream::once(begun).try_flatten().boxed()
 }
 
-/// Events on their way into a batch.
+/// A batch under construction.
 struct Batch<'t> {
     table: &'t StreamTable,
     wanted: &'t Wanted,
@@ -61,7 +61,7 @@ struct Batch<'t> {
 }
 
 impl Batch<'_> {
-    /// Adds events; answers those that are enough.
+    /// Adds events; returns a batch once it is full.
     fn add(&mut self, events: Vec<Selected>) -> Result<Option<arrow::array::RecordBatch>> {
         self.bytes += events.iter().map(Selected::bytes).sum::<usize>();
         self.events.extend(events);
@@ -82,8 +82,8 @@ impl Batch<'_> {
     }
 }
 
-/// How the events within the bounds are found: by their key, by a value of an indexed column, by
-/// when they happened, by a range of an indexed column, or by looking at all.
+/// Chooses the lookup of the events within the bounds: by key, by a value of an indexed column, by
+/// time, by a range of an indexed column, or a scan of all events.
 fn selection(table: &StreamTable, wanted: &Wanted) -> Selection {
     let definition = table.definition();
     let event_time = definition.event_time().map(|column| column.id);
@@ -124,7 +124,7 @@ fn selection(table: &StreamTable, wanted: &Wanted) -> Selection {
     }
 }
 
-/// The offset that events are looked at from, where they are looked at by where they stand.
+/// Returns the first offset of a scan of all events.
 fn first(table: &StreamTable, wanted: &Wanted) -> Offset {
     let of_offset = |bounds: &&Bounds| table.columns[bounds.column].0 == Of::Offset;
     let from = wanted.bounds.iter().filter(of_offset).filter_map(|bounds| match bounds.from {
@@ -179,7 +179,7 @@ fn by_range(table: &StreamTable, wanted: &Wanted) -> Option<By> {
     Some(By::Between(column.id, from, to))
 }
 
-/// The first value behind a bound, where an index tells it from those before.
+/// Returns the first value after a bound, if an index distinguishes it from the values before.
 fn behind(bound: &Bound<Value>) -> Option<Value> {
     let value = match bound {
         Bound::Excluded(value) => value.clone(),

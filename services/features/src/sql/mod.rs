@@ -1,5 +1,5 @@
-//! SQL over the streams: each is a table of its retained events, in the schema `events`, wherever
-//! its partitions are, and one of its exports, in the schema `exports`.
+//! SQL over the streams. Each stream is a table of its retained events in the schema `events`,
+//! whichever process has the partitions, and a table of its exports in the schema `exports`.
 
 mod local;
 mod peer;
@@ -21,15 +21,15 @@ use crate::values::Features;
 
 /// Name of the schema of streams.
 const EVENTS: &str = "events";
-/// Name of the schema of their exports.
+/// Name of the schema of exports.
 const EXPORTS: &str = "exports";
-/// What says that a ticket is a scan.
+/// Type URL of a scan's ticket.
 const SCAN_TICKET: &str = "type.googleapis.com/forebay.v1.ScanTicket";
 
-/// The Flight SQL service over the streams of these features.
+/// Creates the Flight SQL service over the streams of these features.
 ///
 /// # Errors
-/// `Unavailable` where the machine gives no threads, or a disk that refuses.
+/// `Unavailable` if the machine provides no threads, or the disk refuses.
 pub fn service(features: &Arc<Features>) -> Result<FlightSql> {
     let streams: Arc<dyn Tables> = Arc::new(StreamTables::new(Arc::clone(features)));
     let exports: Arc<dyn Tables> = Arc::new(ExportTables::new(Arc::clone(features)));
@@ -38,7 +38,7 @@ pub fn service(features: &Arc<Features>) -> Result<FlightSql> {
     Ok(FlightSql::new(engine, Arc::new(OwnScans(Arc::clone(features)))))
 }
 
-/// Scans of partitions that are here.
+/// Scans of local partitions.
 struct OwnScans(Arc<Features>);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! The rows of a partition that another process has.
+//! Rows of a partition of another process.
 
 use forebay_core::id::PartitionId;
 use forebay_core::{Error, Result};
@@ -10,10 +10,10 @@ use tonic::transport::Channel;
 use super::SCAN_TICKET;
 use super::streams::StreamTable;
 
-/// Asks for the rows.
+/// Requests the rows from the other process.
 ///
 /// # Errors
-/// Those of the other process; `Unavailable` where it cannot be reached, or has another definition.
+/// As the other process; `Unavailable` if it cannot be reached, or has another definition.
 pub(super) async fn rows(
     table: &StreamTable,
     peer: Channel,

@@ -1,4 +1,4 @@
-//! A stream as a table: its columns as the newest definition has them, and behind them what every
+//! A stream as a table: its columns by the newest definition, followed by the columns that every
 //! event has.
 
 use std::fmt;
@@ -25,7 +25,7 @@ use crate::events::Selected;
 use crate::streams::Stream;
 use crate::values::Features;
 
-/// Columns that every event has. A column of the stream of the same name hides one.
+/// Columns that every event has. A stream's column of the same name hides the built-in one.
 const OF_EVERY_EVENT: [(&str, Of); 6] = [
     ("_key", Of::Key),
     ("_time", Of::Time),
@@ -35,7 +35,7 @@ const OF_EVERY_EVENT: [(&str, Of); 6] = [
     ("_place", Of::Place),
 ];
 
-/// What a column holds.
+/// Source of a table's column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     Column(FieldId),
@@ -72,7 +72,7 @@ impl Tables for StreamTables {
         match self.0.stream(name) {
             Ok(stream) => Ok(Some(Arc::new(StreamTable::new(Arc::clone(&self.0), stream)))),
             Err(error) => match error.code() {
-                // It is no stream.
+                // The name is not a stream.
                 ErrorCode::NotFound | ErrorCode::InvalidArgument => Ok(None),
                 _ => Err(error),
             },
@@ -80,7 +80,7 @@ impl Tables for StreamTables {
     }
 }
 
-/// One stream.
+/// The table of one stream.
 #[derive(Clone)]
 pub(crate) struct StreamTable {
     features: Arc<Features>,
@@ -118,10 +118,10 @@ impl StreamTable {
         &self.stream.schema.definition
     }
 
-    /// The rows of a ticket, of a partition that is here.
+    /// Returns the rows of a ticket.
     ///
     /// # Errors
-    /// `InvalidArgument` for what the stream does not have.
+    /// `InvalidArgument` for a partition or column that the stream does not have.
     pub(super) fn scan(&self, ticket: &v1::ScanTicket, came_with: &MetadataMap) -> Result<Rows> {
         let partition = PartitionId(ticket.partition);
         if partition.0 >= self.definition().written().partitions.0 {
@@ -133,7 +133,7 @@ impl StreamTable {
         let bounds = ticket.bounds.iter().map(|bounds| self.bounds(bounds));
         let wanted = Wanted { columns, bounds: bounds.collect::<Result<_>>()? };
         let schema = self.projected(&wanted)?;
-        // A ticket that nobody sent on is answered wherever its partition is.
+        // A ticket that was not forwarded is answered from the process that has the partition.
         let batches = match forebay_serve::is_forwarded(came_with) {
             true => local::rows(self, partition, wanted),
             false => self.rows(partition.0 as usize, &wanted),
@@ -141,15 +141,15 @@ impl StreamTable {
         Ok(Rows { schema, batches })
     }
 
-    /// Place of the column of when events happened.
+    /// Returns the index of the column with the event time.
     ///
     /// # Errors
-    /// `InvalidArgument` where another column hides it.
+    /// `InvalidArgument` if another column hides it.
     pub(crate) fn time_place(&self) -> Result<usize> {
         self.place_of(Of::Time)
     }
 
-    /// Place of the column of offsets.
+    /// Returns the index of the column with the offset.
     ///
     /// # Errors
     /// As [`StreamTable::time_place`].
@@ -183,7 +183,7 @@ impl StreamTable {
         Ok(Bounds { column, from, to: value(&wire.to, wire.is_before_to)? })
     }
 
-    /// The ticket that asks for a partition.
+    /// Returns the ticket for a partition.
     pub(super) fn ticket(&self, partition: PartitionId, wanted: &Wanted) -> v1::ScanTicket {
         let name = |place: usize| self.schema.field(place).name().clone();
         let value = |bound: &Bound<Value>| match bound {
@@ -205,19 +205,19 @@ impl StreamTable {
         }
     }
 
-    /// The columns that are wanted.
+    /// Returns the schema of the wanted columns.
     ///
     /// # Errors
-    /// `Internal` for a place that there is not.
+    /// `Internal` for an unknown index.
     pub(super) fn projected(&self, wanted: &Wanted) -> Result<SchemaRef> {
         let projected = self.schema.project(&wanted.columns);
         Ok(Arc::new(projected.map_err(|error| Error::internal(error.to_string()))?))
     }
 
-    /// A batch of events.
+    /// Converts events to a batch.
     ///
     /// # Errors
-    /// Those of [`column`].
+    /// As [`column`].
     pub(super) fn batch(&self, events: &[Selected], wanted: &Wanted) -> Result<RecordBatch> {
         let mut columns = Vec::with_capacity(wanted.columns.len());
         for place in &wanted.columns {
@@ -245,7 +245,7 @@ impl StreamTable {
 }
 
 impl Of {
-    /// What tells it in files: ids of columns are lower.
+    /// Returns the field id of the column in files; ids of the stream's own columns are lower.
     fn id(self) -> i32 {
         match self {
             Self::Column(column) => column.0 as i32,

@@ -1,5 +1,5 @@
-//! Whether what was folded at insert is what its log makes again, to the bit: the job that is run
-//! each night.
+//! Comparison of a view's stored values with a replay of its log, bit by bit; to be run every
+//! night.
 
 use forebay_core::Result;
 use forebay_core::clock::Timestamp;
@@ -14,26 +14,26 @@ use super::replay::Replay;
 use crate::fold::ViewShards;
 use crate::parts::FeatureParts;
 
-/// What was compared.
+/// Result of a comparison.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Compared {
     pub(super) groups: u64,
     pub(super) values: u64,
-    /// The groups that differ, with the output that does.
+    /// The groups that differ, with the differing output.
     pub(super) differing: Vec<String>,
 }
 
-/// The groups of a partition that are compared, as they are now.
+/// The compared groups of a partition, with their stored values.
 struct Kept {
     offset: Offset,
     partition_time: Timestamp,
     groups: Vec<(Vec<u8>, Vec<Option<Value>>)>,
 }
 
-/// Compares some groups of a partition that is folded here: those behind a place that is drawn.
+/// Compares some groups of a partition that is folded here, starting at a random group.
 ///
 /// # Errors
-/// `Unavailable` for a partition that is not folded here; those of the log.
+/// `Unavailable` if the partition is not folded here; else as the log.
 pub(super) async fn compare(
     parts: &FeatureParts,
     definition: &Definition,

@@ -1,4 +1,5 @@
-//! The join: for each label the values of its group as of its moment, in files of Parquet.
+//! The join: writes, for each label, the values of its group as of the label's time, to Parquet
+//! files.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -22,11 +23,11 @@ use crate::derive::TOGETHER_US;
 use crate::parts::FeatureParts;
 use crate::plan::Plan;
 
-/// Rows that are answered at once.
+/// Number of rows that are joined together.
 const BATCH_ROWS: usize = 2_048;
-/// Bytes of a file, about.
+/// Target size of a file in bytes.
 const FILE_BYTES: usize = 32 << 20;
-/// Name of what says that a training set is whole.
+/// Name of the manifest, which exists once a training set is complete.
 const MANIFEST: &str = "training.json";
 
 /// A join of labels with the values of one view.
@@ -34,11 +35,11 @@ pub(super) struct Join<'v> {
     pub(super) parts: &'v FeatureParts,
     pub(super) definition: &'v Definition,
     pub(super) plan: &'v Plan,
-    /// Where it goes: a folder without a training set.
+    /// The destination: a folder without a training set.
     pub(super) to: &'v SnapshotStore,
 }
 
-/// What was done so far.
+/// Progress of a join.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Done {
     pub(super) rows: u64,
@@ -46,7 +47,7 @@ pub(super) struct Done {
     pub(super) bytes: u64,
 }
 
-/// What says that a training set is whole.
+/// Manifest of a complete training set.
 #[derive(Serialize)]
 struct Manifest<'m> {
     format: u32,
@@ -58,7 +59,7 @@ struct Manifest<'m> {
     names: &'m [String],
 }
 
-/// The files on their way.
+/// The files of a join in progress.
 struct Files<'j> {
     to: &'j SnapshotStore,
     schema: SchemaRef,
@@ -68,11 +69,11 @@ struct Files<'j> {
 }
 
 impl Join<'_> {
-    /// Joins all labels, partition by partition; `told` is called behind each file.
+    /// Joins all labels, partition by partition; calls `told` after each file.
     ///
     /// # Errors
-    /// `Conflict` for a folder that has a training set; `InvalidArgument` for labels that have
-    /// columns called as values of the view; those of the logs and of the object store.
+    /// `Conflict` if the folder has a training set; `InvalidArgument` if a column of the labels has
+    /// the name of a value of the view; else as the logs and the object store.
     pub(super) async fn run(&self, labels: &Labels, mut told: impl FnMut(Done)) -> Result<Done> {
         if self.to.file(MANIFEST).await?.is_some() {
             let message = "a training set is there; name another folder";
@@ -113,7 +114,7 @@ impl Join<'_> {
         Ok(done)
     }
 
-    /// The labels' columns, and those of the values.
+    /// Returns the schema of the labels' columns and the values.
     fn schema(&self, labels: &Labels, outputs: &[ViewOutput]) -> Result<SchemaRef> {
         let mut fields: Vec<_> = labels.schema.fields().iter().cloned().collect();
         for output in outputs {
@@ -126,7 +127,7 @@ impl Join<'_> {
         Ok(Arc::new(Schema::new(fields)))
     }
 
-    /// The values of some labels, output by output.
+    /// Returns the values of some labels, output by output.
     async fn values(
         &self,
         replay: &mut Replay<'_>,
@@ -139,7 +140,7 @@ impl Join<'_> {
             let values = match label.group {
                 None => vec![None; outputs],
                 Some(group) => {
-                    // An entry may have events that came so much later than it says.
+                    // An entry may have events that are this much later than the entry's time.
                     replay.until(label.moment.plus_micros(-TOGETHER_US)).await?;
                     in_place(|| replay.values(names[group as usize], label.moment))?
                 }
@@ -160,7 +161,7 @@ impl Join<'_> {
     }
 }
 
-/// The rows of each partition.
+/// Returns the row range of each partition.
 fn chunks(rows: &[Label]) -> Vec<Range<usize>> {
     let mut chunks = Vec::new();
     let mut from = 0;
@@ -172,7 +173,7 @@ fn chunks(rows: &[Label]) -> Vec<Range<usize>> {
 }
 
 impl Files<'_> {
-    /// Adds rows; answers whether a file became full, and is stored.
+    /// Adds rows; returns whether a file became full and was stored.
     async fn add(&mut self, rows: &RecordBatch) -> Result<bool> {
         let file = match &mut self.file {
             Some(file) => file,

@@ -1,5 +1,5 @@
-//! Rows that name groups and moments: read from files of Parquet, held, and put in the order in
-//! which they are answered.
+//! Labels: rows that name groups and times, read from Parquet files into memory, and sorted in the
+//! order of the join.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,29 +20,29 @@ use futures::TryStreamExt;
 use crate::plan::Plan;
 use crate::values::named_group;
 
-/// The rows, as they were read.
+/// The rows of all files.
 pub(super) struct Labels {
     pub(super) schema: SchemaRef,
     batches: Vec<RecordBatch>,
     bytes: usize,
-    /// Groups by their names, and the number of each.
+    /// Numbers of the groups, by name.
     groups: BTreeMap<Vec<u8>, u32>,
-    /// Every row: where it is answered, and when.
+    /// Partition and time of every row.
     rows: Vec<Label>,
 }
 
-/// A row.
+/// A row of the labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Label {
     pub(super) partition: PartitionId,
     pub(super) moment: Timestamp,
-    /// The number of its group; `None` where a column of it has no value.
+    /// Number of the row's group; `None` if a column of the group has no value.
     pub(super) group: Option<u32>,
     batch: u32,
     row: u32,
 }
 
-/// The columns that say which group a row is of, and when.
+/// The columns that name a row's group and time.
 struct Naming<'p> {
     definition: &'p Definition,
     plan: &'p Plan,
@@ -51,12 +51,15 @@ struct Naming<'p> {
 }
 
 impl Labels {
-    /// Reads all rows of these files, whose columns are called as those that the view groups by.
+    /// Reads all rows of these files, whose group columns have the names of the columns of
+    /// `group_by`.
     ///
     /// # Errors
-    /// `NotFound` for a column that a file does not have; `InvalidArgument` for values that are
-    /// none of the view's, rows without a moment, and files of other columns than the first;
-    /// `LimitExceeded` for too many bytes; those of the files.
+    /// - `NotFound` for a column that a file does not have.
+    /// - `InvalidArgument` for values that do not fit the view, rows without a time, and files
+    ///   whose columns differ from the first file's.
+    /// - `LimitExceeded` for too many bytes.
+    /// - As the files.
     pub(super) async fn read(
         files: Vec<StoredFile>,
         (definition, plan): (&Definition, &Plan),
@@ -112,12 +115,12 @@ impl Labels {
         Ok(())
     }
 
-    /// All rows by partition, and in each by their moments.
+    /// Returns all rows by partition, and within a partition by time.
     pub(super) fn rows(&self) -> &[Label] {
         &self.rows
     }
 
-    /// The names of groups by their numbers.
+    /// Returns the names of groups by their numbers.
     pub(super) fn names(&self) -> Vec<&[u8]> {
         let mut names = vec![&[][..]; self.groups.len()];
         for (name, number) in &self.groups {
@@ -126,10 +129,10 @@ impl Labels {
         names
     }
 
-    /// The columns of some rows, as they were read.
+    /// Returns the columns of some rows.
     ///
     /// # Errors
-    /// `LimitExceeded` for more than 2 GiB in a column.
+    /// `Internal` if Arrow cannot gather the rows, for example if a column exceeds 2 GiB.
     pub(super) fn columns(&self, rows: &[Label]) -> Result<Vec<ArrayRef>> {
         let places: Vec<_> =
             rows.iter().map(|label| (label.batch as usize, label.row as usize)).collect();
@@ -161,7 +164,7 @@ impl<'p> Naming<'p> {
         Ok(Self { definition, plan, columns, moment: place(moment)? })
     }
 
-    /// The moment of each row, and its group with the partition that has it.
+    /// Returns the time of each row, and its group with the group's partition.
     #[expect(clippy::type_complexity, reason = "a row's, read once")]
     fn names(
         &self,
@@ -186,7 +189,7 @@ impl<'p> Naming<'p> {
     }
 }
 
-/// A column's cells, as those of this type.
+/// Casts a column's cells to this type.
 fn cast(batch: &RecordBatch, place: usize, to: FieldType) -> Result<ArrayRef> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(batch.column(place), &arrow_type(to), &options).map_err(|error| {

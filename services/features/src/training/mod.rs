@@ -1,10 +1,10 @@
-//! Training sets: the values that a view's groups had at given moments, joined to rows that name
-//! them.
+//! Training sets: the values that a view's groups had at given times, joined to rows that name the
+//! groups and times.
 //!
-//! A value as of a moment is what the fold makes of the view's own logs up to there: the events as
-//! they were derived, in their order, with what was looked up when they came. It is the fold that
-//! runs at insert, so that both make the same bytes of the same entries; `compare` holds the one
-//! against the other. Nothing that came later is in a value, late events neither.
+//! A value as of a time is the fold of the view's own logs up to that time: the derived events in
+//! their order, with the values looked up when they arrived. The fold is the same code that runs at
+//! insert, so both compute the same bytes from the same entries; `compare` checks this. A value
+//! contains nothing that arrived later, not even late events.
 
 mod compare;
 mod join;

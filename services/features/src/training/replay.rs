@@ -1,4 +1,5 @@
-//! The fold of one partition of a view's log again, for some of its groups, moment by moment.
+//! Replay: folds one partition of a view's log again, for some of its groups, up to one time after
+//! another.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +15,22 @@ use crate::derive::SourceLog;
 use crate::parts::FeatureParts;
 use crate::plan::Plan;
 
-/// Entries between two looks at the tiles that no window is made of any more.
+/// Number of entries between two removals of tiles that no window needs any more.
 const ADVANCE_EVERY: u32 = 1_000;
 
-/// The groups at one moment.
+/// The groups at the current time of a replay.
 pub(super) struct Replay<'v> {
     parts: &'v FeatureParts,
     definition: &'v Definition,
     plan: &'v Plan,
     log: SourceLog,
-    /// Those that are folded; all others are passed over.
+    /// The groups that are folded; all others are skipped.
     groups: BTreeMap<Vec<u8>, GroupTiles>,
     entries: u32,
 }
 
 impl<'v> Replay<'v> {
-    /// At the beginning of the log.
+    /// Creates a replay at the start of the log.
     pub(super) fn new(
         parts: &'v FeatureParts,
         (definition, plan): (&'v Definition, &'v Plan),
@@ -43,10 +44,10 @@ impl<'v> Replay<'v> {
         Self { parts, definition, plan, log, groups, entries: 0 }
     }
 
-    /// Goes on to the last entry that is of this moment or before, or to the log's end.
+    /// Folds entries up to and including the last one at or before this time, or to the log's end.
     ///
     /// # Errors
-    /// `TokenLost` for a log whose beginning is gone; those of the log and of the fold.
+    /// `TokenLost` if the start of the log was trimmed; else as the log and the fold.
     pub(super) async fn until(&mut self, moment: Timestamp) -> Result<()> {
         while let Some(time) = self.next_time().await? {
             if time > moment {
@@ -57,10 +58,10 @@ impl<'v> Replay<'v> {
         Ok(())
     }
 
-    /// Goes on to this offset.
+    /// Folds entries up to this offset.
     ///
     /// # Errors
-    /// As [`Replay::until`]; `Unavailable` where the log ends before it.
+    /// As [`Replay::until`]; `Unavailable` if the log ends before the offset.
     pub(super) async fn to(&mut self, offset: Offset) -> Result<()> {
         while self.log.state.offset_applied < offset {
             if self.next_time().await?.is_none() {
@@ -71,7 +72,7 @@ impl<'v> Replay<'v> {
         Ok(())
     }
 
-    /// The moment of the next entry; `None` at the log's end.
+    /// Returns the time of the next entry; `None` at the log's end.
     async fn next_time(&mut self) -> Result<Option<Timestamp>> {
         let read = self.log.read(self.parts).await;
         read.map_err(|error| match error.code() {
@@ -93,7 +94,7 @@ impl<'v> Replay<'v> {
             let time = self.plan.time(&value, partition_time);
             let event = Event { at: EventAt { time, position: *position }, inputs: &inputs };
             match tiles.insert(&self.plan.fold, &event, partition_time) {
-                // It is left out at insert, too.
+                // The fold at insert omits the event, too.
                 Err(error) if error.code() == ErrorCode::Internal => return Err(error),
                 _ => {}
             }
@@ -107,10 +108,10 @@ impl<'v> Replay<'v> {
         Ok(())
     }
 
-    /// All values of a group at a moment, in the order of the view's outputs.
+    /// Returns all values of a group at a time, in the order of the view's outputs.
     ///
     /// # Errors
-    /// Those of the aggregates; `Internal` for a group that is not folded.
+    /// As the aggregates; `Internal` for a group that is not folded.
     pub(super) fn values(&self, group: &[u8], at: Timestamp) -> Result<Vec<Option<Value>>> {
         let tiles = self.groups.get(group).ok_or_else(|| Error::internal("a group too many"))?;
         self.plan.values(tiles, at)

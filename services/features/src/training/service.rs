@@ -1,4 +1,4 @@
-//! The gRPC face of training sets.
+//! gRPC interface of training sets.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use super::labels::Labels;
 use crate::plan::Plan;
 use crate::values::Features;
 
-/// Groups of a partition that are compared, unless another number is asked for.
+/// Default number of groups to compare per partition.
 const COMPARED: u32 = 1_000;
 
-/// Training sets as a gRPC service. A process makes one at a time.
+/// Training sets as a gRPC service. A process builds one training set at a time.
 #[derive(Clone)]
 pub struct TrainingService {
     features: Arc<Features>,
@@ -32,12 +32,12 @@ pub struct TrainingService {
 }
 
 impl TrainingService {
-    /// Of the views of these features.
+    /// Creates the service over the views of these features.
     pub fn new(features: Arc<Features>) -> Self {
         Self { features, turn: Arc::new(Semaphore::new(1)) }
     }
 
-    /// The service to serve.
+    /// Returns the service for a server.
     pub fn into_server(self) -> TrainingServer<Self> {
         TrainingServer::new(self)
     }
@@ -75,7 +75,7 @@ async fn join(features: &Features, request: &v1::JoinRequest, told: &Progress) -
     let files = label_files(&request.labels).await?;
     let labels = Labels::read(files, (definition, &plan), &request.time_column).await?;
     let join = Join { parts: features.parts(), definition, plan: &plan, to: &to };
-    // Whoever does not keep up misses a step.
+    // A slow client misses progress messages.
     let done = join.run(&labels, |done| drop(told.try_send(Ok(message(done))))).await?;
     drop(told.send(Ok(v1::JoinProgress { is_done: true, ..message(done) })).await);
     Ok(())
@@ -85,7 +85,7 @@ fn message(done: Done) -> v1::JoinProgress {
     v1::JoinProgress { rows: done.rows, files: done.files, bytes: done.bytes, is_done: false }
 }
 
-/// The files of this URL, which is one or a folder of them.
+/// Returns the files of this URL, which is a file or a folder of files.
 async fn label_files(url: &str) -> Result<Vec<StoredFile>> {
     let store = SnapshotStore::open(url)?;
     let files = store.files().await?;
@@ -97,7 +97,7 @@ async fn label_files(url: &str) -> Result<Vec<StoredFile>> {
     Ok(files.into_iter().map(file).collect())
 }
 
-/// Where labels are.
+/// Storage of the labels.
 #[derive(Debug)]
 struct Found(SnapshotStore);
 
@@ -124,7 +124,7 @@ impl Served for TrainingService {
         let features = Arc::clone(&self.features);
         tokio::spawn(async move {
             let _turn = turn;
-            // A training set that nobody waits for is not needed.
+            // The join is aborted if the client disconnects.
             let made = tokio::select! {
                 made = join(&features, &request, &told) => made,
                 () = told.closed() => return,

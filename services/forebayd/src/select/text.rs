@@ -1,5 +1,5 @@
-//! Values, keys and times of events as people write and read them: bytes as hex digits, times as
-//! RFC 3339 where that has them, numbers as they are.
+//! Text form of values, keys and times of events: bytes as hex digits, times as RFC 3339 if
+//! representable, numbers as digits.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -15,10 +15,10 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use crate::asked;
 
-/// The first time behind those that RFC 3339 has.
+/// The first time after the range of RFC 3339.
 const YEAR_10000_US: i64 = 253_402_300_800_000_000;
 
-/// Microseconds of a time, for the command line.
+/// Parses a command-line time into microseconds.
 pub(super) fn time_of(text: &str) -> std::result::Result<i64, String> {
     if let Ok(micros) = text.parse() {
         return Ok(micros);
@@ -29,13 +29,13 @@ pub(super) fn time_of(text: &str) -> std::result::Result<i64, String> {
     Ok(i64::try_from(micros).unwrap_or(i64::MAX))
 }
 
-/// A time to read; `None` for one that has no such text.
+/// Formats a time; returns `None` if RFC 3339 cannot represent it.
 fn time_text(micros: i64) -> Option<String> {
     let since = u64::try_from(micros).ok().filter(|_| micros < YEAR_10000_US)?;
     Some(humantime::format_rfc3339_micros(UNIX_EPOCH + Duration::from_micros(since)).to_string())
 }
 
-/// The bytes of a key of this type.
+/// Parses a key of this type into its bytes.
 ///
 /// # Errors
 /// `InvalidArgument` for another text.
@@ -50,10 +50,10 @@ pub(super) fn key_of(text: &str, key_type: KeyType) -> Result<Vec<u8>> {
     }
 }
 
-/// A value of a scalar column.
+/// Parses a value of a scalar column.
 ///
 /// # Errors
-/// `InvalidArgument` for another text, and for another column.
+/// `InvalidArgument` for another text, and for a column that is not scalar.
 pub(super) fn value_of(text: &str, column: &Field) -> Result<v1::Value> {
     let wrong = || format!("`{text}` is no {}", column.field_type);
     let value = match column.field_type {
@@ -77,7 +77,7 @@ fn scalar_of(text: &str, scalar: ScalarType) -> Option<Value> {
     })
 }
 
-/// An event as it is printed.
+/// An event to print.
 struct Line<'a> {
     event: v1::SelectedEvent,
     key: Value,
@@ -85,7 +85,7 @@ struct Line<'a> {
     values: Document,
 }
 
-/// What stands before the columns, in this order.
+/// Names printed before the columns, in this order.
 const HEAD: [&str; 6] = ["key", "time", "append_time", "partition", "offset", "place"];
 
 impl<'a> Line<'a> {
@@ -123,7 +123,7 @@ impl Serialize for Line<'_> {
     }
 }
 
-/// The columns of an event that are there.
+/// The columns that an event has.
 struct Columns<'a>(&'a Line<'a>);
 
 impl Serialize for Columns<'_> {
@@ -148,7 +148,7 @@ impl Serialize for Shown<'_> {
             Value::Bool(value) => to.serialize_bool(*value),
             Value::Int32(number) => to.serialize_i32(*number),
             Value::Int64(number) => to.serialize_i64(*number),
-            // JSON has no other floats.
+            // JSON represents only finite floats as numbers.
             Value::Float32(number) if number.is_finite() => to.serialize_f32(*number),
             Value::Float64(number) if number.is_finite() => to.serialize_f64(*number),
             Value::Float32(number) => to.collect_str(number),
@@ -167,10 +167,10 @@ impl Serialize for Shown<'_> {
     }
 }
 
-/// A line for each event.
+/// Formats each event as a line of JSON.
 ///
 /// # Errors
-/// Those of what a node answers and this build cannot read.
+/// Returns an error if this build cannot decode the node's answer.
 pub(super) fn json(answer: v1::SelectResponse, key_type: KeyType) -> Result<Vec<String>> {
     let line = |event| json_text(&Line::of(event, key_type, &answer.columns)?);
     answer.events.into_iter().map(line).collect()
@@ -180,7 +180,7 @@ fn json_text(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|error| Error::internal(error.to_string()))
 }
 
-/// A line of names, and one for each event; a column that is not there, or null, is empty.
+/// Formats the events as CSV with a header line; a missing or null column is an empty cell.
 ///
 /// # Errors
 /// As [`json`].
@@ -210,6 +210,6 @@ fn row<T: AsRef<[u8]>>(cells: impl IntoIterator<Item = T>) -> Result<String> {
 fn cell(value: Option<&Value>) -> Result<String> {
     let Some(value) = value else { return Ok(String::new()) };
     let json = json_text(&Shown(value))?;
-    // A text stands in a table as it is.
+    // A string is written without its JSON quotes.
     Ok(serde_json::from_str::<String>(&json).unwrap_or(json))
 }

@@ -1,4 +1,4 @@
-//! A feature view as people read it: the names of all that it holds by id.
+//! Text form of a feature view, with names instead of ids.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use forebay_core::view::{
     AggregateKind, Comparison, Feature, NamedWindow, Operand, Origin, Predicate, View, Window,
 };
 
-/// The name of a stream or store.
+/// Returns the name of a stream or store.
 pub(super) fn name_of(all: &[Definition], store: StoreId) -> String {
     let found = all.iter().find(|definition| definition.store == store);
     found.map_or_else(|| format!("{store:?}"), |definition| definition.name.clone())
 }
 
-/// A view, line by line; nothing for what is none.
+/// Formats a view as lines; returns none for a definition that is not a view.
 pub(super) fn lines(definition: &Definition, all: &[Definition]) -> Vec<String> {
     let Some(view) = definition.view() else { return Vec::new() };
     let mut lines = vec![
@@ -45,7 +45,7 @@ pub(super) fn lines(definition: &Definition, all: &[Definition]) -> Vec<String> 
     lines
 }
 
-/// Where its values go, and which of them have another name there.
+/// Formats the view's emission, and the values whose field has another name.
 fn emission(view: &View, all: &[Definition]) -> Vec<String> {
     let Some(emission) = &view.emission else { return Vec::new() };
     let store = all.iter().find(|definition| definition.store == emission.store);
@@ -91,7 +91,7 @@ fn lookups(definition: &Definition, view: &View, all: &[Definition]) -> Vec<Stri
     lines
 }
 
-/// The columns that neither groups nor features need.
+/// Returns the columns that neither groups nor features need.
 fn kept<'d>(definition: &'d Definition, view: &View) -> Vec<&'d str> {
     let is_needed = |id: FieldId| {
         definition.event_time().is_some_and(|column| column.id == id)
@@ -135,7 +135,7 @@ fn feature(feature: &Feature, definition: &Definition) -> String {
     }
 }
 
-/// A condition on the columns of a stream, as a declaration would say it.
+/// Formats a condition on the columns of a stream in the syntax of declarations.
 fn condition(predicate: &Predicate<FieldId>, all: &[Definition], source: StoreId) -> String {
     let source = all.iter().find(|definition| definition.store == source);
     let name = |id: &FieldId| column(source, *id);

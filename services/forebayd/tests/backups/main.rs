@@ -1,5 +1,5 @@
-//! Backups of a node's stores: restored to each of them and to moments in between, over another
-//! node, an object store that fails, and kills.
+//! Backups of a node's stores: restored to each backup and to times in between, on another node,
+//! over a failing object store, and over kills.
 
 #[path = "../daemon/mod.rs"]
 mod daemon;
@@ -37,7 +37,7 @@ const KEYS: i64 = 3_000;
 const LONG: Duration = Duration::from_secs(60);
 const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
 
-/// What a store should hold: each key's number, and its other one, once there is such a field.
+/// Expected documents of a store: each key's number, and its other number, once that field exists.
 type Held = BTreeMap<i64, (i64, Option<i64>)>;
 
 fn spec(log_window_us: Option<i64>) -> StoreSpec {
@@ -46,7 +46,7 @@ fn spec(log_window_us: Option<i64>) -> StoreSpec {
     spec
 }
 
-/// Writes a fifth of the documents, some of them anew, and takes a few away.
+/// Writes a fifth of the documents, overwrites some, and deletes a few.
 async fn write(store: &Store, held: &mut Held, round: i64) -> Token {
     let mut batch = store.batch();
     for key in (0..KEYS).filter(|key| key % 5 == round % 5) {
@@ -68,7 +68,7 @@ async fn write(store: &Store, held: &mut Held, round: i64) -> Token {
     written.token
 }
 
-/// All that a store holds, by a reader of its own.
+/// Reads all documents of a store with a reader of its own.
 async fn read(address: &str, name: &str) -> (Held, Arc<Definition>) {
     let reader = Reader::open(address, ReaderOptions::new(name)).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
@@ -102,12 +102,12 @@ impl World {
         Self { log: Arc::new(MemoryLog::new(Arc::new(SystemClock))), objects, snapshots, backups }
     }
 
-    /// The same backups, and nothing else of this world.
+    /// Returns a world with the same backups and nothing else.
     fn after_a_fire(&self) -> Self {
         Self { backups: self.backups.clone(), ..Self::new() }
     }
 
-    /// What happens to all calls of its object store.
+    /// Sets the fault of all calls of the object store.
     fn fail(&self, fault: Option<ObjectFault>) {
         let decide = |fault| Arc::new(move |_: &str, _| Some(fault)) as Decide;
         self.objects.decide(fault.map(decide));
@@ -121,14 +121,14 @@ impl World {
     }
 }
 
-/// Waits until no partition's log holds what it does now.
+/// Waits until every partition's log has trimmed all of its current entries.
 async fn trimmed(log: &Arc<dyn ChangeLog>, store: &Store) {
     for partition in 0..PARTITIONS {
         let store = store.definition().store;
         let at = PartitionRef { store, partition: PartitionId(partition) };
         let end = log.bounds(at).await.unwrap().end;
         let wait = async {
-            // Heartbeats move it on.
+            // Heartbeats advance the log.
             while log.bounds(at).await.unwrap().start < end {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
@@ -147,7 +147,8 @@ async fn a_store_is_restored_to_its_backups_and_to_any_moment_in_between() {
     let client = served.client().await;
     let mut store = client.create_store(&spec(None)).await.unwrap();
     let mut held = Held::new();
-    // What was, behind each round, with the token of that and the time before the next.
+    // The documents after each round, with the token of the last write and a time before the next
+    // round.
     let mut past: Vec<(Held, Token, Timestamp)> = Vec::new();
     let mut taken = Vec::new();
     for round in 0..6 {
@@ -172,7 +173,7 @@ async fn a_store_is_restored_to_its_backups_and_to_any_moment_in_between() {
     for (round, backup) in &taken {
         wanted.push((format!("backup-{round}"), PointInTime::Backup(backup.name.id), *round));
     }
-    // The first backup may have a heartbeat that came behind the first of these moments.
+    // The first backup may include a heartbeat that came after the first of these times.
     for (round, (_, token, time)) in past.iter().enumerate().take(4).skip(1) {
         wanted.push((format!("before-{round}"), PointInTime::Before(*time), round));
         wanted.push((format!("token-{round}"), PointInTime::Token(token.clone()), round));
@@ -186,7 +187,7 @@ async fn a_store_is_restored_to_its_backups_and_to_any_moment_in_between() {
         assert_eq!(definition.options, store.definition().options);
     }
 
-    // It is a store like any other.
+    // The restored store is a store like any other.
     let restored = client.store("newest").await.unwrap();
     let mut again = past[4].0.clone();
     write(&restored, &mut again, 9).await;
@@ -227,12 +228,13 @@ async fn another_node_restores_it_when_all_else_is_gone() {
     let (mut served, parts) = world.start(data.path()).await;
     parts.restore("users", "users", &PointInTime::Newest, quiet).await.unwrap();
     assert_eq!(read(&served.address, "users").await.0, held);
-    // Shards that lose their disk begin with its snapshots as well, since its logs hold nothing.
+    // Shards that lost their disk bootstrap from the store's snapshots, since the start of its logs
+    // is trimmed.
     served.end().await;
     let other = tempfile::tempdir().unwrap();
     let (served, parts) = world.start(other.path()).await;
     assert_eq!(read(&served.address, "users").await.0, held);
-    // And it has backups of its own.
+    // The restored store has backups of its own.
     let store = served.client().await.store("users").await.unwrap();
     write(&store, &mut held, 7).await;
     parts.take("users", quiet).await.unwrap();
@@ -307,7 +309,8 @@ async fn backups_that_are_not_kept_go_with_all_that_they_alone_need() {
         assert_eq!(left.len(), 2.min(past.len()));
         stored.push(world.objects.names().await.len());
     }
-    // Images, deltas and logs of two backups, and those that expired a grace ago.
+    // The folder holds images, deltas and logs of two backups, and those that expired less than a
+    // grace period ago.
     assert!(stored[7] < stored[3] + stored[0], "one backup is {} objects: {stored:?}", stored[0]);
     for (round, (held, point)) in past.iter().enumerate() {
         let name = format!("round-{round}");
@@ -332,7 +335,7 @@ async fn a_backup_that_a_list_misses_keeps_what_it_needs() {
             tokio::time::sleep(Duration::from_millis(2)).await;
             past.push((held.clone(), SystemClock.now()));
             tokio::time::sleep(Duration::from_millis(2)).await;
-            // Behind the moment, so that a log leads there.
+            // These writes come after the time, so that a backed-up log reaches the time.
             write(&store, &mut held, round + 1).await;
             taken.push(parts.take("users", quiet).await.unwrap());
         }
@@ -348,7 +351,7 @@ async fn a_backup_that_a_list_misses_keeps_what_it_needs() {
         world.objects.edit_lists(None);
         let left = parts.backups.backups("users").await.unwrap();
         assert!(left.iter().eq(&taken[1..]), "{missed}: the oldest went, and no other");
-        // Into each of those that are left a log leads but into the first.
+        // A backed-up log leads to each remaining backup except the first.
         for (round, (held, time)) in past.iter().enumerate().skip(2) {
             let name = format!("before-{round}");
             parts.restore("users", &name, &PointInTime::Before(*time), quiet).await.unwrap();
@@ -374,7 +377,7 @@ async fn a_restore_that_broke_off_is_gone_on_with_and_never_seen() {
     assert!(parts.backups.backups("users").await.unwrap().is_empty(), "none counts");
     parts.take("users", quiet).await.unwrap();
     for fault in [ObjectFault::Refused, ObjectFault::Cut, ObjectFault::Changed] {
-        // It fails in the second partition.
+        // The restore fails in the second partition.
         let broken = parts
             .restore("users", "copy", &PointInTime::Newest, |done, _| {
                 world.fail((done == 1).then_some(fault));
@@ -387,7 +390,7 @@ async fn a_restore_that_broke_off_is_gone_on_with_and_never_seen() {
     }
     let restored = parts.restore("users", "copy", &PointInTime::Newest, quiet).await.unwrap();
     assert_eq!(read(&served.address, "copy").await.0, held);
-    // The name is free again, and the same restore makes another store.
+    // The name is free again, and the same restore creates another store.
     client.delete_store("copy").await.unwrap();
     let again = parts.restore("users", "copy", &PointInTime::Newest, quiet).await.unwrap();
     assert_ne!(again.store, restored.store);

@@ -1,5 +1,5 @@
-//! Backups by the commands, of nodes that are processes: killed in the middle, and lost with all
-//! that they had.
+//! Backups by the commands, of nodes as processes: killed in the middle, and losing all data except
+//! the backups.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::{INT64, KEYS};
 
 const PARTITIONS: u32 = 4;
 
-/// Where the parts of a node lie.
+/// Folders of a node.
 struct Folders<'f> {
     data: &'f Path,
     snapshots: &'f Path,
@@ -52,7 +52,7 @@ async fn fill(address: &str) {
     write_all(address).await;
 }
 
-/// Writes all documents; answers the token as the command takes it.
+/// Writes all documents; returns the token as the command takes it.
 async fn write_all(address: &str) -> String {
     let store = client(address).await.store("users").await.unwrap();
     let mut batch = store.batch();
@@ -64,7 +64,7 @@ async fn write_all(address: &str) -> String {
     written.token.encode().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// All of it, asked for over the network.
+/// Asserts, over the network, that the store has all documents.
 async fn assert_is_whole(address: &str, name: &str) {
     let store = client(address).await.store(name).await.unwrap();
     let ordered = store.ordered().unwrap();
@@ -72,7 +72,7 @@ async fn assert_is_whole(address: &str, name: &str) {
     let keys: Vec<i64> = (0..KEYS).collect();
     let deadline = tokio::time::Instant::now() + crate::LONG;
     loop {
-        // Its shards begin with the snapshots of the restore.
+        // The store's shards bootstrap from the snapshots of the restore.
         let found = ordered.multi_get(&Read::local(), &keys[..]).await;
         let whole = found.is_ok_and(|found| {
             found.iter().zip(&keys).all(|(found, key)| {
@@ -88,7 +88,7 @@ async fn assert_is_whole(address: &str, name: &str) {
     }
 }
 
-/// Kills a node once a command has told so many times that a partition is done.
+/// Kills a node once a command has reported this number of finished partitions.
 fn killed_behind(node: Daemon, arguments: &[&str], partitions: u32) -> String {
     let mut asking = command(arguments).stderr(Stdio::piped()).spawn().unwrap();
     let mut told = BufReader::new(asking.stderr.take().unwrap()).lines();
@@ -125,7 +125,7 @@ async fn commands_go_on_over_kills_and_over_the_loss_of_all_but_the_backups() {
     let id = taken.split_whitespace().nth(1).unwrap().to_owned();
     assert!(succeeded(command(&list).output().unwrap()).starts_with(&id));
 
-    // A moment between two of them.
+    // A point in time between two backups.
     let token = write_all(&address).await;
     succeeded(command(&take).output().unwrap());
 

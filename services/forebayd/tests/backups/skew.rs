@@ -1,5 +1,6 @@
-//! Backups of a node whose clock jumps, of which one cannot be read for now, or a list is wrong:
-//! the newest one is the one that was taken last, and nothing goes that one of them needs.
+//! Backups of a node whose clock jumps, with a backup that cannot be read for now or a wrong
+//! listing: the newest backup is the one that was taken last, and nothing that a backup needs is
+//! removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +35,8 @@ async fn a_backup_of_a_clock_that_was_set_back_is_the_newest_and_the_one_that_st
     }
     for (number, (backup, token, held)) in past.iter().enumerate() {
         let name = format!("token-{number}");
-        // A heartbeat may come between the first token and its backup; none leads to before it.
+        // A heartbeat may come between the first token and its backup, and no backed-up log reaches
+        // the time before.
         let point = match number {
             0 => PointInTime::Backup(backup.name.id),
             _ => PointInTime::Token(token.clone()),
@@ -70,7 +72,8 @@ async fn a_backup_that_cannot_be_read_for_now_keeps_all_that_it_needs() {
         world
             .objects
             .decide(Some(Arc::new(move |of: &str, _| of.ends_with(&path).then_some(fault))));
-        // Neither is an older one restored in its place, nor goes what it alone needs.
+        // No older backup is restored instead, and the data that only an older one needs is not
+        // removed.
         let name = format!("newest-{number}");
         let error = parts.restore("users", &name, &PointInTime::Newest, quiet).await.unwrap_err();
         let typed = [ErrorCode::Corrupt, ErrorCode::Unavailable];
@@ -103,7 +106,8 @@ async fn a_list_of_backups_that_is_wrong_takes_none_away_that_is_to_stay() {
     }
     let path_of = |number: usize| format!("{}.backup", past[number].0.name);
     let (newest, last, middle) = (&past[3].0, path_of(3), path_of(2));
-    // Its snapshots are let go once nobody names them, and what they need a grace later.
+    // A backup's snapshots expire once no backup names them, and their data is removed a grace
+    // period later.
     let expire = async |keep| {
         world.objects.pass(parts.kept.options.grace + Duration::from_secs(1));
         parts.expire(newest, keep).await.unwrap();

@@ -1,4 +1,4 @@
-//! Copies to a disk that is really full: refused in words that help, and gone on with.
+//! Copies to a disk that is really full: refused with a helpful error, and resumed later.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::small_disk::{SmallDisk, run_again_where_mounting_is_permitted};
 use crate::{copy, digests, directory, fill, freeze, is_applied, spec, target};
 
 const DISK_BYTES: usize = 32 << 20;
-/// Leaves room for half of the shard.
+/// Filler that leaves space for half of the shard.
 const FILLER_BYTES: usize = 24 << 20;
 const DOCUMENTS: i64 = 16_000;
 

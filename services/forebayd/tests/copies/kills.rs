@@ -1,4 +1,4 @@
-//! Copies whose ends are killed: they go on where they were.
+//! Copies whose source or target is killed: they resume where they were.
 
 use forebay::{Client, ClientOptions};
 
@@ -6,7 +6,7 @@ use crate::process::{Copying, reached, start, table_bytes};
 use crate::{digests, fill, is_applied, spec};
 
 const DOCUMENTS: i64 = 160_000;
-/// A bound that leaves time for kills.
+/// A rate limit that leaves time for kills.
 const BYTES_PER_SECOND: &str = "60000000";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -21,7 +21,7 @@ async fn a_copy_of_files_whose_ends_are_killed_moves_what_was_left() {
     assert!((3..1_000).contains(&counted), "{counted} files");
 }
 
-/// What the copy has counted.
+/// Returns the number of rows or files that the copy reports.
 async fn its_ends_are_killed(mode: &[&str]) -> u64 {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let source = start(from.path(), "127.0.0.1:0");
@@ -31,7 +31,7 @@ async fn its_ends_are_killed(mode: &[&str]) -> u64 {
     let all = DOCUMENTS as u64 * 1_000;
     let more = [&["--bytes-per-second", BYTES_PER_SECOND], mode].concat();
 
-    // The target is killed at each quarter, and what comes to the last one is what was left.
+    // The target is killed at each quarter; the last attempt receives only the rest.
     let mut was_there = 0;
     for quarter in 1..=3 {
         let copying = Copying::start(&source.address, "blobs", to.path(), &more);
@@ -39,7 +39,7 @@ async fn its_ends_are_killed(mode: &[&str]) -> u64 {
         was_there = table_bytes(to.path(), "copy");
         copying.kill();
     }
-    // Whatever it is told: it keeps to what it was begun with.
+    // A resumed copy keeps the mode with which it began, whatever the arguments say.
     let bound = ["--bytes-per-second", BYTES_PER_SECOND];
     let (counted, bytes, came) =
         Copying::start(&source.address, "blobs", to.path(), &bound).ended();
@@ -48,7 +48,7 @@ async fn its_ends_are_killed(mode: &[&str]) -> u64 {
     let left = bytes as f64 * (1.0 - was_there as f64 / there_in_all as f64);
     assert!(came as f64 <= 1.1 * left, "{came} bytes came, where {left} were left");
 
-    // The source is killed at each quarter, and one target goes on by itself.
+    // The source is killed at each quarter, and one target continues by itself.
     let again = tempfile::tempdir().unwrap();
     let copying = Copying::start(&source.address, "blobs", again.path(), &more);
     let mut source = source;
@@ -59,7 +59,7 @@ async fn its_ends_are_killed(mode: &[&str]) -> u64 {
     }
     let (counted_again, bytes_again, came) = copying.ended();
     if mode.is_empty() {
-        // Heartbeats may have been applied meanwhile, which change no number of rows.
+        // Heartbeats may have been applied in between; they do not change the number of rows.
         assert_eq!(counted_again, counted);
     }
     assert!(came as f64 <= 1.1 * bytes_again as f64, "{came} bytes came of {bytes_again}");

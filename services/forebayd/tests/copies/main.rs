@@ -1,4 +1,5 @@
-//! Copies of shards between nodes: what comes, what follows, what breaks.
+//! Copies of shards between nodes: their content, the following of the log afterwards, and
+//! failures.
 
 #[path = "../daemon/mod.rs"]
 mod daemon;
@@ -43,7 +44,7 @@ fn spec() -> StoreSpec {
         .field("other", FieldType::Scalar(ScalarType::Bytes))
 }
 
-/// Writes documents of random bytes under these keys; the token of all.
+/// Writes documents of random bytes under these keys; returns the token of all writes.
 async fn fill(store: &Store, keys: std::ops::Range<i64>) -> Token {
     fill_with(store, keys, VALUE_BYTES).await
 }
@@ -64,7 +65,7 @@ async fn fill_with(store: &Store, keys: std::ops::Range<i64>, value_bytes: usize
     all
 }
 
-/// Waits until the node's shard has what a token speaks of.
+/// Waits until the node's shard has applied a token's writes.
 async fn is_applied(store: &Store, token: Token) {
     let read = forebay::Read::after_token(token, LONG);
     store.ordered().unwrap().get(&read, 0_i64).await.unwrap();
@@ -83,7 +84,7 @@ async fn copy(target: &CopyTarget, from: &str) -> forebay::Result<CopyProgress> 
     target.copy(from, "blobs", PartitionId(0), &progress).await
 }
 
-/// Of rows that were copied.
+/// Returns the digest of copied rows.
 fn digest_of(copied: &CopyProgress) -> RowsDigest {
     match copied.moved {
         CopyMoved::Rows { digest, .. } => digest,
@@ -91,7 +92,7 @@ fn digest_of(copied: &CopyProgress) -> RowsDigest {
     }
 }
 
-/// A shard that its node closes, or has closed, frozen in one range.
+/// Freezes a shard, which its node is closing or has closed, in one range.
 fn freeze(data: &Path, definition: &Definition, place: &Path) -> Export {
     let at = PartitionRef { store: definition.store, partition: PartitionId(0) };
     let open = || directory(data).resume(at, PartitionCount(1), KeyOrder::of(definition));
@@ -109,7 +110,7 @@ fn freeze(data: &Path, definition: &Definition, place: &Path) -> Export {
     Export::create(writer.shard(), "blobs", place, 1, mode).unwrap()
 }
 
-/// Digests of all rows of such a shard, and of its documents alone.
+/// Returns the digests of all rows of such a shard, and of its documents alone.
 fn digests(data: &Path, definition: &Definition) -> (RowsDigest, RowsDigest) {
     let frozen = tempfile::tempdir_in(data).unwrap();
     let export = freeze(data, definition, &frozen.path().join("frozen"));
@@ -172,7 +173,7 @@ async fn a_copy_is_followed_from_its_position_on() {
     }
 }
 
-/// A document larger than what a message of any other service may be.
+/// Proves that a document larger than the message limit of any other service is copied.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_of_many_mib_is_copied() {
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
@@ -209,9 +210,9 @@ async fn several_targets_copy_at_once_and_a_bound_holds() {
     is_applied(&store, fill(&store, 0..8_000).await).await;
     let places: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
     let copies = places.iter().enumerate().map(|(place, data)| {
-        // 8 MB go in a burst of 4 MiB, and then by the second.
+        // 8 MB at this limit: a burst of 4 MiB first, the rest at the rate.
         let bytes_per_second = if place == 0 { 2_000_000 } else { 0 };
-        // The last one takes the files.
+        // The last target copies files.
         let are_files_moved = place == 2;
         let options = CopyOptions { bytes_per_second, are_files_moved, ..CopyOptions::default() };
         let (target, address) = (target(data.path(), options), source.address.clone());
@@ -277,7 +278,7 @@ async fn a_mode_that_nobody_knows_is_refused() {
     let asked = |mode| v1::BeginCopyRequest { store: "blobs".into(), mode, ..Default::default() };
     let refused = client.begin(asked(77)).await.unwrap_err();
     assert_eq!(error_of_status(&refused).code(), ErrorCode::Unsupported, "{refused}");
-    // One that knows of no modes asks for rows.
+    // A client that does not know modes requests rows.
     let plan = client.begin(asked(0)).await.unwrap().into_inner();
     assert!(plan.files.is_empty() && !plan.ranges.is_empty(), "{plan:?}");
 }

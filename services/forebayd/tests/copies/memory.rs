@@ -1,4 +1,4 @@
-//! The memory of a process that copies: as much as is said, whatever the shard is.
+//! Memory of a copying process: within the documented bound, whatever the shard is.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use forebay::{Client, ClientOptions, Store};
 use crate::process::{Copying, start};
 use crate::{fill_with, is_applied, spec};
 
-/// What the README of the replicator says, in MiB: for the process, and for each stream.
+/// The bounds in the README of the replicator, in MiB: for the process, and for each stream.
 const PROCESS_MIB: u64 = 32;
 const STREAM_MIB: u64 = 16;
-/// Rows of more than a MiB that each stream may hold beside that.
+/// Number of rows of more than a MiB that each stream may hold in addition.
 const LARGE_ROWS: u64 = 6;
-/// Documents, and bytes of each: 150 MB in any way.
+/// Number and size of the documents: 150 MB each time.
 const SHARDS: [(&str, i64, usize); 3] =
     [("blobs", 150_000, 1_000), ("large", 144, 1 << 20), ("huge", 10, 15 << 20)];
 

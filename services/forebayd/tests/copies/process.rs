@@ -1,4 +1,4 @@
-//! `forebayd copy` as a process, and how far it is.
+//! `forebayd copy` as a process, and its progress.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use crate::daemon::{Daemon, FOREBAYD, LONG};
 
-/// A `forebayd dev` whose log need not outlive the machine.
+/// Starts a `forebayd dev` whose log does not sync.
 pub fn start(data: &Path, listen: &str) -> Daemon {
     let data = data.to_str().unwrap();
     Daemon::start(&["--data-dir", data, "--durability", "buffered"], listen)
 }
 
-/// A `forebayd copy` under way; killed when the test ends.
+/// A running `forebayd copy`; killed when the test ends.
 pub struct Copying(Child);
 
 impl Copying {
-    /// Copies the only partition of a store; with more arguments, if need be.
+    /// Starts to copy the only partition of a store, with additional arguments.
     pub fn start(from: &str, store: &str, data: &Path, more: &[&str]) -> Self {
         let command = [
             &["copy", "--from", from, "--store", store, "--partition", "0"][..],
@@ -37,7 +37,8 @@ impl Copying {
         self.0.wait().unwrap();
     }
 
-    /// What it says at its end: rows or files, their bytes, and those of them that came to it.
+    /// Returns the final report: the number of rows or files, their bytes, and the bytes received
+    /// by this process.
     pub fn ended(mut self) -> (u64, u64, u64) {
         let mut said = String::new();
         self.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
@@ -47,7 +48,7 @@ impl Copying {
         (numbers[0], numbers[1], numbers[2])
     }
 
-    /// Most KiB of memory that it has held so far; `None` once it has ended.
+    /// Returns the peak memory in KiB; `None` once the process has ended.
     pub fn peak_kib(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).ok()?;
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -66,7 +67,7 @@ fn files_in(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     std::fs::read_dir(dir).into_iter().flatten().flatten().map(|file| file.path())
 }
 
-/// Bytes of the tables of copies that are under way at a place, or of shards that were taken in.
+/// Returns the bytes of the table files of copies in progress, or of finished shards, in a folder.
 pub fn table_bytes(data: &Path, of: &str) -> u64 {
     let of = format!("/{of}-");
     let folders =
@@ -77,7 +78,7 @@ pub fn table_bytes(data: &Path, of: &str) -> u64 {
     tables.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
 }
 
-/// Waits until a copy has so many bytes of tables.
+/// Waits until a copy has this many bytes of table files.
 pub async fn reached(data: &Path, bytes: u64) {
     let wait = async {
         while table_bytes(data, "copy") < bytes {

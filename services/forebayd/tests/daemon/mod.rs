@@ -1,4 +1,4 @@
-//! `forebayd dev` as a process, and what must be true of it on every log.
+//! `forebayd dev` as a process, and the properties that must hold on every log.
 
 #![allow(dead_code)] // Each test binary uses its part of it.
 
@@ -17,12 +17,12 @@ use forebay::{
 };
 
 pub const FOREBAYD: &str = env!("CARGO_BIN_EXE_forebayd");
-/// Longest wait for what must happen.
+/// Longest wait for an expected event.
 pub const LONG: Duration = Duration::from_secs(60);
 const KILLS: usize = 4;
 const WRITERS: i64 = 4;
 
-/// Lines of its log that a failed test shows.
+/// Number of log lines that a failed test shows.
 const LINES_SHOWN: usize = 60;
 
 /// A running forebayd; killed when the test ends.
@@ -38,7 +38,7 @@ impl Daemon {
         Self::start_with(arguments, &[], listen)
     }
 
-    /// One that has these variables in its environment, too.
+    /// Starts `forebayd dev` with additional environment variables.
     pub fn start_with(arguments: &[&str], variables: &[(String, String)], listen: &str) -> Self {
         let log = tempfile::tempfile().unwrap();
         let mut child = Command::new(FOREBAYD)
@@ -58,27 +58,27 @@ impl Daemon {
         started
     }
 
-    /// Kills it as `kill -9` does; returns where it listened.
+    /// Kills the process as `kill -9` does; returns its address.
     pub fn kill(mut self) -> String {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         self.address.clone()
     }
 
-    /// What it has logged so far.
+    /// Returns the log so far.
     pub fn said(&self) -> String {
         let mut said = vec![0; self.log.metadata().map_or(0, |log| log.len() as usize)];
-        // It writes on from where it is: the place in the file is shared with it.
+        // The child shares the file's position, so this read must not move it.
         let _ = self.log.read_exact_at(&mut said, 0);
         String::from_utf8_lossy(&said).into_owned()
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the process ends by itself.
     pub fn wait(mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
 
-    /// Ends it by SIGTERM.
+    /// Ends the process by SIGTERM.
     pub fn terminate(mut self) -> ExitStatus {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -99,20 +99,20 @@ impl Drop for Daemon {
     }
 }
 
-/// What forebayd says when it refuses to run with these arguments.
+/// Returns the error with which forebayd refuses these arguments.
 pub fn refused(arguments: &[&str]) -> String {
     let output = Command::new(FOREBAYD).args(arguments).output().unwrap();
     assert!(!output.status.success(), "{arguments:?} was taken");
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// A store of counters.
+/// Returns the definition of a store of counters.
 pub fn counts() -> StoreSpec {
     StoreSpec::documents("counts", KeyType::Int64, 4)
         .field("count", FieldType::Scalar(ScalarType::Int64))
 }
 
-/// The counter under a key, as the reader holds it.
+/// Returns the counter under a key, as the reader holds it.
 pub fn count_of(reader: &Reader, key: i64) -> Option<i64> {
     let field = reader.schema().definition.field("count").unwrap().id;
     let document = reader.get(KeyValue::Int64(key)).unwrap()?;
@@ -122,7 +122,7 @@ pub fn count_of(reader: &Reader, key: i64) -> Option<i64> {
     }
 }
 
-/// Increments one key until told to stop; answers how many increments were acknowledged, and the
+/// Increments one key until `stop` is set; returns the number of acknowledged increments, and the
 /// token of the last.
 async fn increment(
     address: String,
@@ -143,9 +143,9 @@ async fn increment(
     (count, token)
 }
 
-/// Kills and restarts forebayd under clients that increment: what readers hold in the end, the one
-/// that lived through it and a fresh one, is exactly what was acknowledged. `start` starts one on
-/// an address, always on the same log.
+/// Kills and restarts forebayd under clients that increment. Proves that both a reader that lived
+/// through the kills and a fresh one finally hold exactly the acknowledged increments. `start`
+/// starts a process on an address, always on the same log.
 pub async fn nothing_is_lost_or_doubled_over_kills(start: impl Fn(&str) -> Daemon) {
     let mut daemon = start("127.0.0.1:0");
     let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
@@ -181,7 +181,7 @@ pub async fn nothing_is_lost_or_doubled_over_kills(start: impl Fn(&str) -> Daemo
     }
 }
 
-/// Where in a write a kill falls is nobody's choice.
+/// Returns a random number, so that a kill falls on an arbitrary point of a write.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,6 +1,5 @@
-//! The events of streams of a node as a process: found by what they have, in the order that is
-//! asked for, over kills and alterations, for as long as they are retained; asked for in SQL, and
-//! exported.
+//! The events of a node's streams, with the node as a process: selected by all lookups and orders,
+//! over kills and alterations, for as long as they are retained; queried in SQL, and exported.
 
 #[path = "../daemon/mod.rs"]
 mod daemon;
@@ -26,7 +25,7 @@ use crate::daemon::{Daemon, LONG};
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A node's folder.
+/// Folder of a node.
 struct World(tempfile::TempDir);
 
 impl World {
@@ -58,8 +57,8 @@ fn column(name: &str, of: ScalarType, index: Option<ColumnIndex>) -> FieldSpec {
     FieldSpec { rules, ..FieldSpec::new(name, scalar(of)) }
 }
 
-/// Orders by user: a number of its own, when, a city that is found, a price and a weight that are
-/// found between two, and a note that is not.
+/// Returns the definition of a stream of orders by user: a unique number, a time, a city with an
+/// exact index, a price and a weight with range indexes, and a note without an index.
 fn orders() -> StoreSpec {
     use ColumnIndex::{Exact, Range};
     let mut spec = StoreSpec::stream("orders", KeyType::String, 3);
@@ -75,7 +74,7 @@ fn orders() -> StoreSpec {
     spec
 }
 
-/// Asks a node for events.
+/// Selects events at a node.
 async fn select(address: &str, ask: &v1::SelectRequest) -> Result<v1::SelectResponse, Status> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
     let channel: Channel = endpoint.connect_lazy();
@@ -84,7 +83,7 @@ async fn select(address: &str, ask: &v1::SelectRequest) -> Result<v1::SelectResp
         loop {
             let answer = events.select(ask.clone()).await;
             match answer {
-                // It has just been opened, or is about to be.
+                // The stream has just been opened, or is about to be.
                 Err(status) if status.code() == tonic::Code::Unavailable => {
                     tokio::time::sleep(LOOK_EVERY).await;
                 }

@@ -1,4 +1,4 @@
-//! What selects should answer, of all events by brute force.
+//! Model of selects: the expected answers, computed over all events by brute force.
 
 use std::cmp::Ordering;
 
@@ -12,14 +12,14 @@ pub const USERS: u64 = 20;
 pub const CITIES: u64 = 7;
 pub const SPAN_US: i64 = 3_600_000_000;
 
-/// An order as it was inserted.
+/// An order as inserted.
 #[derive(Clone, Debug)]
 pub struct Order {
     pub n: i64,
     pub user: String,
-    /// Of one that says when it happened.
+    /// The event time, if the order has one.
     pub at: Option<i64>,
-    /// When it did, once that is known.
+    /// The effective event time, once known.
     pub time: i64,
     pub city: Option<String>,
     pub price: Option<i32>,
@@ -31,7 +31,7 @@ pub fn below(entropy: &dyn Entropy, bound: u64) -> u64 {
     entropy.next_u64().unwrap() % bound
 }
 
-/// Orders that lie about this time; some columns of some have no value.
+/// Returns orders around this time; some columns of some orders have no value.
 pub fn some_orders(seed: u64, first: i64, count: i64, about: i64) -> Vec<Order> {
     let entropy = SeededEntropy::new(seed);
     let is_there = || below(&entropy, 10) > 0;
@@ -48,14 +48,14 @@ pub fn some_orders(seed: u64, first: i64, count: i64, about: i64) -> Vec<Order> 
     (first..first + count).map(order).collect()
 }
 
-/// A select, and what it answers.
+/// A select, and its model.
 pub struct Case {
     pub ask: v1::SelectRequest,
     by: Found,
     order_by: Option<&'static str>,
 }
 
-/// How its events are found.
+/// Lookup of the select's events.
 #[derive(Clone, Debug)]
 enum Found {
     All,
@@ -65,7 +65,7 @@ enum Found {
 }
 
 impl Case {
-    /// Any select; by a note only where that is found.
+    /// Returns a random select; with a lookup by note only if notes have an index.
     pub fn random(entropy: &dyn Entropy, about: i64, notes_are_found: bool) -> Self {
         let kinds = if notes_are_found { 6 } else { 5 };
         let by = match below(entropy, kinds) {
@@ -96,8 +96,8 @@ impl Case {
         Self { ask, by, order_by }
     }
 
-    /// The orders that it answers, in their order but for those that are alike: those of one time
-    /// lie in the order of their places, which nobody here knows.
+    /// Returns the expected orders, in order. Orders with equal values and times are sorted by
+    /// position in the log, which the model does not know.
     pub fn expected<'o>(&self, orders: &'o [Order]) -> Vec<&'o Order> {
         let mut found = self.all(orders);
         found.sort_by(|a, b| self.order(a, b));
@@ -105,7 +105,7 @@ impl Case {
         found
     }
 
-    /// All orders that it finds.
+    /// Returns all matching orders.
     pub fn all<'o>(&self, orders: &'o [Order]) -> Vec<&'o Order> {
         let is_in = |order: &&Order| {
             self.ask.from_us.is_none_or(|from| from <= order.time)
@@ -115,7 +115,7 @@ impl Case {
         orders.iter().filter(is_in).collect()
     }
 
-    /// The statement that answers the numbers of all of those.
+    /// Returns the statement that selects the numbers of all matching orders.
     pub fn sql(&self, table: &str) -> String {
         let time = |micros: i64| format!("arrow_cast({micros}, 'Timestamp(µs, \"UTC\")')");
         let mut is_in = self.by.sql();
@@ -125,7 +125,7 @@ impl Case {
         format!("SELECT n FROM {table} WHERE {is_in}")
     }
 
-    /// The order of two orders.
+    /// Compares two orders in the select's order.
     pub fn order(&self, a: &Order, b: &Order) -> Ordering {
         let turned = |order: Ordering| if self.ask.is_descending { order.reverse() } else { order };
         let by_value = match self.order_by {
@@ -184,7 +184,7 @@ impl Found {
             Self::Lies(column, from, to) => {
                 let from = from.as_ref().map(|from| format!("{column} >= {}", literal(from)));
                 let to = to.as_ref().map(|to| format!("{column} < {}", literal(to)));
-                // Without bounds it finds those that have a value.
+                // A range lookup without bounds finds the events that have a value.
                 let there = Some(format!("{column} IS NOT NULL"));
                 [from, to, there].into_iter().flatten().collect()
             }

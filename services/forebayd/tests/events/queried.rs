@@ -1,5 +1,5 @@
-//! Statements of SQL over events and over their exports find what a naive model does, and exports
-//! have each event once, over kills and alterations.
+//! Proves that SQL statements over events and over their exports return the answers of a naive
+//! model, and that exports have each event once, over kills and alterations.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn channel(address: &str) -> Channel {
     Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy()
 }
 
-/// The integers that a statement answers, in ascending order.
+/// Returns the integers that a statement selects, in ascending order.
 async fn numbers(address: &str, sql: &str) -> Result<Vec<i64>, Error> {
     let mut rows = query(channel(address), sql).await?.batches;
     let mut numbers = Vec::new();
@@ -38,7 +38,7 @@ async fn numbers(address: &str, sql: &str) -> Result<Vec<i64>, Error> {
     Ok(numbers)
 }
 
-/// Waits until a statement answers so many.
+/// Waits until a statement returns this count.
 async fn wait(address: &str, sql: &str, count: i64) {
     let wait = async {
         while numbers(address, sql).await.unwrap_or_default() != [count] {
@@ -48,7 +48,7 @@ async fn wait(address: &str, sql: &str, count: i64) {
     tokio::time::timeout(LONG, wait).await.expect("the events do not come");
 }
 
-/// Exports; answers the events of it, and its number.
+/// Takes an export; returns the number of its events, and its own number.
 async fn export(address: &str) -> Result<(u64, Option<u64>), Error> {
     let request = v1::ExportRequest { stream: "orders".to_owned() };
     let told = |status| error_of_status(&status);
@@ -92,7 +92,7 @@ async fn statements_and_exports_have_each_event_once_over_kills_and_alterations(
     assert_model(&daemon.address, "exports.orders", &all, 12).await;
     assert_eq!(export(&daemon.address).await.unwrap(), (0, None), "nothing has come");
 
-    // What was exported before is of the types and names of then.
+    // Earlier exports have the former types and names.
     let alterations = [
         Alteration::RenameField { from: "city".to_owned(), to: "town".to_owned() },
         Alteration::WidenField { name: "price".to_owned(), to: scalar(ScalarType::Int64) },
@@ -100,7 +100,7 @@ async fn statements_and_exports_have_each_event_once_over_kills_and_alterations(
         Alteration::DropField("note".to_owned()),
     ];
     asked.alter_store("orders", None, &alterations).await.unwrap();
-    // A statement is of the new columns, or the table is not open yet.
+    // A statement sees the new columns, or the table is not open yet.
     match numbers(&daemon.address, "SELECT count(more) FROM orders").await {
         Err(error) => assert_eq!(error.code(), ErrorCode::Unavailable, "{error}"),
         Ok(counted) => assert_eq!(counted, [0]),
@@ -149,7 +149,7 @@ async fn insert_altered(store: &Store, orders: &[Order]) {
     assert!(batch.send().await.unwrap().results.iter().all(Result::is_ok));
 }
 
-/// What an export that was killed has written counts for nothing, and goes.
+/// Proves that the files of a killed export are not part of any export, and are removed later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_export_that_is_killed_leaves_nothing_that_counts() {
     let (world, exports) = (World::new(), tempfile::tempdir().unwrap());
@@ -177,7 +177,7 @@ async fn an_export_that_is_killed_leaves_nothing_that_counts() {
     count += 10;
     wait(&daemon.address, "SELECT count(*) FROM orders", count).await;
     export(&daemon.address).await.unwrap();
-    // An export that has something to do removes what others have left.
+    // An export with new events removes the files of failed ones.
     insert(&store, &some_orders(10, count, 10, now)).await;
     count += 10;
     wait(&daemon.address, "SELECT count(*) FROM orders", count).await;

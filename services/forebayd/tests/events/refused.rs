@@ -1,4 +1,4 @@
-//! What cannot be selected is refused by what to do instead.
+//! Refused selects: each error says what to do instead.
 
 use forebay::{KeyType, ScalarType, StoreSpec, Value};
 use forebay_wire::v1;

@@ -1,4 +1,4 @@
-//! How long events stay: by their age and by their bytes, but for as long as a view needs them.
+//! Retention of events by age and by bytes, and for as long as a view needs them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tonic::transport::Endpoint;
 use crate::daemon::LONG;
 use crate::{LOOK_EVERY, World, after, all_of, client, orders, select};
 
-/// Of each event that is selected its number, and the offset at which its partition has it.
+/// Returns the number of each selected event, with its partition and offset.
 async fn numbers(address: &str, ask: &v1::SelectRequest) -> BTreeMap<i64, (u32, u64)> {
     let answer = select(address, ask).await.unwrap();
     let id = answer.columns.iter().find(|column| column.name == "n").unwrap().id;
@@ -43,7 +43,7 @@ async fn retain(client: &Client, window_us: Option<i64>, bytes: Option<u64>) {
     client.alter_store("orders", None, &[Alteration::SetOptions(options)]).await.unwrap();
 }
 
-/// Waits until what is selected is as wanted.
+/// Waits until the selected numbers are as wanted.
 async fn numbers_once(
     address: &str,
     ask: &v1::SelectRequest,
@@ -71,7 +71,7 @@ fn by_city() -> v1::SelectRequest {
     v1::SelectRequest { by, ..all_of("orders") }
 }
 
-/// What a view counts of all events that there ever were.
+/// Returns a view's count of all events ever inserted.
 async fn counted(address: &str) -> Option<i64> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
     let mut features = FeaturesClient::new(endpoint.connect_lazy());
@@ -133,7 +133,8 @@ async fn events_go_by_their_age_and_what_was_made_of_them_stays() {
     assert_eq!(numbers_once(&daemon.address, &by_city(), is_whole).await, kept);
     counted_once(&daemon.address, 1_100).await;
 
-    // Where all that was stored is lost it is what the log has, which goes by whole segments.
+    // After a loss of the stored events, they are rebuilt from the log, which is trimmed in whole
+    // segments.
     daemon.kill();
     std::fs::remove_dir_all(world.data().join("features/events")).unwrap();
     std::fs::remove_dir_all(world.data().join("features/derived")).unwrap();
@@ -142,7 +143,7 @@ async fn events_go_by_their_age_and_what_was_made_of_them_stays() {
     numbers_once(&daemon.address, &by_city(), has_all).await;
     let store = client(&daemon.address).await.store("orders").await.unwrap();
     insert(&store, 1_100..1_150).await;
-    // Nothing is derived again of what had been derived before it went.
+    // Events that were derived before their deletion are not derived again.
     counted_once(&daemon.address, 1_150).await;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     assert_eq!(counted(&daemon.address).await, Some(1_150));
@@ -169,7 +170,7 @@ async fn events_go_by_their_bytes_from_the_oldest_on() {
         |found: &BTreeMap<i64, _>| (0..3).all(|partition| of(found, partition) * 40 < BYTES);
     let ask = all_of("orders");
     let kept = numbers_once(&daemon.address, &ask, is_bounded).await;
-    // Of each partition the newest ones, about as many as fit.
+    // Each partition retains its newest events, about as many as fit.
     for partition in 0..3 {
         let of = kept.iter().filter(|(_, (of, _))| *of == partition);
         let of: Vec<_> = of.map(|(n, (_, offset))| (*offset, *n)).collect();

@@ -1,4 +1,5 @@
-//! Selects of every kind answer what a naive model does, over kills and alterations.
+//! Proves that selects of every kind return the answers of a naive model, over kills and
+//! alterations.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +45,7 @@ pub async fn insert(store: &Store, orders: &[Order]) -> Token {
     token.unwrap()
 }
 
-/// An event's columns by name.
+/// Returns an event's columns by name.
 fn columns(
     answer: &v1::SelectResponse,
     event: &v1::SelectedEvent,
@@ -64,7 +65,7 @@ fn number(answer: &v1::SelectResponse, event: &v1::SelectedEvent) -> i64 {
     }
 }
 
-/// Takes in when each order happened, which is when the log took it where it does not say.
+/// Reads the effective time of each order, which is the append time if the order has none.
 pub async fn learn_times(address: &str, orders: &mut [Order], token: &Token) {
     let ask = v1::SelectRequest { read: after(token), ..all_of("orders") };
     let answer = select(address, &ask).await.unwrap();
@@ -128,7 +129,7 @@ async fn selects_answer_what_is_there_over_kills_and_alterations() {
     learn_times(&address, &mut inserted, &token).await;
     assert_model(&address, &inserted, 2, false).await;
 
-    // What was not on disk yet is read of the log again, past the system's cache this time.
+    // Unflushed events are replayed from the log, this time with direct I/O.
     daemon.kill();
     let daemon = world.start(&["--direct-io"]);
     let address = daemon.address.clone();
@@ -139,7 +140,7 @@ async fn selects_answer_what_is_there_over_kills_and_alterations() {
     learn_times(&address, &mut inserted, &token).await;
     assert_model(&address, &inserted, 4, false).await;
 
-    // What is retained is found by a new index, and by a wider column.
+    // A new index and a wider column find the events that are already retained.
     let rules = ColumnRules { index: Some(ColumnIndex::Range), ..ColumnRules::default() };
     let widen = FieldType::Scalar(ScalarType::Int64);
     let alterations = [
@@ -169,7 +170,8 @@ async fn selects_answer_what_is_there_over_kills_and_alterations() {
     assert_model(&address, &inserted, 5, true).await;
 }
 
-/// The stream is opened anew for each alteration: no select finds it as it was before.
+/// Proves that no select sees the stream as it was before an alteration, although each alteration
+/// reopens the stream.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_select_knows_what_was_altered_before_it() {
     let world = World::new();

@@ -1,5 +1,5 @@
-//! Bad input at the edge of the service, sent by hand past every check of a client: each ends in
-//! the typed error, and nothing of it is appended.
+//! Bad input at the edge of the service, sent without the checks of a client. Proves that each
+//! request ends in a typed error, and that nothing is appended.
 
 use bytes::Bytes;
 use forebay::{
@@ -26,7 +26,7 @@ const COUNT: FieldId = FieldId(1);
 const NAME: FieldId = FieldId(2);
 const HOUR_MS: u32 = 3_600_000;
 
-/// A node with one store, whose log moves by writes alone.
+/// A node with one store, whose log only grows by writes.
 struct World {
     client: Client,
     writer: WriterClient<Channel>,
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// The code of a refused write; a write that is taken is an error of the test.
+    /// Returns the error code of a refused write; fails if the write is accepted.
     async fn refusal(&self, request: v1::WriteRequest) -> ErrorCode {
         let refused = self.writer.clone().write(request).await;
         error_of_status(&refused.expect_err("the write was taken")).code()
@@ -94,7 +94,7 @@ fn good(sequence: u64) -> Change {
     upsert(sequence, b"ada", COUNT, Value::Int64(36))
 }
 
-/// The request with its first change as bytes on the wire, changed by hand.
+/// Edits the wire form of the request's first change.
 fn edited(mut request: v1::WriteRequest, edit: impl FnOnce(&mut v1::Change)) -> v1::WriteRequest {
     edit(&mut request.batch.as_mut().unwrap().changes[0]);
     request
@@ -148,7 +148,8 @@ async fn bad_writes_are_refused_typed_and_nothing_is_appended() {
     assert_eq!((taken.results.len(), world.end().await), (1, before + 1));
 }
 
-/// A message over the limit never reaches a handler; the connection's other calls go on.
+/// Proves that a message over the limit never reaches a handler, and that the connection's other
+/// calls continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_over_the_limit_is_refused_and_the_node_goes_on() {
     let world = World::start().await;
@@ -267,7 +268,7 @@ async fn forged_tokens_are_refused_or_never_answered_as_if_they_were_true() {
         let refused = Token::decode(&flipped).expect_err("a flipped bit was not seen");
         assert_eq!(refused.code(), ErrorCode::InvalidArgument, "bit {at}");
     }
-    // The reader that was asked all this still answers.
+    // The reader that received all of these requests still answers.
     let next = store.upsert("ada").set("count", 2_i64).send().await.unwrap().token;
     reader.wait_token(&next, LONG).await.unwrap();
 }

@@ -1,5 +1,5 @@
-//! A clock that jumps in the process that appends: append times never fall, and what has expired
-//! stays so.
+//! A clock that jumps in the process that appends: append times never decrease, and expired
+//! documents stay expired.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,8 @@ async fn a_clock_that_jumps_moves_partition_time_only_forward() {
     let spec = StoreSpec::documents("users", KeyType::String, 1)
         .field("count", FieldType::Scalar(ScalarType::Int64));
     let store = client.create_store(&spec).await.unwrap();
-    // Its own clock stands at the start: only the partition's time can expire anything here.
+    // The reader's own clock stays at the start, so only the partition's time can expire documents
+    // here.
     let still = Arc::new(ManualClock::at(Timestamp::from_micros(START_US)));
     let reader = reader(Arc::clone(&log), still).await;
     let write = async |key: &str, ttl: Option<Duration>| {

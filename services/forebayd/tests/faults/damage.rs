@@ -1,5 +1,6 @@
-//! Damaged files of the embedded log under a real forebayd: torn tails are cut, all other damage
-//! ends the process with file and byte, at start or when a read finds it.
+//! Damaged files of the embedded log under a real forebayd. Torn tails are truncated; all other
+//! damage ends the process with an error that names file and byte, at start or when a read finds
+//! it.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ use forebay::{
 use crate::daemon::{Daemon, LONG, refused};
 
 const VALUE_BYTES: usize = 9 << 20;
-/// Values of this size fill one segment and begin the next.
+/// Number of values of this size that fill one segment and begin the next.
 const VALUES: i64 = 9;
 
 fn start(data_dir: &Path, listen: &str) -> Daemon {
@@ -38,7 +39,7 @@ async fn write(store: &Store, keys: std::ops::Range<i64>, bytes: usize) -> Token
     token.unwrap()
 }
 
-/// The segments of the store's only partition, in order.
+/// Returns the segments of the store's only partition, in order.
 fn segments(data_dir: &Path, store: &Store) -> Vec<PathBuf> {
     let store = store.definition().store;
     let dir = data_dir.join("logs").join(format!("{:016x}", store.0)).join("0000");
@@ -51,7 +52,7 @@ fn segments(data_dir: &Path, store: &Store) -> Vec<PathBuf> {
 fn flip(path: &Path, at: usize) {
     let mut bytes = std::fs::read(path).unwrap();
     bytes[at] ^= 0x10;
-    // In place: a process that has the file open sees it.
+    // The write is in place, so a process that has the file open sees it.
     std::os::unix::fs::FileExt::write_all_at(
         &std::fs::File::options().write(true).open(path).unwrap(),
         &bytes[at..=at],
@@ -73,7 +74,7 @@ async fn a_torn_tail_is_cut_and_damage_before_it_is_fatal_at_start() {
     let token = write(&store, 0..20, 1_000).await;
     let address = daemon.kill();
     let path = segments(data.path(), &store).pop().unwrap();
-    // What a power cut leaves of a frame that was being written.
+    // The remains of a torn write of a frame.
     let mut bytes = std::fs::read(&path).unwrap();
     bytes.extend([0x7f; 500]);
     std::fs::write(&path, &bytes).unwrap();
@@ -99,14 +100,15 @@ async fn damage_in_a_sealed_segment_ends_the_process_when_it_is_read() {
     served.wait_token(&token, LONG).await.unwrap();
     let files = segments(data.path(), &store);
     assert_eq!(files.len(), 2, "{files:?}");
-    // While it runs: whoever reads the damaged bytes next finds it.
+    // Damage while the process runs: the next read of the damaged bytes finds it.
     flip(&files[0], 10 << 20);
     let fresh = Reader::open(&daemon.address, ReaderOptions::new("blobs")).await.unwrap();
     let ended = tokio::task::spawn_blocking(|| daemon.wait()).await.unwrap();
     assert!(!ended.success());
     assert!(fresh.get(0_i64).is_err(), "absent is not said of what cannot be read");
     assert!(served.get(0_i64).unwrap().is_some(), "what was read before is served");
-    // At start: open reads no sealed segment, the node's own replica does where it has no shards.
+    // Damage at start: the open reads no sealed segment, but the node's own replica does if it has
+    // no shards.
     std::fs::remove_dir_all(data.path().join("shards")).unwrap();
     assert_names(&refused_on(data.path()), &files[0]);
 }

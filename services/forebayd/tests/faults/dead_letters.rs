@@ -1,5 +1,5 @@
-//! Dead letters: what replicas skip is copied once for its position, over kills of the process that
-//! copies it, and is listed with why.
+//! Dead letters: skipped records are copied once for each position, over kills of the copying
+//! process, and are listed with the reason.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ fn start(data_dir: &Path, listen: &str) -> Daemon {
     Daemon::start(&["--data-dir", data_dir.to_str().unwrap()], listen)
 }
 
-/// The data directory's log, while no process has it open.
+/// Opens the data directory's log, while no process has it open.
 async fn open_log(data_dir: &Path) -> EmbeddedLog {
     let options = EmbeddedOptions::new(data_dir);
     EmbeddedLog::open(Arc::new(RealDisk), Arc::new(SystemClock), options).await.unwrap()
@@ -49,7 +49,7 @@ async fn read_all(log: &EmbeddedLog, at: PartitionRef) -> Vec<LogRecord> {
     }
 }
 
-/// A key of this partition, and one of the other.
+/// Returns a key of this partition, and one of the other.
 fn keys_of(partition: PartitionId) -> (Key, Key) {
     let keys = || (0..).map(|number: u32| format!("key-{number}"));
     let is_here =
@@ -95,7 +95,7 @@ fn wrong_records(log_id: LogId, partition: PartitionId, round: u64) -> Vec<Bytes
     ]
 }
 
-/// What was appended to a partition that replicas skip.
+/// Records that were appended to a partition and that replicas skip.
 #[derive(Default)]
 struct Planted(Vec<(Offset, Bytes)>);
 
@@ -107,7 +107,7 @@ impl Planted {
             let appended = log.append(at, record.clone()).await.unwrap();
             self.0.push((appended.offset, record));
         }
-        // What stands behind them is applied.
+        // The entry after the skipped records is applied.
         let (here, _) = keys_of(at.partition);
         log.append(at, entry(log_id, here, 1_000 + round, Value::Int64(round as i64)))
             .await
@@ -172,7 +172,7 @@ async fn each_skipped_record_is_copied_once_over_kills() {
         }
         log.close().await;
         daemon = start(data.path(), &address);
-        // Killed while it copies, at another place each time.
+        // The process is killed while it copies, at another point each time.
         tokio::time::sleep(Duration::from_millis(9 * round)).await;
     }
     let reader = client.reader(ReaderOptions::new("users")).await.unwrap();
@@ -193,7 +193,8 @@ async fn each_skipped_record_is_copied_once_over_kills() {
     assert_no_repeat_in_the_log(data.path(), store, &planted).await;
 }
 
-/// The raw dead-letter log holds each position once: no reader had to drop a repeat.
+/// Asserts that the raw dead-letter log holds each position once, so no reader had to drop a
+/// duplicate.
 async fn assert_no_repeat_in_the_log(data_dir: &Path, store: StoreId, planted: &[Planted]) {
     let log = open_log(data_dir).await;
     let letters = store.dead_letters().unwrap();
@@ -232,7 +233,7 @@ async fn more_than_can_wait_is_copied_by_another_fold() {
     assert_eq!(letters.len(), RECORDS);
     assert!(letters.is_sorted_by(|one, other| one.offset < other.offset));
     assert_eq!(letters.last().unwrap().offset, last);
-    // The replica that was opened anew does its other duties.
+    // The reopened replica has its other duties, too.
     let written = client.store("users").await.unwrap();
     let outcome = written.upsert("ada").set("count", 1).if_absent().send().await.unwrap();
     assert_eq!(outcome.result, forebay::WriteResult::Applied);

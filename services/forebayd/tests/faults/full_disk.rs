@@ -1,4 +1,4 @@
-//! A disk that is really full: a small tmpfs under the data directory.
+//! A disk that is really full: a small tmpfs as the data directory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::small_disk::{SmallDisk, run_again_where_mounting_is_permitted};
 const DISK_BYTES: usize = 12 << 20;
 const FILLER_BYTES: usize = 3 << 20;
 const BLOB_BYTES: usize = 100_000;
-/// Blobs that the shards find room for.
+/// Number of blobs for which the shards have space.
 const BLOBS_FITTING: usize = 30;
 
 fn start(data_dir: &Path, listen: &str) -> Daemon {
@@ -32,7 +32,7 @@ fn spec() -> StoreSpec {
         .field("blob", FieldType::Scalar(ScalarType::Bytes))
 }
 
-/// What was acknowledged.
+/// The acknowledged writes.
 #[derive(Default)]
 struct Acknowledged {
     blobs: i64,
@@ -41,7 +41,7 @@ struct Acknowledged {
 }
 
 impl Acknowledged {
-    /// Writes until the disk is full; answers the refusal.
+    /// Writes until the disk is full; returns the error.
     async fn write_until_full(&mut self, store: &Store) -> Error {
         loop {
             let blob = vec![self.blobs as u8; BLOB_BYTES];
@@ -56,7 +56,7 @@ impl Acknowledged {
         }
     }
 
-    /// One large increment of a document of its own, which the full disk refuses or takes.
+    /// Sends one large increment of a separate document, which the full disk refuses or accepts.
     async fn increment(&mut self, store: &Store) -> Result<(), Error> {
         let blob = Value::Bytes(vec![7; 4 * BLOB_BYTES]);
         let written = store.upsert(-1_i64).set("blob", blob).increment("count", 1).send().await;
@@ -112,12 +112,12 @@ async fn a_full_disk_refuses_typed_loses_nothing_and_goes_on_when_there_is_room(
         for _ in 0..3 {
             assert_full(&acknowledged.increment(&store).await.unwrap_err());
         }
-        // Reads go on, also those of a reader that begins now.
+        // Reads continue, including those of a new reader.
         acknowledged.assert_held_by(&reader).await;
         let fresh = Reader::open(&address, ReaderOptions::new("blobs")).await.unwrap();
         acknowledged.assert_held_by(&fresh).await;
         if round == 1 {
-            // A full disk keeps nobody from starting.
+            // A full disk does not prevent a start.
             daemon.kill();
             daemon = start(&data, &address);
             assert_full(&acknowledged.increment(&store).await.unwrap_err());
@@ -135,7 +135,7 @@ async fn a_full_disk_refuses_typed_loses_nothing_and_goes_on_when_there_is_room(
     acknowledged.assert_held_by(&fresh).await;
 }
 
-/// Leaves room for the second round: the filler takes what is free but for some writes.
+/// Leaves space for the second round: the filler takes the free space except for some writes.
 async fn disk_fills_again(disk: &SmallDisk, acknowledged: &mut Acknowledged, store: &Store) {
     let before = acknowledged.blobs;
     disk.fill(FILLER_BYTES / 2);
@@ -143,7 +143,7 @@ async fn disk_fills_again(disk: &SmallDisk, acknowledged: &mut Acknowledged, sto
     assert_eq!(acknowledged.blobs, before);
 }
 
-/// Bytes that no compression makes smaller.
+/// Returns incompressible bytes.
 fn noise(key: i64) -> Vec<u8> {
     let entropy = SeededEntropy::new(key as u64);
     let words = (0..BLOB_BYTES / 8).map(|_| entropy.next_u64().unwrap().to_le_bytes());
@@ -166,7 +166,7 @@ async fn shards_on_a_full_disk_stop_no_write_and_catch_up_when_there_is_room() {
     for key in 0..blobs {
         store.upsert(key).set("blob", Value::Bytes(noise(key))).send().await.unwrap();
     }
-    // Its next look at the disk finds it full: the shards are closed, and cannot be opened again.
+    // The next flush finds the disk full: the shards are closed, and cannot be reopened.
     let is_gone = async {
         while served.node.metrics(id).is_some_and(|metrics| is_caught_up(&metrics.replica)) {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -1,5 +1,5 @@
-//! Conditional writes over kills: each is heard as applied or not met, and exactly one of those
-//! that race for a document is applied.
+//! Conditional writes over kills. Proves that each ends as applied or not met, and that exactly one
+//! of the racing writes of a document is applied.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn start(data_dir: &Path, listen: &str) -> Daemon {
     Daemon::start(&["--data-dir", data_dir.to_str().unwrap()], listen)
 }
 
-/// Tries to be the first to write each key; answers the keys where it was.
+/// Tries to be the first writer of each key; returns the keys for which it was.
 async fn claim(address: String, who: i64, heard: Arc<AtomicUsize>) -> Vec<i64> {
     let options = ClientOptions { deadline: LONG, ..ClientOptions::default() };
     let client = Client::connect(&address, options).await.unwrap();

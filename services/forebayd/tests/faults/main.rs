@@ -1,5 +1,5 @@
-//! `forebayd dev` under what goes wrong around it: records that nobody of us wrote, a full disk,
-//! bad input at the service's edge, damaged files, a clock that jumps, kills.
+//! `forebayd dev` under faults of its environment: foreign records, a full disk, bad input at the
+//! service's edge, damaged files, a clock that jumps, kills.
 
 mod bad_input;
 mod clock;

@@ -1,5 +1,5 @@
-//! Shards over restarts: a node goes on with what its shards hold, and what they skipped is not
-//! forgotten.
+//! Shards over restarts: a node resumes its shards, and copies the records that the shards had
+//! skipped.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::served::{Served, is_caught_up};
 
 const DOCUMENTS: i64 = 500;
 const GARBAGE: u64 = 20;
-/// Rates of a log count in ten thousandths.
+/// A certain fault: the rates of a faulty log are in ten thousandths.
 const ALWAYS: u32 = 10_000;
 
 async fn open_log(data: &Path) -> Arc<EmbeddedLog> {
@@ -79,7 +79,7 @@ async fn what_was_skipped_before_is_copied_though_nobody_folds_it_again() {
     let store = first.client().await.create_store(&spec(1)).await.unwrap();
     let id = store.definition().store;
     first.replica(id, is_caught_up).await;
-    // From now on nothing can be appended: the letters wait, and their process ends.
+    // Appends fail from now on, so the letters wait until their process ends.
     mute.set_rates(FaultRates { append_refused: ALWAYS, ..rates });
     let at = PartitionRef { store: id, partition: PartitionId(0) };
     for number in 0..GARBAGE {

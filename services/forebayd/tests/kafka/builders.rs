@@ -1,5 +1,5 @@
-//! Two nodes on one log that both build the snapshots of all partitions, in one folder, and a
-//! collector that lets go of what it may: over kills, all that counts is whole.
+//! Two nodes on one log that both build the snapshots of all partitions in one folder, with a
+//! garbage collector. Proves that all published snapshots are complete, over kills.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,10 +14,11 @@ use crate::world::World;
 
 const DOCUMENTS: i64 = 20_000;
 const KILLS: i64 = 6;
-/// More than twice of what a build of so little takes, by far: what a builder names stays for it.
+/// A grace of far more than twice the duration of such a small build, so that the chunks of a
+/// running build are not collected.
 const GRACE: Duration = Duration::from_secs(8);
 
-/// A node that keeps snapshots, with shards of its own.
+/// Starts a node that builds snapshots, with its own shards.
 pub fn start(world: &World, snapshots: &str, data: &tempfile::TempDir, listen: &str) -> Daemon {
     let more = ["--snapshots", snapshots, "--snapshot-every-s", "1", "--snapshots-kept", "2"];
     let mut arguments = [&world.arguments()[..], &more].concat();
@@ -26,7 +27,8 @@ pub fn start(world: &World, snapshots: &str, data: &tempfile::TempDir, listen: &
     Daemon::start(&arguments, listen)
 }
 
-/// Collects until told to stop, as a keeper of snapshots does with a longer grace; counts chunks.
+/// Collects garbage until `stop` is set, as a snapshot service does with a longer grace; counts
+/// removed chunks.
 async fn collect_on(
     snapshots: SnapshotStore,
     store: Store,
@@ -42,7 +44,7 @@ async fn collect_on(
     }
 }
 
-/// Reads all of the newest snapshots, without end; answers how many.
+/// Reads all of the newest snapshots until `stop` is set; returns the number of snapshots read.
 async fn read_on(snapshots: SnapshotStore, store: Store, stop: Arc<AtomicBool>) -> usize {
     let mut read = 0;
     while !stop.load(Ordering::SeqCst) {
@@ -59,7 +61,7 @@ async fn read_on(snapshots: SnapshotStore, store: Store, stop: Arc<AtomicBool>) 
     read
 }
 
-/// Snapshots that were ever published and count.
+/// Returns the names of all published snapshots that have not expired.
 async fn names(snapshots: &SnapshotStore, store: &Store) -> Vec<SnapshotName> {
     let mut names = Vec::new();
     for at in partitions(store) {

@@ -1,5 +1,5 @@
-//! Records that nobody of us wrote, straight in the topic: every reader skips and counts them alike
-//! and serves what comes after.
+//! Foreign records, produced directly into the topic. Proves that every reader skips and counts
+//! them alike, and serves later records.
 
 use forebay::{
     Client, ClientOptions, Definition, KeyValue, PartitionId, Read, Reader, ReaderOptions, Value,
@@ -14,7 +14,7 @@ use forebay_wire::entry::encode_entry;
 use crate::daemon::{LONG, count_of, counts};
 use crate::world::World;
 
-/// Every record that is produced must be worth its test: its number is what readers count.
+/// Number of wrong records, which readers must count exactly.
 const RECORDS: u64 = 8;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -37,7 +37,7 @@ async fn what_others_produce_is_skipped_and_counted_and_later_keys_are_served() 
         world.produce(&world.topic(definition.store), at.0, record.as_deref()).await;
     }
 
-    // The node's own replica tells the outcome, so it has passed the garbage too.
+    // The node's own replica returns the outcome, so it has passed the garbage, too.
     let taken = store.upsert(1_i64).set("count", 0).if_absent().send().await.unwrap();
     assert_eq!(taken.result, WriteResult::NotMet(None));
     store.upsert(1_i64).increment("count", 1).send().await.unwrap();
@@ -55,7 +55,7 @@ async fn what_others_produce_is_skipped_and_counted_and_later_keys_are_served() 
     }
 }
 
-/// One record of each kind that replicas must skip.
+/// Returns one record of each kind that replicas must skip.
 fn wrong_records(definition: &Definition, log_id: LogId, at: PartitionId) -> Vec<Option<Vec<u8>>> {
     let count = definition.field("count").unwrap().id;
     let set = |value| FieldChange { field: count, op: FieldOp::Set(Some(value)), ttl_us: None };

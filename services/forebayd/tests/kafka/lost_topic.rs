@@ -1,6 +1,6 @@
-//! A store's topic is deleted behind our back: calls end typed, what is here turns stale, and the
-//! node's next start makes the topic anew. Then nothing wrong is served and old tokens answer
-//! `TokenLost`. The control log has a topic of its own and stays.
+//! A store's topic is deleted by somebody else. Calls end with typed errors, local data turns
+//! stale, and the node's next start recreates the topic. Afterwards nothing wrong is served, and
+//! old tokens answer `TokenLost`. The control log is a separate topic and stays.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::world::{HEARTBEATS_TWO, World, eventually};
 const OLD: i64 = 1;
 const NEW: i64 = 2;
 
-/// A reader that holds something, and the token of it.
+/// A reader that holds a document, and the document's token.
 struct Before {
     store: Store,
     reader: Reader,
@@ -33,7 +33,8 @@ async fn before(address: &str) -> Before {
     Before { store, reader, token }
 }
 
-/// Writes once, by as many attempts as it takes; each that fails ends typed.
+/// Writes once, with as many attempts as needed; asserts that each failed attempt ends with a typed
+/// error.
 async fn written_once(store: &Store, key: i64) -> Token {
     let write = store.upsert(key).increment("count", 1).deadline(Duration::from_secs(5));
     let mut sent = write.send().await.map(|outcome| outcome.token);
@@ -70,7 +71,8 @@ async fn retried(pending: forebay::PendingWrite) -> Result<Token, forebay::Write
     Ok(token)
 }
 
-/// What must be true once the topic is there again: what was in it is gone and said to be.
+/// Asserts the state after the topic was recreated: its former content is gone, and this is
+/// reported.
 async fn check_after(before: &Before) {
     for key in [OLD, NEW] {
         let token = written_once(&before.store, key).await;
@@ -103,14 +105,14 @@ async fn a_deleted_topic_ends_calls_typed_and_the_next_start_makes_it_anew() {
     let daemon = world.forebayd("127.0.0.1:0");
     let before = before(&daemon.address).await;
     world.delete_topic(&world.topic(before.store.definition().store)).await;
-    // What is here is served with its age, and refused once that is too high.
+    // Local data is served with its age, and refused once the age exceeds the bound.
     eventually("a stale reader", || {
         let read = before.reader.read_local(Some(HEARTBEATS_TWO), |view| view.get_document(OLD));
         read.is_err_and(|error| error.code() == ErrorCode::Stale)
     })
     .await;
     assert_eq!(count_of(&before.reader, OLD), Some(5));
-    // For some seconds a retry might have helped: a broker may have started just now.
+    // For some seconds the error is retryable, because the broker might just have started.
     let write = before.store.upsert(OLD).increment("count", 1).deadline(LONG);
     let error = write.send().await.unwrap_err();
     assert!(error.error().to_string().contains("there is no log"), "{}", error.error());

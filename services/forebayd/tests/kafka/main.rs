@@ -1,6 +1,6 @@
-//! `forebayd dev` on real Kafka: killed, fed with garbage, left by its broker, robbed of a topic,
-//! two of them at once, in the middle of moves of documents to other partitions.
-//! Tests share one broker, and each has topics of its own; those that stop a broker have one alone.
+//! `forebayd dev` on real Kafka: kills, garbage, broker outages, a deleted topic, two processes at
+//! once, and repartitions. Tests share one broker, and each has its own topics; tests that stop a
+//! broker have one of their own.
 
 mod builders;
 #[path = "../daemon/mod.rs"]
@@ -66,7 +66,7 @@ async fn of_clients_that_race_on_if_absent_exactly_one_hears_applied() {
     }
 }
 
-/// Who wrote the document, if this client did.
+/// Returns the writer of the document, if this client is the writer.
 async fn race(daemon: &Daemon, key: i64, who: i64) -> Option<i64> {
     let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
     let store = client.store("counts").await.unwrap();

@@ -1,5 +1,5 @@
-//! Moves of documents to other partitions on Kafka, while they are written and read: at a node that
-//! is alone, and at two that see to them at once, of which the one that pushes is killed.
+//! Repartitions on Kafka during writes and reads: at a single node, and at two nodes that both
+//! forward entries, of which the pushing one is killed.
 
 use forebay_core::versions::VersionNumber;
 
@@ -11,11 +11,11 @@ use crate::moving::{
 };
 use crate::world::World;
 
-/// Times that a move is made of which the moment was missed.
+/// Number of attempts to kill a node at the wanted moment.
 const ATTEMPTS: usize = 5;
 
-/// Moves a store's documents, at a node that is killed at some moment where there is another one;
-/// answers whether that was seen.
+/// Repartitions a store; if there is a second node, kills the pushing one at some moment. Returns
+/// whether the moment was seen.
 async fn moves(prefix: &str, killed_at: Option<Moment>) -> bool {
     let (world, folder) = (World::new(prefix), tempfile::tempdir().unwrap());
     let snapshots = format!("file://{}", folder.path().display());

@@ -1,5 +1,5 @@
-//! The broker goes away under writers and readers, and comes back: writes end typed and the same
-//! ones settle, readers turn stale and recover, nothing is built anew, and forebayd lives on.
+//! The broker goes away under writers and readers, and comes back. Writes end with typed errors and
+//! then settle, readers turn stale and recover, nothing is rebuilt, and forebayd survives.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn writes_settle_and_readers_recover_when_the_broker_comes_back() {
         for key in KEYS {
             store.upsert(key).increment("count", 1).send().await.unwrap();
         }
-        // Once in order, once by force.
+        // The broker is stopped in the first cycle and killed in the second.
         if cycle == 0 {
             brokers.stop(1).unwrap()
         } else {
@@ -55,7 +55,7 @@ async fn writes_settle_and_readers_recover_when_the_broker_comes_back() {
     }
 }
 
-/// Writes to a log without a broker: each ends typed and unsettled.
+/// Writes to a log without a broker; asserts that each write ends with a typed error and unsettled.
 async fn unsettled(store: &Store) -> Vec<PendingWrite> {
     let writes = KEYS
         .map(|key| store.upsert(key).increment("count", 1).deadline(Duration::from_secs(3)).send());

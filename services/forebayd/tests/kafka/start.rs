@@ -1,4 +1,4 @@
-//! How `forebayd dev --log kafka` begins and ends: wrong brokers, wrong topics, SIGTERM.
+//! Start and end of `forebayd dev --log kafka`: wrong brokers, wrong topics, SIGTERM.
 
 use forebay::{Client, ClientOptions, Reader, ReaderOptions};
 

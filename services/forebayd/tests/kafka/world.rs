@@ -1,4 +1,5 @@
-//! What the tests on Kafka share: brokers, topics of one's own, orders to Kafka behind our back.
+//! Shared parts of the tests on Kafka: brokers, topics of each test, and direct administration of
+//! Kafka.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use rdkafka::producer::{FutureProducer, FutureRecord};
 
 use crate::daemon::{Daemon, LONG};
 
-/// The smallest bound that a read may ask for: stores beat once a second unless told otherwise.
+/// The smallest staleness bound of a read: the default heartbeat interval is one second.
 pub const HEARTBEATS_TWO: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -22,18 +23,18 @@ static SHARED: OnceLock<Brokers> = OnceLock::new();
 pub struct World {
     pub brokers: String,
     pub prefix: String,
-    /// Where its node's shards lie.
+    /// Folder of the node's shards.
     data: tempfile::TempDir,
 }
 
 impl World {
-    /// A world on the broker that all tests share.
+    /// Creates a world on the broker that all tests share.
     pub fn new(prefix: &str) -> Self {
         let brokers = SHARED.get_or_init(|| Brokers::start(1).unwrap());
         Self::on(brokers, prefix)
     }
 
-    /// A world on a broker of the test's own.
+    /// Creates a world on the test's own broker.
     pub fn on(brokers: &Brokers, prefix: &str) -> Self {
         let data = tempfile::tempdir().unwrap();
         Self { brokers: brokers.bootstrap(), prefix: prefix.to_owned(), data }
@@ -53,7 +54,7 @@ impl World {
         format!("{}.store-{}", self.prefix, store.0)
     }
 
-    /// Puts a record straight into a topic; `None` is a record without a value.
+    /// Produces a record directly into a topic; `None` is a record without a value.
     pub async fn produce(&self, topic: &str, partition: u32, value: Option<&[u8]>) {
         let producer: FutureProducer = self.config().create().unwrap();
         let mut record = FutureRecord::<(), [u8]>::to(topic).partition(partition as i32);
@@ -61,7 +62,7 @@ impl World {
         producer.send(record, LONG).await.map_err(|(error, _)| error).unwrap();
     }
 
-    /// Makes a topic with the settings of the change log, and those that override them.
+    /// Creates a topic with the settings of the change log, and these overrides.
     pub async fn make_topic(&self, topic: &str, partitions: u32, overrides: &[(&str, &str)]) {
         let mut wanted = NewTopic::new(topic, partitions as i32, TopicReplication::Fixed(1))
             .set("message.timestamp.type", "LogAppendTime")
@@ -91,7 +92,7 @@ impl World {
     }
 }
 
-/// Waits until something is true.
+/// Waits until a condition is true.
 pub async fn eventually(what: &str, is_true: impl Fn() -> bool) {
     let wait = async {
         while !is_true() {

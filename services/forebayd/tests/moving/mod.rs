@@ -1,5 +1,5 @@
-//! A store whose documents tell what was written to them, so that a move of them to other
-//! partitions shows what it has lost, doubled or put out of order; and the moments of such a move.
+//! A store whose documents list the writes to them, so that a repartition shows lost, doubled and
+//! reordered writes; and the moments of a repartition.
 
 #![allow(dead_code)] // Each test binary uses its part of it.
 
@@ -23,22 +23,22 @@ use forebay_wire::v1::pushes_client::PushesClient;
 use tokio::task::JoinHandle;
 use tonic::transport::Endpoint;
 
-/// Longest wait for what must happen.
+/// Longest wait for an expected event.
 pub const LONG: Duration = Duration::from_secs(60);
-/// Partitions that the store begins with, and those that its documents move to.
+/// Number of partitions before and after the repartition.
 pub const PARTITIONS: u32 = 3;
 pub const MOVED_TO: u32 = 5;
-/// How many keys each writer writes one behind the other: of one each change follows the one before
-/// at once, of many there is something in each partition at any moment.
+/// Number of keys that each writer writes in turn: with one key the changes follow each other
+/// immediately, with many keys every partition has changes at any moment.
 const KEYS: [i64; 3] = [1, 6, 24];
-/// Between the first keys of two writers.
+/// Distance between the first keys of two writers.
 const KEYS_APART: i64 = 1_000;
-/// More components than a list gets here.
+/// Upper bound of a list's length, which no test reaches.
 const SEEN_MAX: u32 = 60_000;
-/// A kill and the move cost each writer a write of which nobody knows what became of it.
+/// Number of unknown outcomes per writer that a kill and the repartition may cause.
 const UNKNOWN_MAX: usize = 8;
 const PAUSE: Duration = Duration::from_millis(2);
-/// Documents that nobody writes: those that were there before, and those that are pushed.
+/// Documents that nobody writes: those before the push, and the pushed ones.
 const BEFORE: std::ops::Range<i64> = 10_000..10_400;
 const PUSHED: std::ops::Range<i64> = 20_000..20_500;
 
@@ -55,7 +55,7 @@ pub async fn client(address: &str) -> Client {
     Client::connect(address, options).await.unwrap()
 }
 
-/// The store, with what it holds before anything is pushed.
+/// Creates the store, with its documents before the push.
 pub async fn create(address: &str) -> Store {
     let store = client(address).await.create_store(&spec()).await.unwrap();
     let mut batch = store.batch();
@@ -72,7 +72,7 @@ pub async fn reader(address: &str, name: &str) -> Reader {
     reader
 }
 
-/// The file that is pushed.
+/// Writes the file to push.
 pub fn file(folder: &Path) -> PathBuf {
     let lines: String = PUSHED.map(|key| format!("{key},{}\n", -key)).collect();
     let path = folder.join("pushed.csv");
@@ -80,7 +80,7 @@ pub fn file(folder: &Path) -> PathBuf {
     path
 }
 
-/// Asks for the documents to be replaced by those of a file, in other partitions.
+/// Returns the request that replaces the documents by those of a file, in other partitions.
 pub fn request(file: &Path) -> v1::PushRequest {
     v1::PushRequest {
         store: "users".to_owned(),
@@ -91,7 +91,7 @@ pub fn request(file: &Path) -> v1::PushRequest {
     }
 }
 
-/// Asks a node for it; answers the version, unless it breaks off.
+/// Sends the request to a node; returns the version, unless the push breaks off.
 pub async fn push(address: &str, file: &Path) -> Option<u32> {
     let mut pushes = PushesClient::connect(format!("http://{address}")).await.unwrap();
     let mut told = pushes.push(request(file)).await.unwrap().into_inner();
@@ -103,18 +103,18 @@ pub async fn push(address: &str, file: &Path) -> Option<u32> {
     None
 }
 
-/// A moment of a move.
+/// A moment of a repartition.
 #[derive(Clone, Copy, Debug)]
 pub enum Moment {
-    /// The version is known.
+    /// The version is in the definition.
     Known,
-    /// What was written since the push comes to its partitions.
+    /// Entries since the push are being forwarded to the version's partitions.
     Carried,
     /// Writes are held.
     Held,
 }
 
-/// Where the logs of a version end, as a node has them.
+/// Returns the end offsets of a version's logs, as a node has them.
 async fn ends(address: &str, versions: &StoreVersions) -> Vec<Offset> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
     let log = RemoteLog::new(endpoint.connect_lazy());
@@ -125,8 +125,8 @@ async fn ends(address: &str, versions: &StoreVersions) -> Vec<Offset> {
     ends
 }
 
-/// Waits for a moment of the first move of a store; answers whether it was seen, or the version was
-/// live before.
+/// Waits for a moment of the first repartition of a store; returns whether it was seen before the
+/// version was live.
 pub async fn comes(moment: Moment, store: &Store, address: &str) -> bool {
     let mut first = None;
     let wait = async {
@@ -154,7 +154,7 @@ pub async fn comes(moment: Moment, store: &Store, address: &str) -> bool {
     tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("no {moment:?}"))
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !is_so().await {
@@ -164,7 +164,7 @@ pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("never happened: {what}"));
 }
 
-/// Waits until the version is live that was pushed.
+/// Waits until the pushed version is live.
 pub async fn is_live(store: &Store) -> Arc<Definition> {
     let wait = async {
         loop {
@@ -177,24 +177,24 @@ pub async fn is_live(store: &Store) -> Arc<Definition> {
     tokio::time::timeout(LONG, wait).await.expect("the version is not live")
 }
 
-/// Writers that go on until they are stopped.
+/// Writers that write until they are stopped.
 pub struct Writers {
     stop: Arc<AtomicBool>,
-    /// Of each the number that it writes now.
+    /// Number of each writer's current write.
     now: Vec<Arc<AtomicI64>>,
     writing: Vec<JoinHandle<Sent>>,
 }
 
-/// What a writer has sent: under the number of each write whether it was acknowledged, or nobody
-/// knows.
+/// A writer's writes: for each number, whether the write was acknowledged or its outcome is
+/// unknown.
 #[derive(Default)]
 struct Sent(Vec<bool>);
 
-/// What writers have sent, each of them.
+/// The writes of all writers.
 #[derive(Default)]
 pub struct Written(Vec<Sent>);
 
-/// What each key's document says was written to it, in its order.
+/// The list of writes in each key's document, in order.
 pub type Seen = BTreeMap<i64, Vec<i64>>;
 
 fn key_of(writer: usize, number: i64) -> i64 {
@@ -202,12 +202,12 @@ fn key_of(writer: usize, number: i64) -> i64 {
 }
 
 impl Writers {
-    /// Begins to write, each at one of these nodes in turn.
+    /// Starts writers, distributed over these nodes.
     pub async fn start(addresses: &[&str]) -> Self {
         Self::behind(Written::default(), addresses).await
     }
 
-    /// Goes on behind what was written.
+    /// Starts writers that continue after earlier writes.
     pub async fn behind(Written(mut written): Written, addresses: &[&str]) -> Self {
         written.resize_with(KEYS.len(), Sent::default);
         let stop = Arc::new(AtomicBool::new(false));
@@ -222,12 +222,12 @@ impl Writers {
         Self { stop, now: numbers, writing }
     }
 
-    /// Of each writer the number that it sends now: all before it are in the log.
+    /// Returns the number of each writer's current write: all writes before it are in the log.
     pub fn now(&self) -> Vec<i64> {
         self.now.iter().map(|now| now.load(Ordering::SeqCst)).collect()
     }
 
-    /// Of each writer the first number that it has certainly not sent yet.
+    /// Returns the first number that each writer has certainly not sent yet.
     pub fn next(&self) -> Vec<i64> {
         self.now().into_iter().map(|now| now + 1).collect()
     }
@@ -269,7 +269,8 @@ impl Sent {
             let write = write.set("last", number).list_append("seen", [number], SEEN_MAX);
             match write.send().await {
                 Ok(_) => self.0.push(true),
-                // It may be on either side of a move. What is not settled in time is too late.
+                // The write may be on either side of the repartition. If it is not settled in time,
+                // it cannot be settled any more.
                 Err(error) if error.code() == ErrorCode::UnknownOutcome => {
                     self.0.push(false);
                     let told = format!("write {number} of {writer}: {error}");
@@ -288,14 +289,14 @@ impl Sent {
 }
 
 impl Written {
-    /// Checks that all of it is there: in each partition from before from one moment on, which is
-    /// no later than these numbers; each once, and in its order.
+    /// Asserts that all writes are there: for each old partition from some moment on, which is not
+    /// later than the numbers `from`; each write once, and in order.
     pub fn assert_is_in(&self, seen: &Seen, from: &[i64]) {
         self.assert_is_in_until(seen, from, &[i64::MAX; KEYS.len()]);
     }
 
-    /// As [`Written::assert_is_in`], of what was sent before these numbers; of what was sent since
-    /// anything may be missing behind all that is there.
+    /// Asserts the same as [`Written::assert_is_in`] for the writes before the numbers `until`;
+    /// later writes may be missing, but only after all that are there.
     pub fn assert_is_in_until(&self, seen: &Seen, from: &[i64], until: &[i64]) {
         self.assert_in_order(seen);
         let before = PartitionCount(PARTITIONS);
@@ -320,7 +321,7 @@ impl Written {
         }
     }
 
-    /// Checks that each document has a run of what was written to it, each once and in its order.
+    /// Asserts that each document has a consecutive part of its writes, each once and in order.
     fn assert_in_order(&self, seen: &Seen) {
         for (key, numbers) in seen {
             let writer = (key / KEYS_APART) as usize;
@@ -347,7 +348,8 @@ fn keys() -> BTreeSet<i64> {
     (0..KEYS.len()).flat_map(of).collect()
 }
 
-/// What a document says was written to it. Its count and its last value say the same.
+/// Returns the writes that a document lists, after checking that its count and its last value
+/// agree.
 fn told(definition: &Definition, document: &Document) -> Vec<i64> {
     let value = |name: &str| document.value(definition.field(name).unwrap().id);
     let number = |value: &Value| match value {
@@ -363,7 +365,7 @@ fn told(definition: &Definition, document: &Document) -> Vec<i64> {
     seen
 }
 
-/// What all documents say that are written, as a reader has them now.
+/// Returns the writes that all written documents list, as a reader has them now.
 pub async fn seen(reader: &Reader) -> Seen {
     let mut seen = Seen::new();
     for key in keys() {
@@ -374,7 +376,7 @@ pub async fn seen(reader: &Reader) -> Seen {
     seen
 }
 
-/// What all documents say that are written, as the shards have them now.
+/// Returns the writes that all written documents list, as the shards have them now.
 pub async fn seen_in_shards(store: &Store) -> Seen {
     let (ordered, definition) = (store.ordered().unwrap(), store.definition());
     let mut seen = Seen::new();
@@ -385,12 +387,12 @@ pub async fn seen_in_shards(store: &Store) -> Seen {
     seen
 }
 
-/// Whether a reader answers from the version that was pushed.
+/// Returns whether a reader answers from the pushed version.
 pub fn is_pushed(reader: &Reader) -> bool {
     reader.get(PUSHED.start).unwrap().is_some()
 }
 
-/// Checks that a reader has all documents of the version that is live, and none of another one.
+/// Asserts that a reader has all documents of the live version, and none of another one.
 pub fn assert_is_whole(reader: &Reader, is_pushed: bool) {
     let count = reader.schema().definition.field("count").unwrap().id;
     let (there, gone) = if is_pushed { (PUSHED, BEFORE) } else { (BEFORE, PUSHED) };

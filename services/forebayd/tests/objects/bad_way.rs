@@ -1,5 +1,5 @@
-//! A way to the object store that refuses, breaks off, cuts and changes: it costs attempts, each of
-//! which ends typed, and nothing else.
+//! A bad connection to the object store that refuses, breaks off, truncates and changes data.
+//! Proves that it only costs attempts, each of which ends with a typed error.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,14 +25,14 @@ use crate::{World, assert_all_is_whole, client};
 const SEED: u64 = 9;
 const FAULTS: [ObjectFault; 4] =
     [ObjectFault::Refused, ObjectFault::LostAnswer, ObjectFault::Cut, ObjectFault::Changed];
-/// Of a hundred calls, so many go wrong; of chunks more, since there are few.
+/// Percentage of faulty calls; higher for chunks, since there are few.
 const PERCENT: usize = 3;
 const PERCENT_OF_CHUNKS: usize = 12;
-/// Attempts of which one goes through.
+/// Number of attempts, of which one succeeds.
 const ATTEMPTS: usize = 60;
 const DOCUMENTS: i64 = 6_000;
 
-/// How often each fault has happened.
+/// Counters of the faults.
 #[derive(Default)]
 struct Happened([AtomicU64; FAULTS.len()]);
 
@@ -49,7 +49,8 @@ impl Happened {
         let fault = *dice.pick(&FAULTS);
         let is_possible = match fault {
             ObjectFault::Cut => call.method == "GET",
-            // Nothing proves a list, as a hash does all else.
+            // Changed listings are excluded, since no hash protects them as it protects all other
+            // data.
             ObjectFault::Changed => call.is_fetch(),
             _ => true,
         };
@@ -59,7 +60,7 @@ impl Happened {
     }
 }
 
-/// Makes a way bad from now on.
+/// Makes a connection bad from now on.
 fn spoil(way: &ObjectProxy) -> Arc<Happened> {
     let (happened, dice) = (Arc::new(Happened::default()), Mutex::new(Dice::new(SEED)));
     let told = Arc::clone(&happened);
@@ -67,7 +68,7 @@ fn spoil(way: &ObjectProxy) -> Arc<Happened> {
     happened
 }
 
-/// Whether the newest snapshot of each partition has something laid over its image.
+/// Returns whether the newest snapshot of each partition has deltas.
 async fn is_layered(snapshots: &SnapshotStore, store: &Store) -> bool {
     for at in partitions(store) {
         let newest = snapshots.partition(at).newest(None).await.unwrap();
@@ -101,10 +102,10 @@ async fn a_bad_way_to_the_store_costs_builds_and_bootstraps_and_nothing_else() {
         assert_holds(&begun, &held, 0..DOCUMENTS);
         bootstraps += begun.status().partitions.iter().map(|at| at.counts.bootstraps).sum::<u64>();
     }
-    // Where the log could not be trimmed it is begun with, once the snapshot was tried in vain.
+    // A reader bootstraps from an untrimmed log if the snapshot fails.
     assert!(bootstraps > 0, "none has begun with a snapshot");
 
-    // The shards are lost, and begin by the same way.
+    // The shards are lost, and bootstrap over the same connection.
     let address = node.kill();
     std::fs::remove_dir_all(world.data().join("shards")).unwrap();
     let node = world.start(&address);
@@ -120,7 +121,7 @@ async fn a_bad_way_to_the_store_costs_builds_and_bootstraps_and_nothing_else() {
     assert_all_is_whole(&world.straight(), &store).await;
 }
 
-/// What is answered last.
+/// Returns the last answer of a stream.
 async fn last<M>(answers: Result<Response<Streaming<M>>, Status>) -> Result<M, Status> {
     let (mut answers, mut last) = (answers?.into_inner(), None);
     while let Some(answer) = answers.message().await? {
@@ -129,7 +130,8 @@ async fn last<M>(answers: Result<Response<Streaming<M>>, Status>) -> Result<M, S
     last.ok_or_else(|| Status::internal("nothing was answered"))
 }
 
-/// Asks until it is done. What fails says that it is the store, and never that it is ours.
+/// Repeats a request until it succeeds; asserts that each error blames the object store, and never
+/// Forebay's data.
 async fn until_done<M>(what: &str, mut ask: impl AsyncFnMut() -> Result<M, Status>) -> M {
     for _ in 0..ATTEMPTS {
         let error = match ask().await {
@@ -207,7 +209,7 @@ async fn backups_restores_and_pushes_come_through_a_bad_way_and_are_whole() {
     );
 
     let wait = async {
-        // More of it, until each of them has happened.
+        // Restores and pushes continue until each fault has happened.
         for round in 0.. {
             for (name, (backup, held)) in [("first", &first), ("second", &second)] {
                 let name = format!("{name}-{round}");

@@ -1,5 +1,5 @@
-//! Readers as processes that are killed at each quarter of what they fetch: nothing wrong is ever
-//! answered, the next one fetches what was left and nothing twice, and no file stays of them.
+//! Reader processes that are killed at each quarter of a bootstrap. Proves that no wrong answer is
+//! given, that the next reader fetches only the rest, and that no files are left over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Lines};
@@ -25,7 +25,8 @@ use crate::{World, client, server};
 
 const TEST: &str =
     "killed_readers::readers_that_are_killed_at_each_quarter_go_on_and_answer_nothing_wrong";
-/// Set for a process that reads: where the node is, the snapshots are, and its copies.
+/// Environment variables of a reading process: the node, the snapshots, and the directory of its
+/// copies.
 const NODE: &str = "FOREBAY_TEST_READS_AT";
 const SNAPSHOTS: &str = "FOREBAY_TEST_READS_SNAPSHOTS";
 const DIRECTORY: &str = "FOREBAY_TEST_READS_IN";
@@ -39,7 +40,7 @@ fn spec() -> StoreSpec {
     spec
 }
 
-/// Bytes that do not compress.
+/// Returns incompressible bytes.
 fn value(key: i64) -> Value {
     Value::Bytes(Dice::new(key as u64).noise(VALUE_BYTES))
 }
@@ -50,7 +51,7 @@ fn value_of(reader: &Reader, key: i64) -> forebay::Result<Option<Value>> {
     Ok(document.and_then(|document| document.value(field).cloned()))
 }
 
-/// Reads until its input ends, and tells how far it is.
+/// Reads until stdin ends, and prints the progress.
 async fn read(node: &str) {
     let variable = |name: &str| std::env::var(name).unwrap();
     let options = ReaderOptions {
@@ -58,7 +59,7 @@ async fn read(node: &str) {
         checkpoint: Some(CheckpointOptions::new(variable(DIRECTORY))),
         ..ReaderOptions::new("blobs")
     };
-    // The harness has begun a line.
+    // The test harness has printed an incomplete line.
     println!();
     let reader = Reader::open(node, options).await.unwrap();
     let fetched = async {
@@ -83,16 +84,17 @@ async fn read(node: &str) {
     println!("ended");
 }
 
-/// Such a process; killed when it goes.
+/// A reading process; killed when dropped.
 struct Reading {
     child: OwnedChild,
     lines: Lines<BufReader<ChildStdout>>,
-    /// Its own: what it asked for and nobody has heard yet goes with it.
+    /// The process's own connection, so that its outstanding requests end with it.
     _way: ObjectProxy,
 }
 
 impl Reading {
-    /// One for which so many chunks pass, those that have passed before among them.
+    /// Starts a process for which this many chunks may pass in total, including those that have
+    /// passed before.
     fn start(world: &World, gate: (&Arc<Gate>, usize), node: &str, directory: &Path) -> Self {
         let (gate, allowed) = gate;
         let way = gate.way(allowed);
@@ -110,7 +112,7 @@ impl Reading {
         Self { child, lines, _way: way }
     }
 
-    /// Waits until it says what is wanted. It ends by itself where that does not come.
+    /// Waits until the process prints a wanted line; fails if the process ends before.
     fn says(&mut self, mut is_wanted: impl FnMut(&str) -> bool) {
         let mut lines = self.lines.by_ref().map(|line| line.unwrap());
         assert!(lines.any(|line| is_wanted(&line)), "the reader has ended");
@@ -121,7 +123,7 @@ impl Reading {
         self
     }
 
-    /// Lets it end in order.
+    /// Lets the process end in order.
     fn end(mut self) {
         drop(self.child.stdin.take());
         self.says(|line| line == "ended");
@@ -129,9 +131,9 @@ impl Reading {
     }
 }
 
-/// Lets so many chunks of an image pass, and holds those behind them.
+/// A gate that lets a number of an image's chunks pass, and holds the others.
 struct Gate {
-    /// Bytes of the chunks, by the hashes that their paths have.
+    /// Sizes of the chunks, by the hashes in their paths.
     chunks: BTreeMap<String, u64>,
     state: Mutex<Passing>,
     changed: Condvar,
@@ -141,7 +143,7 @@ struct Gate {
 struct Passing {
     passed: Vec<String>,
     allowed: usize,
-    /// The way that was made last: who came by another one is gone.
+    /// Number of the newest connection; requests of an older one are closed.
     way: u64,
 }
 
@@ -152,7 +154,8 @@ impl Gate {
         Arc::new(Self { chunks, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// A new way through it for so many in all, which closes the one before.
+    /// Opens a new connection through the gate for this many chunks in total, and closes the
+    /// previous one.
     fn way(self: &Arc<Self>, allowed: usize) -> ObjectProxy {
         let (gate, proxy) = (Arc::clone(self), ObjectProxy::start(server()).unwrap());
         let mut state = self.state.lock();
@@ -186,7 +189,7 @@ impl Gate {
         self.state.lock().passed.clone()
     }
 
-    /// Whether as many have passed as may, and this is all of their bytes.
+    /// Returns whether all permitted chunks have passed, and have this many bytes.
     fn is_all_that_passed(&self, bytes: u64) -> bool {
         let state = self.state.lock();
         let passed: u64 = state.passed.iter().map(|chunk| self.chunks[chunk]).sum();
@@ -194,7 +197,8 @@ impl Gate {
     }
 }
 
-/// The newest snapshot, once it has all documents: most of them in its image, or that is made anew.
+/// Returns the newest snapshot, once it has all documents. The image has most of them; otherwise it
+/// would be rebuilt.
 async fn snapshot(world: &World, store: &Store) -> Manifest {
     let at = PartitionRef { store: store.definition().store, partition: PartitionId(0) };
     let (snapshots, mut found) = (world.straight().partition(at), None);
@@ -210,7 +214,7 @@ async fn snapshot(world: &World, store: &Store) -> Manifest {
     found.unwrap()
 }
 
-/// What kinds of files there are.
+/// Returns the kinds of files in a directory.
 fn kinds(directory: &Path) -> BTreeSet<String> {
     let names = std::fs::read_dir(directory).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -233,7 +237,7 @@ async fn readers_that_are_killed_at_each_quarter_go_on_and_answer_nothing_wrong(
         assert!(batch.send().await.unwrap().results.iter().all(Result::is_ok));
     }
     snapshot(&world, &store).await;
-    // Nobody keeps snapshots any more: it stays the newest.
+    // The snapshot stays the newest, since nobody builds snapshots any more.
     let address = node.kill();
     let manifest = snapshot(&world, &store).await;
     let node = world.start_with(&[], &address);
@@ -257,7 +261,8 @@ async fn readers_that_are_killed_at_each_quarter_go_on_and_answer_nothing_wrong(
     let wanted: Vec<_> = gate.chunks.keys().cloned().collect();
     assert_eq!(passed, wanted, "each chunk once");
 
-    // One that is killed when it has all leaves all, and needs nothing but that.
+    // A reader that is killed after it has everything leaves a complete copy, and the next reader
+    // fetches nothing.
     drop(Reading::start(&world, whole, &node.address, directory.path()).until_whole());
     Reading::start(&world, whole, &node.address, directory.path()).until_whole().end();
     assert_eq!(gate.passed().len(), all);

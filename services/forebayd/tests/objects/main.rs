@@ -1,5 +1,5 @@
-//! Nodes and readers as processes, on a real object store: the way to it is bad, in the middle of
-//! everything, its lists are wrong, and readers are killed while they fetch from it.
+//! Nodes and readers as processes, on a real object store: over a bad connection, with wrong
+//! listings, and with readers that are killed while they fetch.
 
 mod bad_way;
 #[path = "../daemon/mod.rs"]
@@ -18,13 +18,13 @@ use forebay_testkit::object_servers::{ObjectServer, ObjectServerKind};
 
 use crate::daemon::Daemon;
 
-/// The server of all tests; each has a bucket of its own there, and a way of its own.
+/// The server of all tests; each test has its own bucket and its own connection.
 fn server() -> &'static ObjectServer {
     static SERVER: OnceLock<ObjectServer> = OnceLock::new();
     SERVER.get_or_init(|| ObjectServer::start(ObjectServerKind::S3).unwrap())
 }
 
-/// A node's folder, and the folders of an object store that it reaches by a way of its own.
+/// Folder of a node, and the folders in an object store that the node reaches through a proxy.
 struct World {
     way: ObjectProxy,
     snapshots: String,
@@ -40,13 +40,13 @@ impl World {
         Self { way, snapshots, backups, folder: tempfile::tempdir().unwrap() }
     }
 
-    /// The node as a process, which keeps a snapshot of each second.
+    /// Starts the node as a process that builds a snapshot each second.
     fn start(&self, listen: &str) -> Daemon {
         let every = ["--snapshots", &self.snapshots, "--snapshot-every-s", "1"];
         self.start_with(&[&every[..], &["--backups", &self.backups]].concat(), listen)
     }
 
-    /// The node with what it needs and these arguments.
+    /// Starts the node with these additional arguments.
     fn start_with(&self, more: &[&str], listen: &str) -> Daemon {
         let data = self.data();
         let own = ["--data-dir", data.to_str().unwrap(), "--durability", "buffered"];
@@ -57,12 +57,12 @@ impl World {
         self.folder.path().join("data")
     }
 
-    /// The snapshots, by the way that the node has.
+    /// Returns the snapshots through the node's proxy.
     fn by_the_way(&self) -> SnapshotStore {
         SnapshotStore::open_with(&self.snapshots, self.way.options()).unwrap()
     }
 
-    /// The snapshots as they are.
+    /// Returns the snapshots without the proxy.
     fn straight(&self) -> SnapshotStore {
         SnapshotStore::open_with(&self.snapshots, server().options()).unwrap()
     }
@@ -72,7 +72,7 @@ async fn client(address: &str) -> Client {
     Client::connect(address, ClientOptions::default()).await.unwrap()
 }
 
-/// Reads all of what counts.
+/// Reads all chunks of all published snapshots.
 async fn assert_all_is_whole(snapshots: &SnapshotStore, store: &Store) {
     for at in users::partitions(store) {
         let of = snapshots.partition(at);

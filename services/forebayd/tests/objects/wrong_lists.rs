@@ -1,6 +1,6 @@
-//! An object store whose lists are wrong: they miss what is there or break off, name it twice, or
-//! name what is gone or somebody else's. Nothing that counts is lost by it, and readers begin all
-//! the same.
+//! An object store whose listings are wrong: they omit objects, break off, repeat objects, or name
+//! removed or foreign ones. Proves that no published data is lost, and that readers still
+//! bootstrap.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use crate::{World, assert_all_is_whole, client};
 
 const SEED: u64 = 12;
 const DOCUMENTS: i64 = 3_000;
-/// Of a hundred objects on a list, so many are missing there, as many are there twice, and as many
-/// have one beside them that is gone.
+/// Percentage of listed objects that are missing, percentage that are repeated, and percentage next
+/// to which a removed one is listed.
 const PERCENT: usize = 12;
-/// Of a hundred lists, so many break off at their begin.
+/// Percentage of listings that are truncated to their start.
 const PERCENT_CUT: usize = 20;
-/// More than twice of what a build of so little takes, by far.
+/// A grace of far more than twice the duration of such a small build.
 const GRACE: Duration = Duration::from_secs(8);
 const BEGIN: &str = "<Contents>";
 const END: &str = "</Contents>";
 
-/// The name of a snapshot that there is not, in the place of another one's.
+/// Returns the name of a snapshot that does not exist, derived from another one's.
 fn gone(object: &str) -> Option<String> {
     let (before, kind) = object.split_once(".manifest").map(|(before, _)| (before, ".manifest"))?;
     let behind = &object[before.len() + kind.len()..];
@@ -36,7 +36,7 @@ fn gone(object: &str) -> Option<String> {
     Some(format!("{}dead{kind}{behind}", &before[..digits]))
 }
 
-/// A list that is wrong by chance.
+/// Returns a randomly corrupted listing.
 fn wrong(said: &str, dice: &mut Dice) -> String {
     let mut parts = said.split(BEGIN);
     let mut edited = parts.next().unwrap_or_default().to_owned();
@@ -66,7 +66,7 @@ fn wrong(said: &str, dice: &mut Dice) -> String {
     edited
 }
 
-/// Collects as a keeper of snapshots does with a longer grace, until told to stop.
+/// Collects garbage as a snapshot service does with a longer grace, until `stop` is set.
 async fn collect_on(
     of: SnapshotStore,
     store: Store,

@@ -1,5 +1,5 @@
-//! Ordered reads over gRPC: documents by key, and scans in both directions at one position, against
-//! a model that is sorted.
+//! Ordered reads over gRPC: documents by key, and scans in both directions at one position,
+//! compared with a sorted model.
 
 #[path = "../served/mod.rs"]
 mod served;
@@ -32,7 +32,7 @@ const COUNT: FieldId = FieldId(1);
 const NAME: FieldId = FieldId(2);
 const WAIT_MS: u32 = 30_000;
 
-/// A node with shards, and ordered reads of it.
+/// A node with shards, and a client of its ordered reads.
 struct World {
     served: Served,
     reads: ShardsClient<Channel>,
@@ -74,7 +74,7 @@ impl World {
         answer.map(tonic::Response::into_inner).map_err(|status| error_of_status(&status))
     }
 
-    /// The pages of a scan, as one.
+    /// Returns the pages of a scan, joined.
     async fn scan(&self, request: v1::ScanRequest) -> Result<Scanned> {
         let told = |status: tonic::Status| error_of_status(&status);
         let mut pages = self.reads.clone().scan(request).await.map_err(told)?.into_inner();
@@ -266,7 +266,7 @@ async fn a_scan_goes_on_at_its_position_while_the_store_changes() {
     assert_eq!(second.keys(), (5..20).map(|n| format!("a{n:02}").into_bytes()).collect::<Vec<_>>());
     assert_eq!(second.documents[1].1, Some(Value::Int64(6)));
     assert!(second.cursor.is_empty());
-    // Read to its end it is let go of.
+    // A scan that was read to its end has no retained view.
     assert_eq!(world.scan(rest).await.unwrap_err().code(), ErrorCode::TokenLost);
 
     let first = world.scan(request.clone()).await.unwrap();

@@ -1,4 +1,4 @@
-//! What a node tells of its replicas: readiness, as load balancers ask for it, and lag.
+//! Status of a node's replicas: lag, and readiness as load balancers query it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::served::Served;
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Waits until the node says this of a service.
+/// Waits until the node reports this status of a service.
 async fn becomes(address: &str, service: &str, wanted: ServingStatus) {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
     let mut health = HealthClient::new(endpoint.connect().await.unwrap());
@@ -45,7 +45,7 @@ async fn a_node_is_ready_while_its_shards_answer() {
     becomes(&served.address, "", ServingStatus::Serving).await;
     becomes(&served.address, ready, ServingStatus::Serving).await;
 
-    // A file where the folder of the shards should be.
+    // A file blocks the folder of the shards.
     let folder = data.path().join("shards");
     std::fs::write(&folder, b"in the way").unwrap();
     let spec = StoreSpec::documents("users", KeyType::Int64, 2).field("count", INT64);

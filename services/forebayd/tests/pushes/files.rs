@@ -1,4 +1,4 @@
-//! Files of documents, of every format that is pushed.
+//! Files of documents, in every format that can be pushed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,12 +18,12 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 
-/// Rows of all files together.
+/// Number of rows of all files together.
 pub const ROWS: u64 = 9_000;
-/// When the first row was seen, in milliseconds.
+/// Time of the first row, in milliseconds.
 const SEEN_MS: i64 = 1_700_000_000_000;
 
-/// What the document of a row holds; some have no name.
+/// Returns the expected document of a row; some have no name.
 pub fn expected(row: u64) -> BTreeMap<String, Value> {
     let number = row as i64;
     let tags = (0..row % 4).map(|tag| Value::String(format!("tag-{tag}"))).collect();
@@ -50,7 +50,7 @@ fn number(row: u64, field: &str) -> i64 {
     }
 }
 
-/// These rows, in types that are not those of the fields but fit them.
+/// Returns these rows, in types that differ from the fields' but fit them.
 fn batch(rows: std::ops::Range<u64>) -> RecordBatch {
     let ids: StringArray = rows.clone().map(|row| Some(format!("user-{row}"))).collect();
     let members: BooleanArray = rows.clone().map(|row| Some(row.is_multiple_of(3))).collect();
@@ -84,7 +84,7 @@ fn batch(rows: std::ops::Range<u64>) -> RecordBatch {
     RecordBatch::try_from_iter(columns).unwrap()
 }
 
-/// A folder of files; they go with it.
+/// A temporary folder of files.
 pub struct Files(tempfile::TempDir);
 
 impl Files {
@@ -96,13 +96,13 @@ impl Files {
         self.0.path().join(name)
     }
 
-    /// A file of this text.
+    /// Writes a file with this text.
     pub fn text(&self, name: &str, text: &str) -> PathBuf {
         fs::write(self.at(name), text).unwrap();
         self.at(name)
     }
 
-    /// All rows, as one file in each format that holds all of a row.
+    /// Writes all rows as one file in each format that can hold a whole row.
     pub fn whole(&self) -> Vec<(&'static str, PathBuf)> {
         let all = batch(0..ROWS);
         let file = |name: &str| File::create(self.at(name)).unwrap();
@@ -140,7 +140,7 @@ impl Files {
         writer.close().unwrap();
     }
 
-    /// All rows without what CSV cannot hold.
+    /// Writes all rows without the columns that CSV cannot hold.
     pub fn csv(&self) -> PathBuf {
         let scalars = batch(0..ROWS).project(&[0, 1, 2, 3, 4, 5]).unwrap();
         let mut writer = csv::Writer::new(File::create(self.at("all.csv")).unwrap());
@@ -148,7 +148,7 @@ impl Files {
         self.at("all.csv")
     }
 
-    /// A folder of so many files that hold all rows together.
+    /// Writes a folder of this many files that hold all rows together.
     pub fn parts(&self, count: u64) -> PathBuf {
         fs::create_dir_all(self.at("parts")).unwrap();
         for part in 0..count {
@@ -158,7 +158,7 @@ impl Files {
         self.at("parts")
     }
 
-    /// A file of which the end is missing.
+    /// Writes a truncated file.
     pub fn cut(&self) -> PathBuf {
         let rows = batch(0..100);
         self.parquet("cut.parquet", &rows, Compression::UNCOMPRESSED);

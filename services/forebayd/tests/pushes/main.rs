@@ -1,5 +1,5 @@
-//! Pushes of files at a node: of every format, refused for what they hold, broken off and gone on
-//! with, killed, and moves of documents to other partitions.
+//! Pushes of files at a node: in every format, refused for their content, interrupted and resumed,
+//! killed, and with repartitions.
 
 #[path = "../daemon/mod.rs"]
 mod daemon;
@@ -43,7 +43,7 @@ use small_disk::{SmallDisk, run_again_where_mounting_is_permitted};
 const LONG: Duration = Duration::from_secs(60);
 const PARTITIONS: u32 = 3;
 
-/// A store with a field of each kind.
+/// Returns the definition of a store with a field of each kind.
 fn spec() -> StoreSpec {
     let scalar = FieldType::Scalar;
     let mut spec = StoreSpec::documents("users", KeyType::String, PARTITIONS)
@@ -70,7 +70,7 @@ impl World {
         Self::at(Arc::new(SystemClock))
     }
 
-    /// One in which it is the time of this clock.
+    /// Creates a world with this clock.
     fn at(clock: Arc<dyn Clock>) -> Self {
         let log = Arc::new(MemoryLog::new(Arc::clone(&clock)));
         Self { clock, log, objects: Arc::default(), folder: tempfile::tempdir().unwrap() }
@@ -106,7 +106,7 @@ impl World {
         self.objects.decide(fault.map(decide));
     }
 
-    /// Folders of pushes that are left.
+    /// Returns the number of remaining folders of pushes.
     fn left(&self) -> usize {
         let entries = std::fs::read_dir(self.folder.path().join("data")).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -138,7 +138,7 @@ async fn reader(address: &str, name: &str) -> Reader {
     reader
 }
 
-/// What a document holds, by the names of its fields.
+/// Returns a document by the names of its fields.
 fn held(reader: &Reader, key: &str) -> Option<BTreeMap<String, Value>> {
     let document = reader.get(KeyValue::String(key)).unwrap()?;
     let fields = reader.schema().definition.fields.clone();
@@ -201,7 +201,7 @@ async fn a_pushed_store_is_one_like_any_other() {
     let Value::Int32(age) = expected(1)["age"] else { panic!("an age") };
     assert_eq!(held(&follower, "user-1").unwrap()["age"], Value::Int32(age + 1));
 
-    // Its shards begin with the push, also where they are made anew.
+    // The store's shards bootstrap from the push, even if they are rebuilt.
     served.end().await;
     let options = SnapshotOptions::new(LONG, 3).unwrap();
     let (snapshots, data) = (parts.kept.snapshots.clone(), world.folder.path().join("other"));
@@ -290,7 +290,7 @@ async fn a_push_that_broke_off_is_gone_on_with_and_never_seen() {
         assert_eq!(client.store("new").await.unwrap_err().code(), ErrorCode::NotFound);
         assert_eq!(world.left(), 1);
     }
-    // What was read is not read again.
+    // Files that were read are not read again.
     let rows = AtomicUsize::new(usize::MAX);
     let tell = |progress: PushProgress| {
         rows.fetch_min(progress.rows as usize, Ordering::Relaxed);
@@ -299,14 +299,14 @@ async fn a_push_that_broke_off_is_gone_on_with_and_never_seen() {
     assert_eq!(rows.load(Ordering::Relaxed), ROWS as usize);
     assert_is_whole(&reader(&served.address, "new").await, |_| true);
     assert_eq!(world.left(), 0);
-    // The name is free again, and the same push makes another store.
+    // The name is free again, and the same push creates another store.
     client.delete_store("new").await.unwrap();
     parts.push(&ask, quiet).await.unwrap();
     assert_is_whole(&reader(&served.address, "new").await, |_| true);
 }
 
 const DISK_BYTES: usize = 16 << 20;
-/// Leaves room for less than the rows.
+/// Filler that leaves less space than the rows need.
 const FILLER_BYTES: usize = DISK_BYTES - (64 << 10);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,4 @@
-//! Backups of a store whose documents move to other partitions, at a node that is a process: taken
-//! in the middle of the move and behind it, and restored.
+//! Backups of a store during and after a repartition, at a node as a process; and their restores.
 
 use std::path::Path;
 use std::process::Command;
@@ -26,7 +25,7 @@ fn start(folder: &Path) -> Daemon {
     Daemon::start(&[&data[..], &more].concat(), "127.0.0.1:0")
 }
 
-/// Runs a command about the store; answers what it says.
+/// Runs a command about the store; returns its output.
 fn command(verb: &[&str], node: &str, more: &[&str]) -> String {
     let mut command = Command::new(FOREBAYD);
     command.args(verb).args(["--node", node, "--store", "users"]).args(more);
@@ -35,13 +34,13 @@ fn command(verb: &[&str], node: &str, more: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Takes a backup; answers its id.
+/// Takes a backup; returns its id.
 fn take(node: &str) -> String {
     let said = command(&["backup", "take"], node, &[]);
     said.split_whitespace().nth(1).unwrap().to_owned()
 }
 
-/// A time behind all that was acknowledged, as a restore is told of it.
+/// Returns a time after all acknowledged writes, in the form that a restore takes.
 fn now() -> String {
     std::thread::sleep(Duration::from_millis(2));
     let since = Duration::from_micros(SystemClock.now().as_micros() as u64);
@@ -56,7 +55,7 @@ async fn backups_amid_a_move_and_behind_it_are_what_the_store_was() {
     let store = create(&address).await;
     let writers = Writers::start(&[&address]).await;
     writers.go_on().await;
-    // Each with what was acknowledged before, and when.
+    // Each backup, with the writes acknowledged before it and its time.
     let mut taken = vec![(writers.now(), now(), take(&address))];
     let at = address.clone();
     let pushing = tokio::spawn(async move { push(&at, &file).await });
@@ -83,7 +82,8 @@ async fn backups_amid_a_move_and_behind_it_are_what_the_store_was() {
 
     for (number, (until, time, id)) in taken.iter().enumerate() {
         let mut points = vec![("--backup", id)];
-        // While writes are held no log goes on, and none leads to the first backup of a version.
+        // While writes are held no log grows, and no backed-up log leads to the first backup of a
+        // version.
         if number == 1 {
             points.push(("--before", time));
         }

@@ -1,5 +1,5 @@
-//! Moves of documents to other partitions at a node that is a process: whoever asks for one is
-//! killed, and the node is, at any moment of it, while the documents are written and read.
+//! Repartitions at a node as a process: the pushing command and the node are killed at any moment,
+//! while the documents are written and read.
 
 use std::process::{Command, Stdio};
 
@@ -13,16 +13,16 @@ use crate::moving::{
 };
 use crate::processes::{killed_at, start};
 
-/// Times that a move is made of which a moment was missed.
+/// Number of attempts to kill at the wanted moment.
 const ATTEMPTS: usize = 5;
 
-/// A node in the middle of being written to.
+/// A node under writes.
 struct World {
     folder: tempfile::TempDir,
     file: std::path::PathBuf,
     node: Daemon,
     store: forebay::Store,
-    /// It is there all the time.
+    /// A reader that stays open all the time.
     old: forebay::Reader,
     writers: Writers,
 }
@@ -42,8 +42,8 @@ impl World {
         Self { node: start(self.folder.path(), &self.node.kill()), ..self }
     }
 
-    /// Waits for the end of the move, and checks that all is there that was written, of each writer
-    /// from such a number on.
+    /// Waits for the end of the repartition, and asserts that the writes of each writer from these
+    /// numbers on are there.
     async fn check(self, from: &[i64]) {
         let live = is_live(&self.store).await;
         assert_eq!((live.written().partitions.0, live.versions.live().number.0), (MOVED_TO, 2));
@@ -57,7 +57,8 @@ impl World {
     }
 }
 
-/// Kills the node at each of these moments of one move; answers whether all of them were seen.
+/// Kills the node at each of these moments of one repartition; returns whether all of them were
+/// seen.
 async fn is_killed_at(moments: &[Moment]) -> bool {
     let mut world = World::new().await;
     let address = world.node.address.clone();
@@ -66,7 +67,7 @@ async fn is_killed_at(moments: &[Moment]) -> bool {
     let (mut from, mut are_seen) = (None, true);
     for moment in moments {
         are_seen &= comes(*moment, &world.store, &address).await;
-        // What is written behind the first of them is behind the push.
+        // Writes after the first moment come after the push.
         from.get_or_insert_with(|| world.writers.next());
         if !are_seen {
             break;
@@ -96,7 +97,7 @@ async fn a_move_that_is_killed_before_it_is_known_leaves_all_as_it_is_and_goes_o
     for partitions in [1, 2] {
         let is_there = |told: &v1::PushResponse| told.partitions_done >= partitions;
         let (_, address) = killed_at(world.node, request(&world.file), is_there).await;
-        // It goes on from where it stood first.
+        // The resumed push keeps the positions of the first attempt.
         from.get_or_insert_with(|| world.writers.next());
         world.node = start(world.folder.path(), &address);
         assert_eq!(world.store.refresh().await.unwrap().versions.all().len(), 1);
@@ -112,7 +113,8 @@ async fn a_move_that_is_killed_before_it_is_known_leaves_all_as_it_is_and_goes_o
     world.check(&from.unwrap()).await;
 }
 
-/// Kills the command that asks for a move at this moment of it; answers whether that was seen.
+/// Kills the pushing command at this moment of the repartition; returns whether the moment was
+/// seen.
 async fn is_asker_killed_at(moment: Moment) -> bool {
     let world = World::new().await;
     let asking = Command::new(FOREBAYD)

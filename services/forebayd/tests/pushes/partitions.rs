@@ -1,5 +1,5 @@
-//! Pushes with another number of partitions in the place of a store's documents: while it is
-//! written and read, with changes of every kind on their way, broken off, and once more.
+//! Pushes that replace a store's documents with another number of partitions: during writes and
+//! reads, with changes of every kind in flight, interrupted, and repeated.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::versions::{
 };
 use crate::{LONG, PARTITIONS, Push, World, assert_is_whole, held, quiet, reader};
 
-/// A push in the place of the store's documents, with so many partitions.
+/// Returns a push that replaces the store's documents, with this many partitions.
 fn divide(files: &std::path::Path, partitions: u32) -> Push {
     Push { partitions: Some(partitions), ..replace(files) }
 }
@@ -36,7 +36,7 @@ fn definition(parts: &PushParts) -> Definition {
     parts.kept.catalog.catalog().by_name("users").unwrap().definition.clone()
 }
 
-/// A node whose snapshots are kept, so that a move comes to its end.
+/// Starts a node that builds snapshots, so that repartitions are completed.
 async fn start(world: &World) -> (Served, PushParts, Snapshots) {
     let (served, parts) = world.start().await;
     let keeper = Snapshots::keep(parts.kept.clone());
@@ -78,11 +78,11 @@ async fn documents_move_to_more_and_to_fewer_partitions_while_they_are_written_a
             assert_is_whole(reader, |_| true);
             assert_eq!(reader.status().partitions.len(), count as usize);
         }
-        // What was written since the push was made is there, and nothing from before.
+        // The writes since the push are there, and no document from before.
         let has: Vec<bool> =
             (0..written).map(|number| held(&old, &format!("more-{number}")).is_some()).collect();
         assert!(has.last().is_some_and(|last| *last), "the last write");
-        // Each partition from before has stood at one moment.
+        // Each old partition has one position from which its writes are there.
         for before in PartitionCount(PARTITIONS).partitions() {
             let is_of = |number: &u64| {
                 partition_of(format!("more-{number}").as_bytes(), PartitionCount(PARTITIONS))
@@ -96,7 +96,7 @@ async fn documents_move_to_more_and_to_fewer_partitions_while_they_are_written_a
             assert_eq!(held(&fresh, &key).is_some(), has, "{key}");
             assert_eq!(in_shard(&store, &key).await.unwrap().is_some(), has, "{key}");
         }
-        // It is the same store, with other logs: of those from before nothing is told any more.
+        // The store is the same, with other logs: nothing is reported about the old ones.
         assert_eq!(fresh.schema().definition.store, store.definition().store);
         assert_eq!(store.refresh().await.unwrap().written().partitions, PartitionCount(count));
         let lost = old.wait_token(&old_token, LONG).await.unwrap_err();
@@ -106,14 +106,14 @@ async fn documents_move_to_more_and_to_fewer_partitions_while_they_are_written_a
     }
 }
 
-/// Increments counters one behind the other, each once; answers what each has come to.
+/// Increments counters one after the other, each once; returns the value of each.
 async fn count_on(store: Store, stop: Arc<AtomicBool>) -> Vec<i32> {
     let mut counted = vec![0; 32];
     for number in 0.. {
         let key = number % counted.len();
         match store.upsert(&*format!("counter-{key}")).increment("age", 1).send().await {
             Ok(_) => counted[key] += 1,
-            // Whether it happened nobody knows: it is not counted on any more.
+            // The outcome is unknown, so this counter is not checked any more.
             Err(error) => {
                 assert_eq!(error.error().code(), ErrorCode::UnknownOutcome, "{error}");
                 counted[key] = i32::MIN;
@@ -135,7 +135,7 @@ async fn each_change_happens_once_over_a_move_and_reads_of_ones_own_find_it() {
     let stop = Arc::new(AtomicBool::new(false));
     let (pushing, held_up) = held_up(&parts, divide(&file, 6), PARTITIONS);
     held_up.wait().await;
-    // All of these came since the push, so none of them is lost with it.
+    // All of these writes came after the push, so none of them is lost.
     let counting = tokio::spawn(count_on(store.clone(), Arc::clone(&stop)));
     let other = served.client().await;
     let streaming = tokio::spawn(stream_on(other, Arc::clone(&stop)));
@@ -166,7 +166,7 @@ async fn each_change_happens_once_over_a_move_and_reads_of_ones_own_find_it() {
     }
 }
 
-/// Streams documents, until it is told to stop; answers how many.
+/// Streams documents until `stop` is set; returns their number.
 async fn stream_on(client: Client, stop: Arc<AtomicBool>) -> u64 {
     let store = client.store("users").await.unwrap();
     let mut stream = store.write_stream(StreamOptions::default()).unwrap();
@@ -182,7 +182,7 @@ async fn stream_on(client: Client, stop: Arc<AtomicBool>) -> u64 {
     sent
 }
 
-/// Reads each write behind its token, and by the latest; answers how many.
+/// Reads each write after its token, and with a latest read; returns the number of writes.
 async fn read_own(store: Store, reader: Reader, stop: Arc<AtomicBool>) -> u64 {
     let age = store.definition().field("age").unwrap().id;
     let mut number = 0;
@@ -222,10 +222,10 @@ async fn what_ends_differently_on_its_way_is_told_and_what_cannot_be_meanwhile_i
     assert_eq!(held(&fresh, "ann"), Some(name("pushed")));
     assert_eq!(held(&fresh, "old-7"), Some(name("mine")));
 
-    // Slow writers may still append to the partitions from before, until the window is over.
+    // Slow writers may still append to the old partitions until the window is over.
     let soon = parts.push(&divide(&file, 5), quiet).await.unwrap_err();
     assert_eq!(soon.code(), ErrorCode::Conflict, "{soon}");
-    // The same number is a version like any other.
+    // A push with the same number of partitions is a version like any other.
     let again = parts.push(&divide(&file, 4), quiet).await.unwrap();
     assert_eq!(again.version, VersionNumber(3));
     client.alter_store("users", None, &[Alteration::DropAll]).await.unwrap();
@@ -255,7 +255,7 @@ async fn logs_from_before_go_with_their_window_and_the_documents_move_on() {
             is_gone && definition(&parts).versions.all().len() == 1
         })
         .await;
-        // A version is above all from before, whatever partition the document was in.
+        // Document versions exceed all earlier ones, whichever partition the document was in.
         let versions = definition(&parts).versions.live().logs.moves;
         assert_eq!(u32::from(versions), number - 1);
     }
@@ -271,7 +271,7 @@ async fn logs_from_before_go_with_their_window_and_the_documents_move_on() {
     .await;
 }
 
-/// Pushes until the version is known, while nobody sees to its move.
+/// Pushes until the version is in the definition, while no process completes the repartition.
 async fn known(parts: &PushParts, ask: &Push) {
     let (own, ask) = (parts.clone(), ask.clone());
     let pushing = tokio::spawn(async move { own.push(&ask, quiet).await });
@@ -280,7 +280,7 @@ async fn known(parts: &PushParts, ask: &Push) {
     assert!(pushing.await.unwrap_err().is_cancelled());
 }
 
-/// Has writes held for a version, as whoever sees to its move does.
+/// Holds writes for a version, as the snapshot service does in a repartition.
 async fn hold_writes(parts: &PushParts, number: VersionNumber) {
     let (log, at) = (&*parts.kept.log, PartitionRef::CONTROL);
     let log_id = open_log(log, &*parts.kept.entropy, at).await.unwrap();
@@ -304,7 +304,7 @@ async fn a_version_is_live_no_sooner_than_all_is_there_whoever_asks_for_it() {
     hold_writes(&parts, VersionNumber(2)).await;
     let early = parts.make_live("users", VersionNumber(2)).await.unwrap_err();
     assert_eq!(early.code(), ErrorCode::Conflict, "{early}");
-    // The same push goes on, and waits for whoever sees to the move.
+    // The same push is resumed, and waits until a process completes the repartition.
     let own = parts.clone();
     let mut again = tokio::spawn(async move { own.push(&ask, quiet).await });
     let early = tokio::time::timeout(Duration::from_secs(1), &mut again).await;

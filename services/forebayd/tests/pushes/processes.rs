@@ -1,4 +1,4 @@
-//! Pushes at a node that is a process, killed in the middle; and by the command.
+//! Pushes at a node as a process that is killed in the middle; and pushes by the command.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ use crate::daemon::{Daemon, FOREBAYD};
 use crate::files::{Files, ROWS};
 use crate::{PARTITIONS, assert_is_whole, reader, spec, url};
 
-/// A node whose parts lie in this folder.
+/// Starts a node with its data in this folder.
 pub fn start(folder: &Path, listen: &str) -> Daemon {
     let (data, snapshots) = (folder.join("data"), folder.join("snapshots"));
     std::fs::create_dir_all(&snapshots).unwrap();
@@ -29,8 +29,8 @@ fn request(files: &Path) -> v1::PushRequest {
     }
 }
 
-/// Kills a node once a push there is so far; answers what was told of it before, and where the node
-/// listened.
+/// Kills a node once a push has reached some progress; returns the last progress and the node's
+/// address.
 pub async fn killed_at(
     node: Daemon,
     request: v1::PushRequest,
@@ -86,14 +86,14 @@ async fn a_push_goes_on_over_kills() {
     assert_is_whole(&reader(&node.address, "users-2").await, |_| true);
 }
 
-/// Pushes a version, and kills the node once the definition tells of it and before it is live;
-/// answers where the node listened, or `None` where it was live too soon.
+/// Pushes a version, and kills the node after the version is in the definition and before it is
+/// live; returns the node's address, or the node if the version was live too soon.
 async fn killed_before_it_is_live(node: Daemon, files: &Path) -> Result<String, Daemon> {
     let users = store(&node.address, "users").await.unwrap();
     let mut client = PushesClient::connect(format!("http://{}", node.address)).await.unwrap();
     let ask = v1::PushRequest { push_as: None, ..request(files) };
     let mut told = client.push(ask).await.unwrap().into_inner();
-    // It goes on while somebody listens.
+    // The push continues while a client listens.
     let listening =
         tokio::spawn(async move { while told.message().await.is_ok_and(|it| it.is_some()) {} });
     let before = users.definition().versions.clone();

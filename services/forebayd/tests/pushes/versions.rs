@@ -1,5 +1,5 @@
-//! Pushes in the place of a store's documents: while it is written and read, gone back from, over
-//! restarts, with logs that are trimmed.
+//! Pushes that replace a store's documents: during writes and reads, with rollbacks, over restarts,
+//! and with logs that are trimmed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use crate::files::{Files, ROWS, expected};
 use crate::served::{Served, is_caught_up};
 use crate::{LONG, PARTITIONS, Push, World, assert_is_whole, held, push, quiet, reader};
 
-/// A push in the place of the store's documents.
+/// Returns a push that replaces the store's documents.
 pub fn replace(files: &std::path::Path) -> Push {
     Push { push_as: None, ..push("", &[files]) }
 }
 
-/// What the store holds before anything is pushed.
+/// Number of documents before the push.
 pub const BEFORE: u64 = 2_000;
 
 pub async fn fill(store: &Store) -> Token {
@@ -47,7 +47,7 @@ pub fn name(text: &str) -> BTreeMap<String, Value> {
     BTreeMap::from([("name".to_owned(), Value::String(text.to_owned()))])
 }
 
-/// Waits until a reader answers from the version that this key's document tells of.
+/// Waits until a reader answers from the version in which this key has this document.
 pub async fn answers(reader: &Reader, key: &str, wanted: Option<BTreeMap<String, Value>>) {
     let wait = async {
         while held(reader, key) != wanted {
@@ -58,7 +58,7 @@ pub async fn answers(reader: &Reader, key: &str, wanted: Option<BTreeMap<String,
     waited.unwrap_or_else(|_| panic!("{:?} {:#?}", held(reader, key), reader.status()));
 }
 
-/// A document as the shards have it.
+/// Returns a document as the shards have it.
 pub async fn in_shard(store: &Store, key: &str) -> forebay_core::Result<Option<Option<Value>>> {
     let field = store.definition().field("name").unwrap().id;
     let found = store.ordered().unwrap().get(&Read::local(), key).await?;
@@ -86,7 +86,7 @@ pub fn live_of(parts: &PushParts) -> (u32, Vec<u32>) {
     (versions.live().number.0, all)
 }
 
-/// Writes one document after another, until it is told to stop; answers how many.
+/// Writes one document after another until `stop` is set, and counts them; returns the last token.
 pub async fn write_on(store: Store, stop: Arc<AtomicBool>, written: Arc<AtomicU64>) -> Token {
     loop {
         let number = written.load(Ordering::SeqCst);
@@ -99,7 +99,8 @@ pub async fn write_on(store: Store, stop: Arc<AtomicBool>, written: Arc<AtomicU6
     }
 }
 
-/// Whatever the store is altered to while the files are read, its live version stands behind it.
+/// Proves that a store can be altered while the files of a push are read: the position of the
+/// pushed version comes after the alteration.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_is_altered_amid_a_push_has_the_pushed_documents() {
     let (world, files) = (World::new(), Files::new());
@@ -111,7 +112,7 @@ async fn a_store_that_is_altered_amid_a_push_has_the_pushed_documents() {
         let add = [Alteration::AddField(spec)];
         let alter = async {
             client.alter_store("users", None, &add).await.unwrap();
-            // The definition stands before it in the log of each partition.
+            // The definition precedes these writes in the log of each partition.
             let store = client.store("users").await.unwrap();
             for key in 0..64 {
                 store.upsert(&*format!("old-{key}")).set("more", 1_i64).send().await.unwrap();
@@ -166,7 +167,7 @@ async fn a_push_takes_the_place_of_the_documents_while_they_are_written_and_read
         assert_is_whole(reader, |_| true);
         assert_eq!(held(reader, "old-7"), None);
     }
-    // What was written since the push was made is there, and nothing from before.
+    // The writes since the push are there, and no document from before.
     let has: Vec<bool> =
         (0..written).map(|number| held(&old, &format!("more-{number}")).is_some()).collect();
     assert!(has.last().is_some_and(|last| *last), "the last write");
@@ -175,18 +176,19 @@ async fn a_push_takes_the_place_of_the_documents_while_they_are_written_and_read
         assert_eq!(held(&fresh, &key).is_some(), has[number as usize], "{key}");
         assert_eq!(in_shard(&store, &key).await.unwrap().is_some(), has[number as usize], "{key}");
     }
-    // Earlier writes settle as ever: it is the same log.
+    // Earlier writes settle as before, since the log is the same.
     old.wait_token(&old_token, LONG).await.unwrap();
 
     assert_eq!(pushed.flipped, []);
-    // It is the same store to everybody.
+    // All readers see the same store.
     for reader in [&old, &fresh] {
         assert_eq!(reader.schema().definition.store, store.definition().store);
     }
 
-    // Going back finds all that was there before, and all that was written since.
+    // A rollback finds all earlier documents, and all writes since.
     alter(&parts, 1).await;
-    // The latest is of the version that is live, whatever the reader answered from before.
+    // A latest read answers from the live version, whichever version the reader answered from
+    // before.
     let latest = old.get_with(&Read::latest(LONG), "old-7").await.unwrap();
     assert!(latest.is_some());
     assert_eq!(held(&old, "old-7"), Some(name("before")));
@@ -202,14 +204,14 @@ async fn a_push_takes_the_place_of_the_documents_while_they_are_written_and_read
     answers(&old, "both", Some(name("both"))).await;
 }
 
-/// Reads documents of all partitions at once, each time all of them of one version; answers how
-/// often that has changed.
+/// Reads documents of all partitions together, and asserts that they are always of one version;
+/// returns the number of version changes.
 pub fn watch(reader: &Reader, stop: &AtomicBool) -> usize {
     let keys: Vec<String> = (0..64).map(|number| format!("user-{number}")).collect();
     let handle = reader.handle_of_own_type("age").unwrap();
     let (mut is_new, mut changes) = (false, 0);
     loop {
-        // What is there when it is told to stop is seen too.
+        // The state when `stop` is set is read, too.
         let is_last = stop.load(Ordering::SeqCst);
         let seen = reader.read_local(None, |view| {
             let ages = keys.iter().map(|key| view.get_i32(&handle, key.as_str(), -1));
@@ -239,10 +241,10 @@ async fn what_was_written_before_a_push_is_gone_however_far_replicators_are_behi
         let log = Arc::new(FaultyLog::new(Arc::clone(&sound), entropy.clone(), rates));
         let world = World { log: log.clone(), clock, objects, folder };
         let (served, mut parts) = world.start().await;
-        // It carries to other partitions.
+        // This service completes the repartition.
         let options = SnapshotOptions::new(Duration::from_millis(50), 3).unwrap();
         let _kept = served.node.keep_snapshots(&served.address, options).unwrap();
-        // Only the replicator is behind.
+        // Only the replicator lags.
         parts.kept.catalog = Arc::new(CatalogFollower::start(Arc::clone(&sound), entropy));
         parts.kept.log = sound;
         let store = served.client().await.store("users").await.unwrap();
@@ -250,7 +252,7 @@ async fn what_was_written_before_a_push_is_gone_however_far_replicators_are_behi
         shards_answer(&store, "old-7", Some(Some(Value::String("before".to_owned())))).await;
 
         log.set_rates(FaultRates { read_refused: 10_000, ..rates });
-        // With these the reads end that wait, and with what comes behind them none does.
+        // The waiting reads end with these writes, and no read waits for those after them.
         fill(&store).await;
         let mut late = store.batch();
         (0..64).for_each(|number| {
@@ -260,7 +262,7 @@ async fn what_was_written_before_a_push_is_gone_however_far_replicators_are_behi
         let file = files.text("one.csv", "id,name\nann,pushed\n");
         let ask = Push { partitions, ..replace(&file) };
         let pushing = tokio::spawn(async move { parts.push(&ask, quiet).await });
-        // Time to take the replicator for one that has all.
+        // Time in which the push could mistake the replicator for one that has everything.
         tokio::time::sleep(Duration::from_millis(300)).await;
         log.set_rates(rates);
         pushing.await.unwrap().unwrap();
@@ -283,7 +285,7 @@ async fn conditional_changes_that_end_differently_are_told() {
     let file = files.text("one.csv", "id,name\nann,pushed\n");
     let (pushing, held_up) = held_up(&parts, replace(&file), PARTITIONS);
     held_up.wait().await;
-    // There is no such document in the live version, and one in the other; and the other way round.
+    // The live version has no such document, and the other one has it; and vice versa.
     for (key, met) in [("ann", true), ("old-7", false), ("nobody", true)] {
         let write = store.upsert(key).set("name", "mine").if_absent().send().await.unwrap();
         assert_eq!(!matches!(write.result, WriteResult::NotMet(_)), met, "{key}: {write:?}");
@@ -300,7 +302,7 @@ async fn conditional_changes_that_end_differently_are_told() {
     assert!(happened.contains(&true) && happened.contains(&false), "{flipped:?}");
 }
 
-/// Holds a push up, once its documents are pushed and before anybody follows them.
+/// Holds a push after its partitions are built and before the version is in the definition.
 #[derive(Clone, Default)]
 pub struct HeldUp(Arc<AtomicBool>);
 
@@ -312,7 +314,7 @@ impl HeldUp {
         }
     }
 
-    /// Waits until it is held up.
+    /// Waits until the push is held.
     pub async fn wait(&self) {
         while !self.0.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -326,7 +328,7 @@ impl HeldUp {
 
 type Pushing = tokio::task::JoinHandle<forebay_core::Result<Pushed>>;
 
-/// Pushes, held up once so many partitions are made.
+/// Starts a push that is held once this many partitions are built.
 pub fn held_up(parts: &PushParts, ask: Push, partitions: u32) -> (Pushing, HeldUp) {
     let (parts, held_up) = (parts.clone(), HeldUp::default());
     let holds = held_up.clone();
@@ -390,7 +392,7 @@ async fn a_version_goes_once_the_time_to_go_back_is_over() {
         while live_of(&parts) != (2, vec![2]) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        // With all that was kept of it, also what was built meanwhile.
+        // All data of the version is removed, including snapshots built in the meantime.
         let folder = format!("{:016x}", store.definition().store.0);
         let is_left = |name: &String| {
             name.contains(&folder) && (name.contains("/chunks/") || name.contains("/manifests/"))
@@ -404,8 +406,8 @@ async fn a_version_goes_once_the_time_to_go_back_is_over() {
     assert_eq!((held(&fresh, "ann"), held(&fresh, "old-7")), (Some(name("pushed")), None));
 }
 
-/// The clocks of the node, of its log and of the object store, far off and back: how long a version
-/// stays is told by none of them.
+/// Proves that the clocks of the node, its log and the object store do not affect how long a
+/// version is retained, even if they jump far forward and back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clocks_that_jump_over_the_time_to_go_back_take_no_version_away() {
     const HOUR: Duration = Duration::from_secs(3_600);
@@ -427,7 +429,7 @@ async fn clocks_that_jump_over_the_time_to_go_back_take_no_version_away() {
         }
         let hours = i64::from(hours) * if is_back { -1 } else { 1 };
         clock.advance_micros(hours * HOUR.as_micros() as i64);
-        // The keeper has looked, built and collected since.
+        // The snapshot service has checked, built and collected since.
         let built = kept.counts().built;
         let write = store.upsert("late").set("name", format!("late {version}"));
         write.send().await.unwrap();
@@ -464,7 +466,7 @@ async fn logs_are_trimmed_behind_all_versions() {
         loop {
             match parts.push(&ask, quiet).await {
                 Ok(pushed) => return pushed.version.0,
-                // One during which the log is trimmed is to be made again, as another version.
+                // A push during which the log is trimmed must be repeated, as another version.
                 Err(error) => assert_eq!(error.code(), ErrorCode::Conflict, "{error}"),
             }
         }
@@ -480,14 +482,14 @@ async fn logs_are_trimmed_behind_all_versions() {
         let at = PartitionRef { store, partition: PartitionId(partition) };
         let end = world.log.bounds(at).await.unwrap().end;
         let wait = async {
-            // Heartbeats move it on.
+            // Heartbeats advance the log.
             while world.log.bounds(at).await.unwrap().start < end {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
         tokio::time::timeout(LONG, wait).await.expect("the log is not trimmed");
     }
-    // Both versions begin with snapshots of their own.
+    // Both versions bootstrap from their own snapshots.
     old.wait_token(&write.token, LONG).await.unwrap();
     for (live, seen) in [(pushed, None), (1, Some(name("before")))] {
         alter(&parts, live).await;
@@ -502,7 +504,8 @@ async fn logs_are_trimmed_behind_all_versions() {
     );
 }
 
-/// Documents of some hundred bytes, a twentieth of which is another in each version.
+/// Returns a text of some hundred bytes; in each version, a twentieth of the documents have another
+/// one.
 fn long_name(number: u64, version: u64) -> String {
     let version = if number % 20 == version % 20 { version } else { 0 };
     format!("{number}.{version}.").repeat(40)
@@ -510,7 +513,7 @@ fn long_name(number: u64, version: u64) -> String {
 
 const LONG_NAMES: u64 = 30_000;
 
-/// All of them, as a file.
+/// Writes all documents of a version to a file.
 fn long_names(files: &Files, version: u64) -> std::path::PathBuf {
     let rows = (0..LONG_NAMES).map(|number| format!("u{number},{}\n", long_name(number, version)));
     let text: String = std::iter::once("id,name\n".to_owned()).chain(rows).collect();
@@ -526,7 +529,7 @@ async fn has_names(reader: &Reader, version: u64) {
     }
 }
 
-/// Of how many versions of the documents there are copies in a reader's directory.
+/// Returns the number of versions that have copies in a reader's directory.
 fn versions_in(dir: &std::path::Path) -> usize {
     let names = std::fs::read_dir(dir).unwrap();
     let is_header = |name: &std::ffi::OsStr| name.to_str().unwrap().starts_with("live-");
@@ -534,7 +537,7 @@ fn versions_in(dir: &std::path::Path) -> usize {
     headers / PARTITIONS as usize
 }
 
-/// A store of which most documents stay the same over its versions, and readers with a directory.
+/// A store with mostly equal documents in all versions, and readers with a directory.
 struct LongNames {
     files: Files,
     dir: tempfile::TempDir,
@@ -577,7 +580,7 @@ impl LongNames {
         self.parts.push(&replace(&long_names(&self.files, version)), quiet).await.unwrap();
     }
 
-    /// Waits until there are copies of one version alone.
+    /// Waits until there are copies of only one version.
     async fn has_one_version(&self) {
         let wait = async {
             while versions_in(self.dir.path()) != 1 {
@@ -594,7 +597,7 @@ async fn versions_that_are_mostly_alike_share_the_memory_of_a_reader() {
     let names = LongNames::new().await;
     let (first, beside) = (names.reader().await, names.reader().await);
     has_names(&first, 0).await;
-    // One of the two keeps a copy, whichever has its lock.
+    // Only the reader that has the lock writes a copy.
     let used = || first.metrics().memory.used + beside.metrics().memory.used;
     let alone = used();
     for version in 1..4 {
@@ -603,19 +606,20 @@ async fn versions_that_are_mostly_alike_share_the_memory_of_a_reader() {
         has_names(&beside, version).await;
         let own = used();
         assert!(own * 4 < alone && own > 0, "version {version} has {own}, the first had {alone}");
-        // Both go on.
+        // Both readers continue.
         let write = names.store.upsert("more").set("name", format!("{version}"));
         let write = write.send().await.unwrap();
         first.wait_token(&write.token, LONG).await.unwrap();
         assert_eq!(held(&first, "more"), Some(name(&version.to_string())));
     }
-    // And back, and forth.
+    // A rollback, and back.
     alter(&names.parts, 3).await;
     has_names(&first, 2).await;
     alter(&names.parts, 4).await;
     has_names(&first, 3).await;
 
-    // Once there is no way back it has memory of its own, and of the others nothing stays.
+    // Once no rollback target remains, the version has its own memory, and the other versions are
+    // removed.
     names.parts.drop_version("users", VersionNumber(3)).await.unwrap();
     names.has_one_version().await;
     let wait = async {
@@ -641,7 +645,7 @@ async fn a_version_that_borrows_outlives_a_restart_of_the_machine_and_nothing_el
     let write = names.store.upsert("more").set("name", "more").send().await.unwrap();
     reader.wait_token(&write.token, LONG).await.unwrap();
     reader.shut_down(LONG).await.unwrap();
-    // Another boot: what was in memory is gone, and of what is on disk none borrows.
+    // A reboot: the copies in memory are gone, and none of the files on disk shares records.
     for entry in std::fs::read_dir(names.dir.path()).unwrap() {
         let path = entry.unwrap().path();
         if path.file_name().unwrap().to_str().unwrap().starts_with("live-") {
@@ -653,7 +657,7 @@ async fn a_version_that_borrows_outlives_a_restart_of_the_machine_and_nothing_el
     reader.wait_token(&write.token, LONG).await.unwrap();
     assert_eq!(held(&reader, "more"), Some(name("more")));
 
-    // A version that is dropped while nobody is there goes with the next reader.
+    // A version that is dropped while no reader runs is removed by the next reader.
     names.push(2).await;
     has_names(&reader, 2).await;
     reader.shut_down(LONG).await.unwrap();

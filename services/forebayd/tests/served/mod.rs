@@ -1,4 +1,4 @@
-//! A node in this process that is served, over a log and shards that outlive it.
+//! A node in this process that is served over gRPC, over a log and shards that outlive it.
 
 #![allow(dead_code)] // Each test binary uses its part of it.
 
@@ -19,10 +19,10 @@ use tokio::task::JoinHandle;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
-/// Longest wait for what must happen; a test that waits so long has failed.
+/// Longest wait for an expected event; a test that waits this long has failed.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A node that is served, over a log that outlives it.
+/// A served node.
 pub struct Served {
     pub node: Node,
     server: JoinHandle<()>,
@@ -34,7 +34,7 @@ impl Served {
         Self::start_with(log, data, None).await
     }
 
-    /// One whose shards begin with snapshots.
+    /// Starts a node whose shards bootstrap from snapshots.
     pub async fn start_with(
         log: &Arc<dyn ChangeLog>,
         data: &Path,
@@ -43,7 +43,7 @@ impl Served {
         Self::start_at(log, data, snapshots, Arc::new(SystemClock)).await
     }
 
-    /// One that has a clock of its own.
+    /// Starts a node with its own clock.
     pub async fn start_at(
         log: &Arc<dyn ChangeLog>,
         data: &Path,
@@ -72,7 +72,7 @@ impl Served {
         Client::connect(&self.address, ClientOptions::default()).await.unwrap()
     }
 
-    /// What its replica of a store says, once that is as wanted.
+    /// Returns the status of the node's replica of a store, once it is as wanted.
     pub async fn replica(
         &self,
         store: StoreId,
@@ -91,7 +91,7 @@ impl Served {
         found.unwrap_or_else(|_| panic!("{:#?}", self.node.metrics(store)))
     }
 
-    /// Stops it, as its last moment does: calls in flight break off.
+    /// Stops the node as a crash does: calls in flight break off.
     pub async fn end(&mut self) {
         self.server.abort();
         let _ = (&mut self.server).await;

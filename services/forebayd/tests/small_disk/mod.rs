@@ -1,16 +1,16 @@
-//! A disk that is really full: a small tmpfs, in a name space of its own where need be.
+//! A disk that is really full: a small tmpfs, in a separate mount namespace if necessary.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Set where a test runs again inside a namespace in which it may mount.
+/// Set for a test that runs again inside a namespace in which it may mount.
 const INNER: &str = "FOREBAY_TEST_MAY_MOUNT";
 
-/// A file system of its own; unmounted when the test ends.
+/// A separate file system; unmounted when the test ends.
 pub struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// One of so many bytes; `None` where this process may not mount.
+    /// Mounts a file system of this size; returns `None` if this process may not mount.
     pub fn mount(bytes: usize) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let size = format!("size={bytes}");
@@ -25,7 +25,7 @@ impl SmallDisk {
         self.0.path()
     }
 
-    /// Takes so many bytes of it; all that it has where they are more.
+    /// Fills this many bytes, or all free space if there is less.
     pub fn fill(&self, bytes: usize) {
         let filled = std::fs::write(self.filler(), vec![1; bytes]);
         let is_full = |error: std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;

@@ -1,5 +1,6 @@
-//! An object store that has lost or changed what it held: nothing of it is served, it is found, the
-//! next snapshot is whole again, and readers do without.
+//! An object store that has lost or changed its objects. Proves that no damaged data is served,
+//! that the damage is found, that the next snapshot is complete, and that readers bootstrap in
+//! another way.
 
 use std::time::Duration;
 
@@ -16,14 +17,14 @@ use crate::{World, full_disk, made, options, trimmed};
 
 const KEYS: i64 = 3_000;
 
-/// The object of a chunk.
+/// Returns the object of a chunk.
 async fn object_of(world: &World, chunk: &ChunkId) -> String {
     let ending = format!("{}-{:016x}", chunk.hash, chunk.written_by);
     let mut names = world.objects.names().await.into_iter();
     names.find(|name| name.ends_with(&ending)).expect("it is there")
 }
 
-/// The objects of the first chunks of these images.
+/// Returns the objects of the first chunks of these images.
 async fn first_chunks(world: &World, of: &[Manifest]) -> Vec<String> {
     let mut names = Vec::new();
     for manifest in of {
@@ -45,7 +46,7 @@ async fn where_a_chunk_is_lost_the_next_snapshot_is_whole_again() {
     for name in first_chunks(&world, &first).await {
         world.objects.lose(&name).await;
     }
-    // So few that they would be laid over the image.
+    // This few changes would normally become a delta.
     let token = write(&store, &mut held, 0..100, 5).await;
     let lost: Vec<_> = first.iter().map(|manifest| manifest.base.chunks[0]).collect();
     let is_whole = |newest: &Manifest| !lost.contains(&newest.base.chunks[0]);
@@ -57,7 +58,7 @@ async fn where_a_chunk_is_lost_the_next_snapshot_is_whole_again() {
     assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..KEYS);
 }
 
-/// Changes a byte in the middle of an object.
+/// Flips a bit in the middle of an object.
 async fn damage(world: &World, name: &str) {
     let mut bytes = world.objects.bytes(name).await.to_vec();
     let middle = bytes.len() / 2;
@@ -82,7 +83,7 @@ async fn a_shared_chunk_that_is_damaged_where_it_lies_is_found_and_written_anew(
     let (mut token, mut longest, mut shared) = (None, 0, 0);
     let healed = async {
         for round in 1.. {
-            // So few that they are always laid over the image.
+            // This few changes always become a delta.
             token = Some(write(&store, &mut held, 0..4, round).await);
             tokio::time::sleep(Duration::from_millis(60)).await;
             let mut left = 0;
@@ -95,7 +96,7 @@ async fn a_shared_chunk_that_is_damaged_where_it_lies_is_found_and_written_anew(
                 left += 1;
                 longest = longest.max(newest.deltas.len());
                 for listed in of.list().await.unwrap() {
-                    // Each that has it is refused.
+                    // Every snapshot that has the chunk is refused.
                     let chunk = of.read(listed.name).await.unwrap().base.chunks[0];
                     let found = of.chunk(chunk).await;
                     if damaged.contains(&chunk) {
@@ -142,7 +143,7 @@ async fn where_no_manifest_can_be_read_any_more_the_next_snapshot_is_whole() {
 }
 
 /// A node whose store has one snapshot of each partition, with all of its documents, and a log that
-/// was trimmed behind them.
+/// was trimmed up to the snapshots.
 struct Trimmed {
     world: World,
     served: Served,
@@ -166,7 +167,7 @@ impl Trimmed {
         for key in 0..50 {
             store.ordered().unwrap().get(&read, key).await.unwrap();
         }
-        // One of each partition, and none behind it.
+        // There is one snapshot of each partition, and none after it.
         let options = options(Duration::from_secs(3_600));
         let kept = served.node.keep_snapshots(&served.address, options).unwrap();
         let first = snapshots(&world.store, &store, |newest| newest.base.documents > 1_400).await;
@@ -174,7 +175,8 @@ impl Trimmed {
         Self { world, served, held, token, first, _kept: kept, _data: data }
     }
 
-    /// Begins a new reader, which has all of it then; whether a partition's first attempt failed.
+    /// Bootstraps a new reader and asserts that it has everything; returns whether a partition's
+    /// first attempt failed.
     async fn begin(&self) -> bool {
         let begun = reader(&self.served.address, &self.world.store, &self.token).await;
         assert_holds(&begun, &self.held, 0..KEYS);
@@ -211,10 +213,10 @@ async fn a_reader_that_can_read_no_manifest_begins_with_a_shard() {
         damage(&trimmed.world, name).await;
     }
     assert!(trimmed.begin().await);
-    // Of a format that this build does not know: that passes by no waiting.
+    // The manifests have a format that this build does not know, which no wait resolves.
     for name in &names {
         let mut bytes = objects.bytes(name).await.to_vec();
-        // Behind the magic, which is of four bytes.
+        // The version follows the magic of four bytes.
         bytes[4..6].copy_from_slice(&[0xff, 0xff]);
         objects.replace(name, bytes.into()).await;
     }
@@ -231,7 +233,7 @@ async fn a_live_copy_that_is_made_of_an_image_of_which_a_chunk_is_wrong_serves_n
     let last = async || ordered.get(&Read::local(), full_disk::DOCUMENTS - 1).await;
     let is_applied = async || last().await.is_ok_and(|found| found.is_some());
     full_disk::eventually("a shard that has all", is_applied).await;
-    // The first finds all of it, so that it is one image.
+    // The first snapshot includes everything, so that it is a single image.
     let kept = options(Duration::from_millis(100));
     let _kept = served.node.keep_snapshots(&served.address, kept).unwrap();
     let of = world.store.partition(at);

@@ -1,5 +1,4 @@
-//! Disks without room: a reader's, for the image that it is to begin with, and that of the object
-//! store, for what is built and backed up.
+//! Full disks: a reader's during a bootstrap, and the object store's during builds and backups.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -23,18 +22,18 @@ use crate::users::reader_of;
 use crate::{LONG, World};
 
 const DISK_BYTES: usize = 24 << 20;
-/// Leaves room for a part of the image.
+/// Filler that leaves space for a part of the image.
 const FILLER_BYTES: usize = 20 << 20;
 pub const DOCUMENTS: i64 = 1_000;
 const VALUE_BYTES: usize = 8 << 10;
-/// For a shard of all, twice while it is compacted.
+/// Size of a disk for a whole shard, twice during its compaction.
 const SHARD_DISK_BYTES: usize = 96 << 20;
-/// For all that is built in the end.
+/// Size of a disk for everything that is built in the end.
 const OBJECTS_DISK_BYTES: usize = 128 << 20;
-/// For some chunks of what is built, and not for all.
+/// Space for some chunks of a build, but not for all.
 const ROOM_BYTES: usize = 6 << 20;
 
-/// Bytes that do not compress.
+/// Returns incompressible bytes.
 fn value(key: i64) -> Vec<u8> {
     let entropy = SeededEntropy::new(key as u64);
     (0..VALUE_BYTES / 8).flat_map(|_| entropy.next_u64().unwrap().to_le_bytes()).collect()
@@ -49,7 +48,7 @@ pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{what} does not come"));
 }
 
-/// A store of one partition, whose log is trimmed right behind its newest snapshot.
+/// Creates a store of one partition, whose log is trimmed directly up to its newest snapshot.
 pub async fn made(client: &Client) -> (Store, PartitionRef) {
     let bytes = FieldType::Scalar(ScalarType::Bytes);
     let mut spec = StoreSpec::documents("blobs", KeyType::Int64, 1).field("blob", bytes);
@@ -69,7 +68,7 @@ pub async fn put(store: &Store, keys: Range<i64>) {
     }
 }
 
-/// Documents of the newest snapshot: those of its image, and of the rest what has changed since.
+/// Returns the number of documents in the newest snapshot's image and deltas.
 async fn held(snapshots: &PartitionSnapshots) -> u64 {
     let newest = snapshots.newest(None).await.unwrap();
     newest.map_or(0, |newest| newest.base.documents + newest.delta_documents())
@@ -122,9 +121,9 @@ async fn a_reader_whose_disk_is_full_says_so_and_begins_once_there_is_room() {
     assert_holds(&reader, 0..DOCUMENTS);
 }
 
-/// How many documents a frozen shard has, whose rows are all proved.
+/// Returns the number of documents of a frozen shard, whose rows are all verified.
 async fn documents(shard: &mut FrozenShard) -> u64 {
-    // Rows may come again.
+    // Rows may be received twice.
     let mut keys = BTreeSet::new();
     let read = shard.read(|key, _| {
         keys.insert(key.to_vec());
@@ -164,17 +163,17 @@ async fn a_shard_whose_disk_gets_full_while_it_is_frozen_loses_nothing() {
     assert_holds(&reader_of("blobs", &served.address, &world.store).await, 0..3 * DOCUMENTS);
 }
 
-/// All files below a folder.
+/// Returns all files below a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let entries = entries.flatten().map(|entry| entry.path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// A node whose snapshots and backups lie on a disk of their own.
+/// A node with its snapshots and backups on a separate disk.
 struct OnDisk {
     node: Daemon,
-    /// Of the snapshots, and of the backups.
+    /// The folders of the snapshots and of the backups.
     folders: [PathBuf; 2],
     stores: [SnapshotStore; 2],
     _data: tempfile::TempDir,
@@ -193,7 +192,7 @@ impl OnDisk {
         Self { node, folders, stores, _data: data }
     }
 
-    /// What a command about the store answers.
+    /// Runs a command about the store; returns its output.
     fn ask(&self, command: &[&str], more: &[&str]) -> Output {
         let mut asking = Command::new(FOREBAYD);
         asking.args(command).args(["--node", &self.node.address, "--store", "blobs"]);
@@ -206,7 +205,7 @@ impl OnDisk {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Whether both folders hold chunks of what is whole and counts, and no others.
+    /// Returns whether both folders hold exactly the chunks of complete, published snapshots.
     async fn is_tidy(&self, at: PartitionRef) -> bool {
         for (store, folder) in self.stores.iter().zip(&self.folders) {
             let (snapshots, mut named) = (store.partition(at), Vec::new());

@@ -20,7 +20,7 @@ fn start(data: &Path, snapshots: &str, listen: &str) -> Daemon {
     )
 }
 
-/// Chunks that are stored.
+/// Returns the number of stored chunks.
 fn chunks(folder: &Path) -> usize {
     let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
     let entries = entries.flatten().map(|entry| entry.path());
@@ -50,7 +50,7 @@ async fn a_builder_that_is_killed_anywhere_leaves_what_counts_and_the_next_one_b
     let mut held = Held::new();
     let mut token = write(&store, &mut held, 0..DOCUMENTS, 0).await;
     for round in 1..=6 {
-        // In the middle of the next build, wherever that is.
+        // The kill falls in the middle of the next build, at an arbitrary point.
         stored(folder.path(), chunks(folder.path()) + round % 3 + 1).await;
         let address = node.kill();
         node = start(data.path(), &url, &address);

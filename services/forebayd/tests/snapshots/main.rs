@@ -1,5 +1,5 @@
-//! Snapshots of a node's shards: built while it is written, over each other; readers and shards
-//! begin with them where the log was trimmed; over kills, and an object store that fails.
+//! Snapshots of a node's shards: built during writes and as deltas; readers and shards bootstrap
+//! from them when the log was trimmed; over kills, and over a failing object store.
 
 #[path = "../daemon/mod.rs"]
 mod daemon;
@@ -58,7 +58,7 @@ impl World {
         Self { log: Arc::new(MemoryLog::new(Arc::new(SystemClock))), objects, store }
     }
 
-    /// A node with shards in this folder, and its keeper of snapshots.
+    /// Starts a node with shards in this folder, and its snapshot service.
     async fn start(&self, data: &std::path::Path, every: Duration) -> (Served, Snapshots) {
         let served = Served::start_with(&self.log, data, Some(self.store.clone())).await;
         let kept = served.node.keep_snapshots(&served.address, options(every)).unwrap();
@@ -81,7 +81,7 @@ async fn readers_and_shards_begin_with_snapshots_where_the_log_is_gone() {
     let first = snapshots(&world.store, &store, |newest| newest.base.documents > 2_000).await;
     let places: Vec<_> = first.iter().map(|manifest| manifest.progress.offset_applied).collect();
     let mut token = Token::new(store.definition().store);
-    // A few at a time, until there is a layer over each image.
+    // A few changes at a time, until each image has a delta.
     for round in 1.. {
         assert!(round < 100, "no snapshot is an image and what has changed since");
         token = write(&store, &mut held, 100..300, 100_000 * round).await;
@@ -105,10 +105,10 @@ async fn readers_and_shards_begin_with_snapshots_where_the_log_is_gone() {
     let begun = reader(&served.address, &world.store, &token).await;
     assert_holds(&begun, &held, 0..6_100);
     let counts = begun.status().partitions.iter().map(|at| at.counts.bootstraps).sum::<u64>();
-    // Again, where the log was trimmed behind the one that it had begun with.
+    // The reader bootstraps again, because the log was trimmed beyond its first snapshot.
     assert!(counts >= u64::from(PARTITIONS), "{counts}");
 
-    // Without a way to the snapshots a reader begins with the shards themselves.
+    // A reader without access to the snapshots bootstraps from the shards.
     let bare = Reader::open(&served.address, ReaderOptions::new("users")).await.unwrap();
     bare.await_ready(LONG).await.unwrap();
     bare.wait_token(&token, LONG).await.unwrap();
@@ -130,7 +130,7 @@ async fn readers_and_shards_begin_with_snapshots_where_the_log_is_gone() {
         let found = found.and_then(|found| found.value(field).cloned());
         assert_eq!(found, held.get(&key).copied().map(Value::Int64), "{key}");
     }
-    // And it goes on from there.
+    // The node continues from there.
     let token = write(&store, &mut held, 5_900..6_200, 7).await;
     assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..6_200);
 }
@@ -144,7 +144,7 @@ async fn deltas_are_folded_into_an_image_and_what_is_no_longer_kept_goes() {
     let mut held = Held::new();
     write(&store, &mut held, 0..2_000, 0).await;
     let first = snapshots(&world.store, &store, |newest| newest.base.documents > 900).await;
-    // More than a third of the documents, a few at a time.
+    // More than a third of the documents change, a few at a time.
     for round in 1..12 {
         write(&store, &mut held, 90 * round..90 * round + 90, 1_000 * round).await;
         tokio::time::sleep(Duration::from_millis(80)).await;
@@ -154,7 +154,7 @@ async fn deltas_are_folded_into_an_image_and_what_is_no_longer_kept_goes() {
         newest.at.partition.0 > 0 || newest.base.progress.offset_applied > place
     })
     .await;
-    // Until none counts that has the first image.
+    // Wait until all snapshots of the first image have expired.
     let expired = kept.counts().expired;
     let wait = async {
         while kept.counts().expired < expired + 10 {

@@ -1,5 +1,5 @@
-//! Clocks that jump, of the object store as of the log: what counts is whole, the newest snapshot
-//! is the one of the last position, and nothing that was written is lost.
+//! Clocks that jump, of the object store and of the log. Proves that published snapshots are
+//! complete, that the newest one has the last position, and that no write is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::{World, made, options};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const KEYS: i64 = 2_000;
-/// Hours by which the store's clock jumps, and that of the log: over the grace and back.
+/// Hours by which the object store's clock and the log's clock jump: beyond the grace and back.
 const JUMPS: [(i32, i32); 9] =
     [(25, 25), (-60, 0), (0, -49), (26, 1), (25, -1), (-1, 400), (24, -900), (48, 30), (-9, 0)];
 
@@ -59,7 +59,7 @@ async fn clocks_that_jump_cost_no_snapshot_that_counts_and_nothing_that_was_writ
     }
     assert!(kept.counts().chunks_removed > 0, "{:?}", kept.counts());
 
-    // All that there is of it is the snapshots and the logs behind them.
+    // Only the snapshots and the logs after them remain.
     served.end().await;
     drop((served, kept));
     let other = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! Several keepers of snapshots on one log at once, over an object store that fails: whenever the
-//! log is trimmed, what goes is in a snapshot that counts at that moment and is whole. And one
-//! whose lists name what is gone.
+//! Several snapshot services on one log, over a failing object store. Proves that whenever the log
+//! is trimmed, a published and complete snapshot has the trimmed entries. Another test has a
+//! service whose listings name removed snapshots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,18 +27,18 @@ const KEEPERS: usize = 3;
 const TRIMS: u64 = 40;
 const DOCUMENTS: i64 = 1_500;
 
-/// A log that looks at each trim of it before that happens.
+/// A log that checks each trim before it happens.
 struct Watched {
     log: MemoryLog,
     objects: Arc<TestObjects>,
     trims: AtomicU64,
-    /// Those behind which there was nothing.
+    /// Trims without a covering snapshot.
     bare: Mutex<Vec<String>>,
 }
 
 impl Watched {
-    /// Whether a snapshot of what is before this offset counts and is whole: as it lies there, with
-    /// no fault on the way.
+    /// Returns whether a published and complete snapshot covers the entries before this offset;
+    /// reads the objects without faults.
     async fn is_covered(&self, at: PartitionRef, before: Offset) -> bool {
         let folder = format!("snapshots/{:016x}/{:04}", at.store.0, at.partition.0);
         let names = self.objects.names().await;
@@ -94,8 +94,8 @@ impl ChangeLog for Watched {
     }
 }
 
-/// What happens to a call: marks fail more often than what they are of, so that much is published
-/// which nobody has verified.
+/// Chooses the fault of a call. Verification marks fail more often than the snapshots, so that many
+/// published snapshots are unverified.
 fn fault_of(path: &str, dice: &mut Dice) -> Option<ObjectFault> {
     let percent = if path.ends_with(".verified") { 40 } else { 3 };
     let faults = [
@@ -145,12 +145,12 @@ async fn a_log_that_several_trim_at_once_is_never_trimmed_beyond_what_was_verifi
     };
     tokio::time::timeout(LONG, trimmed).await.expect("the log is not trimmed so often");
     assert_eq!(*watched.bare.lock(), Vec::<String>::new(), "seed {SEED}");
-    // The log and the newest snapshot are all that there is for one that begins now.
+    // A new reader has only the log and the newest snapshot.
     world.objects.decide(None);
     assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..DOCUMENTS + 50);
 }
 
-/// A list that names snapshots behind the newest one, which are gone, beside all that there is.
+/// Adds removed snapshots that are newer than all others to a listing.
 fn with_those_gone(mut listed: Vec<ObjectMeta>) -> Vec<ObjectMeta> {
     let named = |object: &ObjectMeta| {
         let stem = object.location.as_ref().strip_suffix(".verified")?.to_owned();

@@ -1,4 +1,4 @@
-//! A store of users, what it should hold, and readers that begin with its snapshots.
+//! A store of users, its expected documents, and readers that bootstrap from its snapshots.
 
 #![allow(dead_code)] // Each test binary uses its part of it.
 
@@ -14,13 +14,13 @@ use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_snapshot::{Manifest, SnapshotStore};
 
 pub const PARTITIONS: u32 = 2;
-/// Longest wait for what must happen.
+/// Longest wait for an expected event.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// What a store should hold.
+/// Expected documents of a store.
 pub type Held = BTreeMap<i64, i64>;
 
-/// A store whose logs are trimmed right behind their newest snapshots.
+/// Returns the definition of a store whose logs are trimmed directly up to their newest snapshots.
 pub fn spec() -> StoreSpec {
     let number = FieldType::Scalar(ScalarType::Int64);
     let mut spec = StoreSpec::documents("users", KeyType::Int64, PARTITIONS).field("age", number);
@@ -28,7 +28,7 @@ pub fn spec() -> StoreSpec {
     spec
 }
 
-/// Writes these documents, and takes one of a hundred away.
+/// Writes these documents, and deletes one of a hundred.
 pub async fn write(store: &Store, held: &mut Held, keys: Range<i64>, add: i64) -> Token {
     let mut all = Token::new(store.definition().store);
     let keys: Vec<_> = keys.collect();
@@ -50,14 +50,14 @@ pub async fn write(store: &Store, held: &mut Held, keys: Range<i64>, add: i64) -
     all
 }
 
-/// A reader that begins with snapshots, and has seen all of this token.
+/// Opens a reader that bootstraps from snapshots, and waits until it has this token's writes.
 pub async fn reader(address: &str, snapshots: &SnapshotStore, token: &Token) -> Reader {
     let reader = reader_of("users", address, snapshots).await;
     reader.wait_token(token, LONG).await.unwrap();
     reader
 }
 
-/// A reader of a store of another name, once it is ready.
+/// Opens a reader of a store of another name, and waits until it is ready.
 pub async fn reader_of(name: &str, address: &str, snapshots: &SnapshotStore) -> Reader {
     let snapshots = Some(snapshots.clone());
     let options = ReaderOptions { snapshots, ..ReaderOptions::new(name) };
@@ -80,7 +80,7 @@ pub fn partitions(of: &Store) -> impl Iterator<Item = PartitionRef> + use<> {
     (0..PARTITIONS).map(move |number| PartitionRef { store, partition: PartitionId(number) })
 }
 
-/// The newest snapshot of each partition, once that is as wanted.
+/// Returns the newest snapshot of each partition, once it is as wanted.
 pub async fn snapshots(
     store: &SnapshotStore,
     of: &Store,

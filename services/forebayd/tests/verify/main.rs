@@ -1,5 +1,5 @@
-//! Copies of a store that are compared: a shard, a snapshot, a reader and its checkpoint, at
-//! whatever positions they stand; and copies that somebody has tampered with.
+//! Comparisons of copies of a store: a shard, a snapshot, a reader and its checkpoint, at any
+//! positions; and copies that were tampered with.
 
 #[path = "../daemon/mod.rs"]
 mod daemon;
@@ -49,7 +49,7 @@ fn spec() -> StoreSpec {
         .field("name", scalar(ScalarType::String))
 }
 
-/// A node whose shards have snapshots, its log, and where all lies.
+/// A node whose shards have snapshots, with its log and folder.
 struct World {
     log: Arc<dyn ChangeLog>,
     snapshots: SnapshotStore,
@@ -72,7 +72,7 @@ impl World {
         Served::start_with(&self.log, &self.data(), Some(self.snapshots.clone())).await
     }
 
-    /// Takes a snapshot of each partition as it is now.
+    /// Takes a snapshot of each partition's current state.
     async fn snapshot(&self, served: &Served, store: &Store) {
         served.replica(store.definition().store, is_caught_up).await;
         let options = SnapshotOptions::new(LONG, 3).unwrap();
@@ -103,7 +103,7 @@ impl World {
     }
 }
 
-/// What is known of the store when copies of it are compared.
+/// The store's log and definitions, for a comparison of its copies.
 struct Known {
     log: VerifyLog,
     definitions: Vec<Definition>,
@@ -164,7 +164,7 @@ fn of(reader: &Reader, partition: u32) -> Box<dyn VerifiedCopy> {
     Box::new(ReaderCopy::new((**reader).clone(), PartitionId(partition), LONG))
 }
 
-/// Writes all kinds of changes to some documents: some are there before, some go, some expire.
+/// Writes all kinds of changes to some documents: some exist before, some are deleted, some expire.
 async fn write(store: &Store, keys: std::ops::Range<i64>) -> Token {
     let mut batch = store.batch();
     let mut token = Token::new(store.definition().store);
@@ -228,7 +228,7 @@ async fn copies_of_a_store_are_the_same_wherever_they_stand() {
         known.assert_same(snapshot().await, of(&reader, partition)).await;
     }
 
-    // While it is written, too; and behind a drop of all documents.
+    // The copies are also equal during writes, and after a drop of all documents.
     let stop = Arc::new(AtomicBool::new(false));
     let writing = tokio::spawn({
         let (store, stop) = (store.clone(), Arc::clone(&stop));
@@ -262,7 +262,8 @@ fn shards(world: &World) -> ShardDirectory {
     ShardDirectory::new(world.data().join("shards"), Resources::new(64 << 20).unwrap())
 }
 
-/// Changes a shard behind its replicator's back: one row is another, one is gone, one is new.
+/// Tampers with a shard while its replicator is stopped: changes one row, removes one, and adds
+/// one.
 fn tamper(world: &World, definition: &Definition) -> BTreeMap<(u32, String), Difference> {
     let (directory, order) = (shards(world), KeyOrder::of(definition));
     let mut wanted = BTreeMap::new();
@@ -273,7 +274,7 @@ fn tamper(world: &World, definition: &Definition) -> BTreeMap<(u32, String), Dif
         let keys = (3..KEYS).map(|key| format!("user-{key}"));
         let mut rows = keys.filter_map(|key| {
             let row = writer.shard().row(key.as_bytes()).unwrap()?.to_vec();
-            // None that expires.
+            // The row has no expiry.
             (row[2] == 0).then_some((key, row))
         });
         let (changed, mut row) = rows.next().unwrap();
@@ -304,7 +305,7 @@ async fn what_was_tampered_with_is_named() {
     served.end().await;
     drop(served);
     let definition = store.definition();
-    // The shards close behind the node.
+    // The shards close after the node.
     let closed = async {
         let directory = shards(&world);
         let at = PartitionRef { store: definition.store, partition: PartitionId(0) };
@@ -330,11 +331,12 @@ async fn what_was_tampered_with_is_named() {
         let mirrored = known.compare(known.snapshot(&world, partition).await, shard().await).await;
         let mirrored = mirrored.unwrap();
         for compared in [&verified, &mirrored] {
-            // One is gone and one is new; between the two comparisons some expire.
+            // A row was removed and another added; some documents expire between the two
+            // comparisons.
             assert_eq!(compared.documents.0, compared.documents.1);
         }
         assert_eq!(mirrored.differences.len(), verified.differences.len());
-        // A reader asks by itself, too.
+        // A reader also verifies itself.
         let asked = fresh.verify(PartitionId(partition), LONG).await.unwrap();
         assert_eq!(asked.differences, mirrored.differences);
         for ((key, what), (other, mirrored)) in
@@ -367,7 +369,7 @@ async fn copies_that_cannot_be_compared_say_why() {
     assert_eq!(code(of(&one, 0), of(&other, 0)).await, ErrorCode::InvalidArgument);
     let (zero, first) = (known.shard(&served, 0).await, known.shard(&served, 1).await);
     assert_eq!(code(zero, first).await, ErrorCode::InvalidArgument);
-    // The log between the snapshot and the shard is gone.
+    // The log between the snapshot and the shard is trimmed.
     write(&store, 0..KEYS).await;
     served.replica(store.definition().store, is_caught_up).await;
     let at = PartitionRef { store: store.definition().store, partition: PartitionId(0) };
@@ -375,7 +377,7 @@ async fn copies_that_cannot_be_compared_say_why() {
     world.log.trim(at, Offset(end.0 - 1)).await.unwrap();
     let (shard, snapshot) = (known.shard(&served, 0).await, known.snapshot(&world, 0).await);
     assert_eq!(code(shard, snapshot).await, ErrorCode::TokenLost);
-    // A reader that has closed.
+    // The reader is closed.
     other.close();
     assert_eq!(code(of(&other, 0), known.shard(&served, 0).await).await, ErrorCode::Closed);
     let none = PastCopy::of_checkpoint(world.folder.path(), &known.definitions, PartitionId(0));

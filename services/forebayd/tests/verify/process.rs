@@ -14,7 +14,7 @@ fn verify(node: &str, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// The images of checkpoints in a folder.
+/// Returns the checkpoint images in a folder.
 fn checkpoints(dir: &Path) -> Vec<std::path::PathBuf> {
     let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     files.filter(|path| path.extension().is_some_and(|it| it == "checkpoint")).collect()
@@ -46,7 +46,7 @@ async fn a_command_compares_what_readers_have_with_the_shards() {
     let one = verify(&daemon.address, &["--partitions", "1", folder, &daemon.address]);
     assert_eq!(String::from_utf8(one.stdout).unwrap().lines().count(), 1);
 
-    // More of a checkpoint is damaged than can be mended.
+    // The checkpoint is damaged beyond repair.
     for path in checkpoints(dir.path()) {
         let mut bytes = std::fs::read(&path).unwrap();
         let length = bytes.len();
@@ -67,7 +67,7 @@ async fn a_command_compares_what_readers_have_with_the_shards() {
         let said = String::from_utf8(refused.stderr).unwrap();
         assert!(!refused.status.success() && said.contains(wanted), "{said}");
     }
-    // A node that is down.
+    // The node is down.
     let address = daemon.kill();
     let down = verify(&address, &[folder]);
     let said = String::from_utf8(down.stderr).unwrap();

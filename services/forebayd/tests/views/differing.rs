@@ -1,4 +1,4 @@
-//! Tiles that are not what their log makes are found by the job that compares them, and named.
+//! Proves that `view compare` finds and names tiles that differ from a replay of their log.
 
 use std::path::Path;
 use std::process::Command;
@@ -26,7 +26,7 @@ async fn groups_whose_tiles_are_another_ones_are_named() {
     let store = orders(&client(&daemon.address).await).await;
     let asked = Asked::at(&daemon.address);
     asked.apply(VIEW).await;
-    // Each user has another number of orders.
+    // Each user has a different number of orders.
     let now = SystemClock.now().as_micros();
     let mut batch = store.batch();
     for user in 0..USERS {
@@ -74,7 +74,7 @@ fn value(number: i64) -> Option<Value> {
     Some(Value::Int64(number))
 }
 
-/// Waits until each user has so many orders.
+/// Waits until each user has the expected number of orders.
 async fn await_orders(asked: &Asked, of: impl Fn(i64) -> i64) {
     for user in 0..USERS {
         let has = |answer: &_| number(answer, "orders") == Some(of(user));
@@ -82,7 +82,7 @@ async fn await_orders(asked: &Asked, of: impl Fn(i64) -> i64) {
     }
 }
 
-/// What the job prints; an error where it fails.
+/// Returns the output of `view compare`, as an error if it fails.
 fn compared(address: &str) -> Result<String, String> {
     let compare = ["view", "compare", "by_user", "--node", address];
     let output = Command::new(FOREBAYD).args(compare).output().unwrap();
@@ -90,7 +90,7 @@ fn compared(address: &str) -> Result<String, String> {
     if output.status.success() { Ok(said) } else { Err(said) }
 }
 
-/// Gives two groups of a partition each other's tiles, on disk; answers of which users.
+/// Exchanges the tiles of two groups of a partition on disk; returns the users of the groups.
 fn exchange_two_tiles(data: &Path) -> (i64, i64) {
     let folder = data.join("features/tiles");
     let directory = ShardDirectory::new(folder, Resources::new(64 << 20).unwrap());
@@ -124,7 +124,7 @@ fn tiles(shard: &Shard, order: KeyOrder) -> Vec<(Key, Vec<u8>)> {
     tiles
 }
 
-/// The user whose tile a key is of.
+/// Returns the user of a tile's key.
 fn user_of(key: &Key) -> i64 {
     let is_in = |user: &i64| {
         let name = name(*user);

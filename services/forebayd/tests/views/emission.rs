@@ -1,5 +1,5 @@
-//! What readers hold of a view: its values as fields of documents, which fall as time passes, and
-//! are none where nobody emits them any more.
+//! Emission as readers see it: a view's values are fields of documents, decrease as time passes,
+//! and expire once no process emits them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ async fn reader(address: &str) -> Reader {
     reader
 }
 
-/// A field of a user's document, as the reader holds it.
+/// Returns a field of a user's document, as the reader holds it.
 fn field(reader: &Reader, user: &str, name: &str) -> Option<Value> {
     let id = reader.schema().definition.field(name).unwrap().id;
     reader.get(user).unwrap()?.value(id).cloned()
@@ -75,7 +75,7 @@ async fn one_document_has_the_values_of_all_windows_and_they_fall_by_themselves(
     for window in ["5m", "1h", "1d", "30d", "ever"] {
         assert_eq!(spent(window), number(12), "{window}");
     }
-    // Nothing comes, and the shortest window passes: a count of nothing is 0, a sum is none.
+    // No event arrives, and the shortest window passes: its count is 0, and its sum is missing.
     let short = |name: &str| field(&reader, "ann", name);
     eventually("the window passes", || short("orders_2s") == number(0)).await;
     assert_eq!(spent("2s"), None);
@@ -94,7 +94,7 @@ async fn where_nobody_emits_any_more_windows_are_none_and_never_wrong() {
     let node = Beside::start(&log, data.path()).await;
     let client = Client::connect(&node.address, ClientOptions::default()).await.unwrap();
     let orders = orders(&client).await;
-    // Long enough that its node has ended before it passes.
+    // The window is long enough that the node ends before it passes.
     let view = VIEW.replace("{sliding: 2s, hop: 1s}", "{sliding: 6s, hop: 3s}");
     Asked::at(&node.address).apply(&view).await;
     insert(&orders, "ann", 5).await;
@@ -103,7 +103,7 @@ async fn where_nobody_emits_any_more_windows_are_none_and_never_wrong() {
     eventually("the value comes", || field(&first, "ann", "spent_ever") == five).await;
     first.close();
     node.stop().await;
-    // The same without its views.
+    // The same node without feature views.
     let node = Beside::start_as(&log, data.path(), false).await;
     let reader = reader(&node.address).await;
     eventually("the window is none", || field(&reader, "ann", "orders_2s").is_none()).await;
@@ -114,7 +114,7 @@ async fn where_nobody_emits_any_more_windows_are_none_and_never_wrong() {
     assert_eq!(field(&reader, "ann", "spent_ever"), five, "no window cuts it");
     reader.close();
     node.stop().await;
-    // They come back with the next one, from where it was left.
+    // The values come back with the next node, from the stored state.
     let node = Beside::start(&log, data.path()).await;
     let again = Reader::open(&node.address, ReaderOptions::new("users")).await.unwrap();
     again.await_ready(LONG).await.unwrap();

@@ -1,5 +1,5 @@
-//! Inserts over kills: each event is folded once, into the groups of its user and, re-partitioned,
-//! into those of its city.
+//! Inserts over kills. Proves that each event is folded once into the group of its user and, after
+//! repartitioning, into the group of its city.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ const KILLS: usize = 8;
 
 const VIEWS: [(&str, &str); 2] = [("by_user", "[key]"), ("by_city", "[city]")];
 
-/// Values of groups by user go to a store as well.
+/// The values of groups by user are also emitted to a store.
 const EMITTED: &str = "emit: {store: users, cadence: 20ms}\n";
 
 fn declaration(view: &str, group_by: &str) -> String {
@@ -36,7 +36,7 @@ fn declaration(view: &str, group_by: &str) -> String {
     )
 }
 
-/// Orders of the last three hours, in any order.
+/// Returns orders of the last three hours, in random order.
 fn some_orders(seed: u64, now: i64) -> Vec<Order> {
     let entropy = SeededEntropy::new(seed);
     let below = |bound: u64| entropy.next_u64().unwrap() % bound;
@@ -94,7 +94,7 @@ async fn events_are_folded_once_over_kills() {
     let asked = Asked::at(&daemon.address);
     assert_all_as_expected(&asked, &all).await;
     assert_all_emitted(&daemon.address, &all).await;
-    // What was put on disk goes on: nothing is folded again that was.
+    // Flushed state is resumed: nothing is folded twice.
     let address = daemon.kill();
     let _daemon = world.start(&address);
     assert_all_as_expected(&Asked::at(&address), &all).await;
@@ -118,7 +118,7 @@ async fn assert_all_as_expected(asked: &Asked, all: &[Order]) {
     }
 }
 
-/// What no window cuts is the same in documents.
+/// Asserts that the lifetime values are the same in the documents.
 async fn assert_all_emitted(address: &str, all: &[Order]) {
     let reader = Reader::open(address, ReaderOptions::new("users")).await.unwrap();
     reader.await_ready(LONG).await.unwrap();

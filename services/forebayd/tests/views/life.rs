@@ -1,5 +1,4 @@
-//! A view from its declaration to its end: what it leaves out, what it looks up, how it is altered
-//! and dropped.
+//! Life of a view from its declaration to its drop: filters, lookups, alterations.
 
 use std::time::Duration;
 
@@ -57,7 +56,7 @@ async fn what_is_looked_up_is_kept_with_the_event() {
     assert_eq!(values["orders"], Some(Value::Int64(0)));
     assert_eq!(asked.counts("known").await.unwrap().not_found, 2);
 
-    // The store says something else by now, and the view is folded again of what it has.
+    // The store's document has changed, but the view is folded again from its own events.
     cities.upsert("Rome").set("country", "Roman Empire").send().await.unwrap();
     asked.apply(&format!("{TOTALS}  spent: {{sum: price}}\n")).await;
     let again = |answer: &_| number(answer, "spent") == Some(10);
@@ -132,12 +131,12 @@ async fn a_view_has_the_events_from_before_it_and_goes_with_all_that_it_kept() {
     tokio::time::timeout(LONG, wait).await.expect("what was kept of the view stays");
     let gone = asked.values("spent", &group("user")).await.unwrap_err();
     assert_eq!(gone.code(), Code::NotFound, "{gone}");
-    // Another one of the same name begins anew.
+    // Another view of the same name starts from scratch.
     asked.apply(declaration).await;
     asked.values_once("spent", &group("user"), all).await;
 }
 
-/// An event is late by when it was inserted, not by when the view was made.
+/// Proves that lateness is measured at the insert of an event, not at the creation of the view.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_from_long_before_a_view_are_not_late() {
     let world = World::new();

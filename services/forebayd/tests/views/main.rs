@@ -1,5 +1,5 @@
-//! Feature views of a node as a process: their values are those of the events that were
-//! acknowledged, each once, whatever was killed, altered or looked up meanwhile.
+//! Feature views of a node as a process. Proves that their values include each acknowledged event
+//! once, over kills, alterations and changed lookups.
 
 #[path = "../daemon/mod.rs"]
 mod daemon;
@@ -29,7 +29,7 @@ use crate::daemon::{Daemon, LONG};
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A node's folder.
+/// Folder of a node.
 struct World(tempfile::TempDir);
 
 impl World {
@@ -55,7 +55,7 @@ fn scalar(scalar: ScalarType) -> FieldType {
     FieldType::Scalar(scalar)
 }
 
-/// Orders by user: when, a city, a price, a weight.
+/// Creates a stream of orders by user, with a time, a city, a price and a weight.
 async fn orders(client: &Client) -> Store {
     let mut spec = StoreSpec::stream("orders", KeyType::String, 4)
         .field("at", scalar(ScalarType::Timestamp))
@@ -66,14 +66,14 @@ async fn orders(client: &Client) -> Store {
     client.create_store(&spec).await.unwrap()
 }
 
-/// What asks a node about its views.
+/// Clients of a node's views.
 struct Asked {
     channel: Channel,
     writer: WriterClient<Channel>,
     features: FeaturesClient<Channel>,
 }
 
-/// The values of a group, by name, and the time that they are of.
+/// Values of a group by name, and the partition's time.
 type Answer = (BTreeMap<String, Option<Value>>, i64);
 
 impl Asked {
@@ -107,7 +107,7 @@ impl Asked {
         Ok(self.features.clone().counts(request).await?.into_inner())
     }
 
-    /// The values of a group as soon as they are as wanted.
+    /// Returns the values of a group, once they are as wanted.
     async fn values_once(
         &self,
         view: &str,

@@ -1,4 +1,4 @@
-//! What a view of orders should answer, of all events by brute force.
+//! Model of a view of orders: the expected values, computed over all events by brute force.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use forebay::Value;
 pub const HOUR_US: i64 = 3_600_000_000;
 pub const MINUTE_US: i64 = 60_000_000;
 
-/// An order as it was inserted.
+/// An order as inserted.
 #[derive(Clone, Debug)]
 pub struct Order {
     pub user: String,
@@ -16,8 +16,8 @@ pub struct Order {
     pub price: i64,
 }
 
-/// Count, sum, greatest and average price of some orders, over all time and over the last hour in
-/// hops of a minute.
+/// Returns count, sum, maximum and average of the prices of some orders, over all time and over the
+/// last hour in hops of a minute.
 pub fn expected<'o>(
     orders: impl Iterator<Item = &'o Order> + Clone,
     now: i64,

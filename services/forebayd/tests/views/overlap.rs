@@ -1,5 +1,5 @@
-//! Two nodes that derive and fold the same views of one log at once, as owners do while they
-//! change: what both append comes once.
+//! Two nodes that derive and fold the same views of one log concurrently, as happens during a
+//! reassignment. Proves that the appends of both take effect once.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl Beside {
         Self::start_as(log, data, true).await
     }
 
-    /// One that makes its views, or has none.
+    /// Starts a node with or without feature views.
     pub async fn start_as(log: &Arc<dyn ChangeLog>, data: &Path, has_views: bool) -> Self {
         let resources = Resources::new(64 << 20).unwrap();
         let features = FeatureShards::new(data.join("features"), resources.clone());
@@ -85,7 +85,7 @@ async fn what_two_owners_derive_comes_once() {
         }
         batch.send().await.unwrap();
     }
-    // A third one begins with nothing but the log.
+    // A third node starts with only the log.
     let third = Beside::start(&log, data[2].path()).await;
     for node in [&one, &other, &third] {
         let asked = Asked::at(&node.address);

@@ -1,5 +1,5 @@
-//! A deriver that ends in the middle of a round: what had come to some of the view's partitions is
-//! not sent there again, and what had not is.
+//! A deriver that ends in the middle of a batch. Proves that its next attempt sends the derived
+//! events only to those partitions of the view that did not receive them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ const CITIES: i64 = 16;
 const VIEW: &str = "view: by_city\nstream: orders\ngroup_by: [city]\nlateness: 1h\n\
                     features: {orders: count, spent: {sum: price}}\n";
 
-/// A log that takes one entry of derived events, and holds the others.
+/// A log that accepts one entry of derived events, and holds the others.
 struct Held {
     log: Arc<dyn ChangeLog>,
     came: AtomicUsize,
@@ -61,7 +61,7 @@ impl ChangeLog for Held {
     }
 }
 
-/// One order for each city, all of one user: one entry of one partition.
+/// Inserts one order for each city, all of one user, as one entry of one partition.
 async fn insert(store: &Store, price: i64) {
     let mut batch = store.batch();
     for city in 0..CITIES {
@@ -74,7 +74,7 @@ async fn insert(store: &Store, price: i64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_came_of_a_round_before_its_deriver_ended_does_not_come_again() {
-    // All at one moment, so that what is derived again is one round.
+    // All inserts have one time, so that they are derived again as one batch.
     let clock = Arc::new(ManualClock::at(SystemClock.now()));
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(clock));
     let held = Arc::new(Held { log: Arc::clone(&log), came: AtomicUsize::new(0) });

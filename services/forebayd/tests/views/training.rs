@@ -1,5 +1,5 @@
-//! Training sets: each label has the values that its group had at its moment, of a view that was
-//! applied later too; and what was folded at insert is what its log makes again.
+//! Training sets. Proves that each label has the values of its group as of the label's time, even
+//! if the view was applied later; and that the stored values equal a replay of the log.
 
 use std::fs::File;
 use std::path::Path;
@@ -28,7 +28,7 @@ use crate::{Asked, LOOK_EVERY, World, client, number, orders};
 const ROUNDS: usize = 4;
 const ORDERS: usize = 120;
 const USERS: u64 = 6;
-/// Within so much of a moment an event may come late into a value.
+/// Time span around a label within which a value may miss or include an event.
 const TOGETHER_US: i64 = 100_000;
 
 const VIEW: &str = "view: by_user\nstream: orders\ngroup_by: [key]\nlateness: 4h\n\
@@ -37,7 +37,7 @@ const VIEW: &str = "view: by_user\nstream: orders\ngroup_by: [key]\nlateness: 4h
     average: {avg: price}\n  cities: {distinct_count: city}\n  \
     prices: {quantiles: price, ranks: [0.5, 0.9]}\n  last: {last: city}\n";
 
-/// A label and what the training set has of it.
+/// A label and its row of the training set.
 #[derive(Debug)]
 struct Row {
     id: i64,
@@ -70,7 +70,7 @@ async fn insert(store: &Store, orders: &[Order]) {
     assert!(sent.results.iter().all(Result::is_ok), "{:?}", sent.results);
 }
 
-/// When the log took the first and the last of so many events.
+/// Returns the append times of this many events; waits until they are there.
 async fn appended(asked: &Asked, count: usize) -> Vec<i64> {
     let mut events = EventsClient::new(asked.channel.clone());
     let columns = vec!["price".to_owned()];
@@ -92,7 +92,7 @@ async fn appended(asked: &Asked, count: usize) -> Vec<i64> {
     tokio::time::timeout(LONG, wait).await.expect("the events are not found")
 }
 
-/// Labels of all users and one that is none at each moment, and one without a user.
+/// Writes labels of all users and an unknown one at each time, and one without a user.
 fn write_labels(path: &Path, moments: &[i64]) -> usize {
     let (mut users, mut times) = (Vec::new(), Vec::new());
     for moment in moments {
@@ -187,7 +187,7 @@ async fn labels_have_the_values_of_their_moments() {
         }
         moments.push(times[times.len() - 1] + TOGETHER_US + 1);
         tokio::time::sleep(Duration::from_micros(2 * TOGETHER_US as u64)).await;
-        // Events from before a view are as of when they came, too.
+        // Events from before the view also count from their append time.
         if round == 1 {
             asked.apply(VIEW).await;
         }
@@ -244,7 +244,7 @@ fn said(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What was compared, once nothing differs.
+/// Returns the result of a comparison, after checking that nothing differs.
 async fn compared(asked: &Asked) -> v1::CompareResponse {
     let request = v1::CompareRequest { view: "by_user".to_owned(), groups: 0 };
     let answer = TrainingClient::new(asked.channel.clone()).compare(request).await.unwrap();

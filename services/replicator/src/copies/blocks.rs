@@ -1,4 +1,4 @@
-//! The blocks of a stream, checked and unpacked for the thread that writes them at the target.
+//! Blocks of a copy stream, checked and decompressed for the thread that writes them at the target.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use forebay_wire::shard_copy::block_of;
 use forebay_wire::v1;
 use tokio::sync::mpsc;
 
-/// What comes of one stream.
+/// Received blocks of one stream.
 pub(super) struct Blocks {
     pub receiver: mpsc::Receiver<v1::CopyRows>,
-    /// Bytes of rows, or of files, that have come of all streams.
+    /// Received bytes of rows, or of files, over all streams.
     pub received: Arc<AtomicU64>,
 }
 
@@ -47,7 +47,7 @@ mod tests {
 
     use super::*;
 
-    /// What a target makes of one message that is damaged on its way.
+    /// Returns the error with which a target refuses a message that is damaged in transit.
     fn refused(damage: impl FnOnce(&mut v1::CopyRows)) -> ErrorCode {
         let block = Bytes::from_static(b"some rows");
         let (crc32c, raw_bytes) = (crc32c::crc32c(&block), block.len() as u32);

@@ -1,14 +1,14 @@
-//! Blocks of rows, compressed where that is worth it.
+//! Compression of row blocks, skipped while it does not pay off.
 
 use bytes::Bytes;
 use lz4_flex::block::{compress_into, get_maximum_output_size};
 
-/// Blocks that go as they are behind one that compression has not made smaller.
+/// Number of blocks sent uncompressed after a block that compression has not made smaller.
 const BLOCKS_LEFT_OUT: u32 = 15;
-/// A block goes compressed if it is smaller than so many hundredths of itself.
+/// A block is sent compressed if its compressed size is below this percentage of its size.
 const WORTH_PERCENT: usize = 85;
 
-/// Compresses block by block.
+/// Compressor of one stream of blocks.
 #[derive(Default)]
 pub(super) struct Compression {
     left_out: u32,
@@ -16,7 +16,7 @@ pub(super) struct Compression {
 }
 
 impl Compression {
-    /// A block as it travels.
+    /// Returns a block in the form in which it is sent.
     pub fn pack(&mut self, block: Vec<u8>) -> Bytes {
         if self.left_out > 0 {
             self.left_out -= 1;

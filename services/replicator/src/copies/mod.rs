@@ -1,5 +1,5 @@
-//! Copies of shards between replicators: one freezes a shard and streams its rows or its files, the
-//! other makes a shard of them, and then reads the log from there.
+//! Copies of shards between replicators. The source freezes a shard and streams its rows or its
+//! files; the target builds a shard from them and then follows the log from the copy's position.
 
 mod blocks;
 mod compression;

@@ -1,4 +1,4 @@
-//! The shards of this process, for those who copy them.
+//! The local shards, for the copies that others make of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,17 +10,17 @@ use forebay_shard::Shard;
 use super::source::FindShard;
 use crate::replicas::{Replicas, ReplicatorParts};
 
-/// Longest wait for a store's shards to be opened.
+/// Longest wait until a store's shards are open.
 const OPEN_WAIT: Duration = Duration::from_secs(5);
 
-/// The shards that replicas follow their logs into.
+/// The shards of this process's replicas.
 pub struct ReplicaShards {
     parts: ReplicatorParts,
     replicas: Arc<Replicas>,
 }
 
 impl ReplicaShards {
-    /// Those of these replicas, and of what they are made of.
+    /// Creates the lookup over these replicas and their dependencies.
     pub fn new(parts: ReplicatorParts, replicas: Arc<Replicas>) -> Self {
         Self { parts, replicas }
     }

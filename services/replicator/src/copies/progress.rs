@@ -1,4 +1,4 @@
-//! How far a copy has come.
+//! Progress of a copy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,53 +8,53 @@ use forebay_core::rows_digest::RowsDigest;
 use forebay_shard::Import;
 use tokio::time::Instant;
 
-/// What a copy moves, and how much of it is durable.
+/// The content of a copy, and how much of it is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyMoved {
-    /// Rows.
+    /// The copy moves rows.
     Rows {
-        /// Those that are durable.
+        /// The durable rows.
         digest: RowsDigest,
-        /// About how many there are in all.
+        /// Approximate number of all rows.
         in_all: u64,
     },
-    /// Files as they are; what rows they hold is not known.
+    /// The copy moves files; the number of their rows is unknown.
     Files {
-        /// How many are durable as a whole.
+        /// Number of completely durable files.
         ended: u64,
-        /// How many there are in all.
+        /// Number of all files.
         in_all: u64,
-        /// How many bytes there are in all.
+        /// Number of bytes of all files.
         bytes_in_all: u64,
     },
 }
 
 impl Default for CopyMoved {
-    /// No rows.
+    /// Returns a copy of no rows.
     fn default() -> Self {
         Self::Rows { digest: RowsDigest::default(), in_all: 0 }
     }
 }
 
-/// How far a copy has come.
+/// Progress of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CopyProgress {
-    /// What is durable, and of how much.
+    /// The content of the copy, and how much of it is durable.
     pub moved: CopyMoved,
-    /// Bytes that are durable: of keys and values, or of files.
+    /// Durable bytes: of keys and values, or of files.
     pub bytes: u64,
-    /// Such bytes that have come since the copy was begun or gone on with here.
+    /// Bytes received since this process began or resumed the copy.
     pub bytes_received: u64,
-    /// Such bytes that became durable in a second, since then.
+    /// Bytes per second that have become durable since then.
     pub bytes_per_second: f64,
-    /// About how long it takes from now on, at this speed; unknown at first.
+    /// Estimated remaining time at this speed; unknown at first.
     pub left: Option<Duration>,
 }
 
-/// Measures a copy from one moment on.
+/// Measures a copy from its start in this process.
 pub(super) struct Meter {
     began: Instant,
-    /// What was durable then.
+    /// Bytes that were durable at the start.
     bytes: u64,
     rows: u64,
     received: Arc<AtomicU64>,
@@ -67,11 +67,11 @@ impl Meter {
         Self { began: Instant::now(), bytes, rows, received }
     }
 
-    /// How far the copy is now.
+    /// Returns the current progress of the copy.
     pub fn look(&self, import: &Import) -> CopyProgress {
         let (ranges, plan) = (import.ranges(), import.plan());
         let bytes: u64 = ranges.iter().map(|range| range.bytes).sum();
-        // What is left, and what has become durable since: of rows, or of bytes.
+        // `left` and `since` are the remaining and the newly durable amount, of rows or of bytes.
         let (moved, left, since) = if plan.files.is_empty() {
             let digest = import.digest();
             let in_all = plan.rows.max(digest.rows);

@@ -1,5 +1,5 @@
-//! The source of copies: freezes shards, holds them while they are read, and streams what is in
-//! them.
+//! The source of copies: freezes shards, retains them while they are read, and streams their
+//! content.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -32,19 +32,19 @@ use super::stream::read_range;
 use super::throttle::Throttle;
 use crate::blocking::blocking;
 
-/// Blocks that wait to be sent, for each stream.
+/// Number of blocks that wait to be sent, for each stream.
 const BLOCKS_WAITING: usize = 2;
-/// Time between two looks at what is no longer used.
+/// Time between two sweeps of unused frozen shards.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
-/// Finds the shards that may be copied.
+/// Lookup of the shards that may be copied.
 #[tonic::async_trait]
 pub trait FindShard: Send + Sync + 'static {
-    /// The shard of a partition of the store of this name: of the version of its documents that is
-    /// kept as this, or of the one that answers reads.
+    /// Returns the shard of a partition of the store of this name. `kept_as` is the storage id of a
+    /// version of the documents; `None` selects the version that answers reads.
     ///
     /// # Errors
-    /// `NotFound` for a store that is not there, `Unavailable` for a shard that is not here.
+    /// `NotFound` if the store does not exist, `Unavailable` if the shard is not in this process.
     async fn find(
         &self,
         store: &str,
@@ -53,25 +53,26 @@ pub trait FindShard: Send + Sync + 'static {
     ) -> Result<Arc<Shard>>;
 }
 
-/// Serves copies of shards. Cheap to clone.
+/// Service that lets others copy shards. Cheap to clone.
 #[derive(Clone)]
 pub struct CopySource(Arc<Inner>);
 
 struct Inner {
     shards: Arc<dyn FindShard>,
-    /// Where frozen shards lie.
+    /// Folder of the frozen shards.
     dir: PathBuf,
     entropy: Arc<dyn Entropy>,
-    /// Those that are open, by the ids of their copies; held while one is made, opened or removed.
+    /// The open frozen shards, by the ids of their copies; locked while a shard is frozen, opened
+    /// or removed.
     frozen: tokio::sync::Mutex<BTreeMap<u64, Arc<Frozen>>>,
-    /// Of all copies together.
+    /// The rate limit of all copies together.
     throttle: Arc<Throttle>,
 }
 
 struct Frozen {
     export: Export,
     used: Mutex<Instant>,
-    /// Of all its streams, with the bound that was asked for last.
+    /// The rate limit of this copy's streams, with the most recently requested bound.
     throttle: Mutex<(u64, Arc<Throttle>)>,
 }
 
@@ -98,13 +99,13 @@ impl Frozen {
     }
 }
 
-/// What a range holds, as it travels.
+/// The content of a range, as a stream of messages.
 type Rows = BoxStream<'static, Result<v1::CopyRows, Status>>;
 
 impl CopySource {
-    /// Copies of these shards, frozen in a folder on their own disk, with this bound of bytes in a
-    /// second for all copies together; 0: none. Lets go of what nobody reads, on the current
-    /// runtime, for as long as a clone lives.
+    /// Creates the source of copies of these shards. The source freezes shards in `dir`, which is
+    /// on their own disk, and limits all copies together to `bytes_per_second`; 0: no limit. A task
+    /// on the current runtime removes unused frozen shards while a clone of the source lives.
     pub fn start(
         shards: Arc<dyn FindShard>,
         dir: PathBuf,
@@ -124,7 +125,7 @@ impl CopySource {
         Self(inner)
     }
 
-    /// The service for a server, with our message limits.
+    /// Returns the service for a server, with Forebay's message limits.
     pub fn into_server(self) -> ShardCopiesServer<Self> {
         ShardCopiesServer::new(self)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -162,10 +163,10 @@ impl Inner {
         Ok(plan)
     }
 
-    /// What is frozen for a copy, by an earlier process too.
+    /// Returns the frozen shard of a copy, even if an earlier process has frozen it.
     ///
     /// # Errors
-    /// `NotFound` where nothing is.
+    /// `NotFound` if there is none.
     async fn find(&self, frozen: &mut BTreeMap<u64, Arc<Frozen>>, id: u64) -> Result<Arc<Frozen>> {
         if let Some(found) = frozen.get(&id) {
             found.touch();
@@ -183,20 +184,20 @@ impl Inner {
         blocking(move || Export::remove(&path)).await
     }
 
-    /// Lets go of what nobody has read for long, what an earlier process has left too.
+    /// Removes frozen shards that nobody has read for long, including those of earlier processes.
     async fn sweep(&self) {
         let mut frozen = self.frozen.lock().await;
         let Ok(names) = std::fs::read_dir(&self.dir) else { return };
         for path in names.flatten().map(|name| name.path()) {
             let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
             let Ok(id) = u64::from_str_radix(name, 16) else {
-                // Nobody freezes anything at this moment: a kill has left it.
+                // The lock excludes a freeze in progress, so a killed process has left this folder.
                 drop(blocking(move || Export::remove(&path)).await);
                 continue;
             };
             let is_unused = match frozen.get(&id) {
                 Some(found) => found.is_unused(),
-                // Held from now on, for whoever goes on with its copy.
+                // The shard is retained from now on, so that its copy can be resumed.
                 None => self.find(&mut frozen, id).await.is_err(),
             };
             if !is_unused {
@@ -224,7 +225,7 @@ impl Inner {
         tokio::task::spawn_blocking(move || {
             let read = read_range(&frozen.export, &request, &sender, || frozen.touch());
             if let Err(error) = read {
-                // A receiver that has gone wants no rows.
+                // If the receiver has gone, nobody needs the error.
                 drop(sender.blocking_send(Err(status_of_error(&error))));
             }
         });

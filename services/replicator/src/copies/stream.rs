@@ -1,4 +1,4 @@
-//! What a source sends of one range of a frozen shard: its rows, or the bytes of a file.
+//! Messages of one range of a frozen shard: its rows, or the bytes of a file.
 
 use bytes::Bytes;
 use forebay_core::Result;
@@ -12,16 +12,18 @@ use tonic::Status;
 
 use super::compression::Compression;
 
-/// Bytes of memory for a block of rows of a usual size: its last one goes beyond it.
+/// Capacity of a block of rows of usual size in bytes; the last row of a block exceeds the block
+/// size.
 const BLOCK_BYTES: usize = COPY_BLOCK_BYTES + COPY_BLOCK_BYTES / 8;
 
-/// Who sends what was read.
+/// Channel to the stream that sends the messages.
 pub(super) type Sender = mpsc::Sender<Result<v1::CopyRows, Status>>;
 
-/// Reads what a target asks for to its end, or until nobody receives it; tells of each block.
+/// Reads the requested range to its end, or until the receiver has gone; calls `note_block` after
+/// each block.
 ///
 /// # Errors
-/// As [`Export::rows`] and [`Export::file`], and those of a disk.
+/// As [`Export::rows`] and [`Export::file`], and disk errors.
 pub(super) fn read_range(
     export: &Export,
     request: &v1::CopyRowsRequest,
@@ -40,7 +42,7 @@ pub(super) fn read_range(
             Ok((compression.pack(block.into_bytes()), length, end))
         });
     }
-    // Tables are compressed already.
+    // Table files are compressed already.
     let mut file = export.file(range, request.behind_bytes)?;
     send(sender, || {
         let (block, end) = file.next_block()?;
@@ -50,7 +52,8 @@ pub(super) fn read_range(
     })
 }
 
-/// Sends block by block: what travels, how long it was, what ends with it.
+/// Sends block by block. `next` returns the bytes to send, the uncompressed length, and the end of
+/// a part, if the block ends one.
 fn send(
     sender: &Sender,
     mut next: impl FnMut() -> Result<(Bytes, usize, Option<PartEnd>)>,
@@ -61,7 +64,7 @@ fn send(
         let message = v1::CopyRows {
             crc32c: crc32c::crc32c(&block),
             block,
-            // A block ends behind the row that makes it a MiB, and rows are far below 4 GiB.
+            // A block ends after the row that fills a MiB, and rows are far below 4 GiB.
             raw_bytes: raw_bytes as u32,
             part_end: end.map(part_end),
         };

@@ -1,5 +1,5 @@
-//! The target of a copy: reads the ranges of a frozen shard side by side, or its files, and makes a
-//! shard of what comes.
+//! The target of a copy: reads the ranges, or the files, of a frozen shard in parallel and builds a
+//! shard from them.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -26,60 +26,63 @@ use super::blocks::Blocks;
 use super::progress::{CopyProgress, Meter};
 use crate::blocking::blocking;
 
-/// Blocks that wait to be written, for each stream.
+/// Number of blocks that wait to be written, for each stream.
 const BLOCKS_WAITING: usize = 2;
-/// Waits between attempts.
+/// First and longest wait between two attempts.
 const RETRY_WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
-/// How often it is told how far a copy is.
+/// Interval between two reports of the progress.
 const TELL_EVERY: Duration = Duration::from_secs(1);
-/// How often a copy may begin anew because its source holds it no longer.
+/// Number of times that a copy may begin, because its source no longer retains the frozen shard.
 const BEGUN_MAX: u32 = 3;
 
-/// How a shard is copied.
+/// Options of a copy.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// Ranges or files that are read side by side, each over a connection of its own, up to
-    /// [`COPY_STREAMS_MAX`]. Each takes a thread and 16 MiB of memory, and six rows more where
-    /// those are larger than 1 MiB.
+    /// Number of ranges or files that are read in parallel, each over its own connection, up to
+    /// [`COPY_STREAMS_MAX`]. Each takes a thread and 16 MiB of memory, and the memory of six rows
+    /// if rows are larger than 1 MiB.
     pub streams: usize,
-    /// Whether a copy that begins moves the source's files as they are, instead of its rows. One
-    /// that goes on keeps to what it was begun with.
+    /// Whether a new copy moves the source's files instead of its rows. A resumed copy keeps its
+    /// mode.
     pub are_files_moved: bool,
-    /// Most bytes of keys and values, or of files, in a second; 0: as fast as it goes.
+    /// Maximum number of bytes of keys and values, or of files, per second; 0: no limit.
     pub bytes_per_second: u64,
-    /// How long it goes on behind a break while nothing more becomes durable.
+    /// Time for which the copy retries after a failure while nothing more becomes durable.
     pub patience: Duration,
 }
 
 impl Default for CopyOptions {
-    /// Rows over two streams, as fast as they go; a minute of patience.
+    /// Returns the defaults: rows over two streams without a rate limit; a minute of patience.
     fn default() -> Self {
         let patience = Duration::from_secs(60);
         Self { streams: 2, are_files_moved: false, bytes_per_second: 0, patience }
     }
 }
 
-/// A place that copies shards to itself.
+/// A directory into which shards are copied.
 #[derive(Clone)]
 pub struct CopyTarget {
-    /// Where the shards go.
+    /// The directory of the shards.
     pub directory: ShardDirectory,
-    /// The jitter of back-offs.
+    /// Source of the jitter of back-offs.
     pub entropy: Arc<dyn Entropy>,
-    /// How.
+    /// The options of the copies.
     pub options: CopyOptions,
 }
 
 impl CopyTarget {
-    /// Copies the shard of a partition of the store of this name from a replicator at
-    /// `host:port`; answers where that has ended. The shard is there then, to be followed from its
-    /// position on. What an earlier process has begun is gone on with.
+    /// Copies the shard of a partition of the store of this name from the replicator at
+    /// `host:port`; returns the final progress. The shard then exists and can be followed from its
+    /// position. A copy that an earlier process began is resumed.
     ///
     /// # Errors
-    /// `Unavailable` when its patience is over, `NotFound` for a store that is not there,
-    /// `LimitExceeded` for too many streams and for a full disk, with the bytes that are free there
-    /// and those that are about to come, `Corrupt` for what is not what its source says. What is
-    /// durable stays for the next attempt, but after `Corrupt`.
+    /// - `Unavailable` if the source fails for longer than the patience.
+    /// - `NotFound` if the store does not exist.
+    /// - `LimitExceeded` for too many streams, and for a full disk, with the bytes that are free
+    ///   and those that are about to arrive.
+    /// - `Corrupt` if the content differs from the source's digests.
+    ///
+    /// Durable parts stay for the next attempt, except after `Corrupt`.
     pub async fn copy(
         &self,
         source: &str,
@@ -97,7 +100,7 @@ impl CopyTarget {
             begun += 1;
             let copy = self.begin(&endpoint, store, partition).await?;
             match copy.run(progress).await {
-                // The source has let go of it.
+                // The source no longer retains the frozen shard.
                 Err(error) if error.code() == ErrorCode::NotFound && begun < BEGUN_MAX => {
                     warn!(%error, "the copy begins anew");
                 }
@@ -156,14 +159,15 @@ impl CopyTarget {
     }
 }
 
-/// A copy under way.
+/// A copy in progress.
 struct Copy {
     target: CopyTarget,
     endpoint: Endpoint,
     import: Arc<Import>,
-    /// Bytes of rows, or of files, that have come, what was lost with a part that broke off too.
+    /// Received bytes of rows, or of files, including those of parts that were lost when a stream
+    /// broke.
     received: Arc<AtomicU64>,
-    /// Shared by those who write parts.
+    /// Read-locked by each task that writes parts.
     writing: Arc<RwLock<()>>,
 }
 
@@ -190,11 +194,12 @@ impl Copy {
             copied = copying => copied,
             never = telling => never,
         };
-        // What has broken off all streams ends those that write soon, and they hold the import.
+        // The error that ended the streams soon ends the tasks that write; these tasks hold the
+        // import.
         drop(self.writing.write().await);
         if let Err(error) = copied {
             if error.code() == ErrorCode::Corrupt {
-                // Nothing of it is trusted any more.
+                // No part of the copy is trusted any more.
                 self.give_up().await;
             }
             return Err(error);
@@ -214,7 +219,7 @@ impl Copy {
         }
     }
 
-    /// Copies what is left of a range, over broken connections.
+    /// Copies the rest of a range; reconnects after failures.
     async fn range(&self, client: &mut ShardCopiesClient<Channel>, range: usize) -> Result<()> {
         let (mut backoff, mut deadline) = (self.target.backoff(), None);
         let mut durable = self.import.range(range).bytes;
@@ -242,7 +247,7 @@ impl Copy {
             range: range as u32,
             behind: done.last_key.map(Into::into),
             bytes_per_second: self.target.options.bytes_per_second,
-            // Where rows are moved nobody asks for it.
+            // The source ignores this field when it sends rows.
             behind_bytes: done.bytes,
         };
         let told = |status: tonic::Status| error_of_status(&status);
@@ -260,13 +265,13 @@ impl Copy {
         let receiving = async move {
             while let Some(rows) = rows.message().await.map_err(told)? {
                 if sender.send(rows).await.is_err() {
-                    // Whoever writes says why it has ended.
+                    // The writing task reports why it has ended.
                     return Ok(());
                 }
             }
             Ok(())
         };
-        // What broke off the receiving is why the writing has ended, too.
+        // The error that ended the receiving has ended the writing, too.
         let (received, written) = futures::join!(receiving, writing);
         received.and(written)
     }
@@ -279,7 +284,7 @@ impl Copy {
         let partition = import.partition();
         blocking(move || directory.take_in(import)).await?;
         info!(at = %partition, "copied a shard");
-        // It goes by itself, if this does not come through.
+        // If this call fails, the source removes the frozen shard later.
         let mut client = ShardCopiesClient::new(self.endpoint.connect_lazy());
         drop(client.end(v1::EndCopyRequest { copy_id }).await);
         Ok(())
@@ -299,7 +304,7 @@ fn write_range(import: &Import, range: usize, blocks: &mut Blocks) -> Result<()>
     Ok(())
 }
 
-/// Whether the same attempt may succeed later.
+/// Returns whether the same attempt may succeed later.
 fn is_passing(error: &Error) -> bool {
     use ErrorCode::{DeadlineExceeded, Unavailable, UnknownOutcome};
     matches!(error.code(), Unavailable | UnknownOutcome | DeadlineExceeded)

@@ -1,17 +1,17 @@
-//! How fast rows go, at most.
+//! Rate limit of copies.
 
 use std::num::NonZeroU32;
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 
-/// What goes at once, at most, in KiB.
+/// Largest burst, in KiB.
 const BURST_KIB: u32 = 4 << 10;
 
-/// Lets so many bytes through in a second; all of them where there is no bound.
+/// Limiter of bytes per second; `None` admits everything.
 pub(super) struct Throttle(Option<DefaultDirectRateLimiter>);
 
 impl Throttle {
-    /// With this bound; 0: none. It is kept in KiB.
+    /// Creates a limiter with this bound; 0: no limit. The limiter counts in KiB.
     pub fn new(bytes_per_second: u64) -> Self {
         let kib = u32::try_from(bytes_per_second.div_ceil(1_024)).unwrap_or(u32::MAX);
         let burst = NonZeroU32::MIN.saturating_add(BURST_KIB - 1);
@@ -19,12 +19,12 @@ impl Throttle {
         Self(quota.map(RateLimiter::direct))
     }
 
-    /// Waits until so many bytes may go.
+    /// Waits until this many bytes may be sent.
     pub async fn admit(&self, bytes: usize) {
         let Some(limiter) = &self.0 else { return };
         let mut left = u32::try_from(bytes.div_ceil(1_024)).unwrap_or(u32::MAX);
         while let Some(some) = NonZeroU32::new(left.min(BURST_KIB)) {
-            // Never more than the burst, so it is never refused.
+            // The request never exceeds the burst, so the limiter never refuses it.
             let _ = limiter.until_n_ready(some).await;
             left -= some.get();
         }

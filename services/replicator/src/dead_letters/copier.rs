@@ -1,4 +1,5 @@
-//! The copier of one store: appends what its replica skipped, in order, and never twice.
+//! The copier of one store: appends the records that the replica skipped to the dead-letter log, in
+//! order, and never twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,25 +28,25 @@ use super::waiting::Waiting;
 use crate::replicas::ReplicatorParts;
 use crate::shards::StoreShards;
 
-/// Copies the dead letters of one store.
+/// Copier of the dead letters of one store.
 pub(crate) struct Copier {
     log: Arc<dyn ChangeLog>,
     entropy: Arc<dyn Entropy>,
     home: StoreId,
-    /// The reserved id of its dead-letter log.
+    /// Reserved id of the store's dead-letter log.
     letters: StoreId,
     partitions: PartitionCount,
     waiting: Arc<Waiting>,
-    /// Told when the replica must be opened anew.
+    /// Notified when the replica must be reopened.
     reopen: Arc<Notify>,
-    /// Where skipped records stand until their letters are durable.
+    /// Shards that store the skipped records until their letters are durable.
     shards: Option<StoreShards>,
-    /// What is known of each partition's dead-letter log; forgotten after any doubt.
+    /// Cached state of each partition's dead-letter log; discarded after any failed append.
     tails: BTreeMap<PartitionId, DeadLetterTail>,
 }
 
 impl Copier {
-    /// The copier of a store, with the reserved id of its dead-letter log.
+    /// Creates the copier of a store, with the reserved id of its dead-letter log.
     pub(crate) fn new(
         parts: &ReplicatorParts,
         definition: &Definition,
@@ -67,20 +68,20 @@ impl Copier {
         }
     }
 
-    /// What it copies from.
+    /// Returns the queue from which it copies.
     pub(crate) fn waiting(&self) -> &Arc<Waiting> {
         &self.waiting
     }
 
-    /// Reads back how far an earlier copier came in these partitions, so that what it copied never
-    /// waits again. Call it before the replica is opened.
+    /// Reads how far an earlier copier got in these partitions, so that copied records never wait
+    /// again. Call it before the replica is opened.
     ///
     /// # Errors
-    /// Those of the log.
+    /// As the log's reads.
     pub(crate) async fn read_back(&mut self, partitions: &BTreeSet<PartitionId>) -> Result<()> {
         for partition in partitions.iter().copied() {
             let at = PartitionRef { store: self.letters, partition };
-            // All of them are made at once.
+            // The logs of all partitions are created together.
             let Some(tail) = read_back(&*self.log, at).await? else { return Ok(()) };
             self.waiting.note_last(partition, tail.last);
             self.tails.insert(partition, tail);
@@ -88,7 +89,7 @@ impl Copier {
         Ok(())
     }
 
-    /// Copies what waits, until it is stopped.
+    /// Copies waiting letters until the task is aborted.
     pub(crate) async fn run(mut self) {
         let mut backoff = Backoff::new(
             Duration::from_millis(DEAD_LETTERS_BACKOFF_MS_MIN),
@@ -115,7 +116,7 @@ impl Copier {
         }
     }
 
-    /// Copies the first letters that wait, but for those that were copied before.
+    /// Copies the first waiting letters, except those that were copied before.
     async fn copy(&mut self, partition: PartitionId, group: &[Skipped]) -> Result<()> {
         let home_log = self.home_log(partition, group).await?;
         let tail = self.tail(partition).await?;
@@ -138,12 +139,12 @@ impl Copier {
         Ok(())
     }
 
-    /// Id of the log that the letters were skipped in.
+    /// Returns the id of the log in which the letters were skipped.
     async fn home_log(&self, partition: PartitionId, group: &[Skipped]) -> Result<LogId> {
         if let Some(log_id) = group.first().and_then(|first| first.log_id) {
             return Ok(log_id);
         }
-        // They stand before the first well-formed entry.
+        // The letters precede the first well-formed entry.
         let at = PartitionRef { store: self.home, partition };
         let found = find_log_id(&*self.log, at, self.log.bounds(at).await?).await?;
         found.ok_or_else(|| Error::unavailable("the home log has no well-formed entry yet"))
@@ -183,15 +184,16 @@ impl Copier {
         Ok(())
     }
 
-    /// Lets go of old records when twice as many are there as are kept; answers where the log
-    /// starts then.
+    /// Trims old records once the log holds twice the retained number; returns the resulting start
+    /// of the log.
     async fn trim(&self, at: PartitionRef, start: Offset, end: Offset) -> Offset {
         if end.0.saturating_sub(start.0) <= 2 * DEAD_LETTER_RECORDS_KEPT {
             return start;
         }
         let before = Offset(end.0 - DEAD_LETTER_RECORDS_KEPT);
         if let Err(error) = self.log.trim(at, before).await {
-            // They take room, nothing worse; tried again after as many more.
+            // Untrimmed records only take space; the next attempt follows after as many more
+            // records.
             debug!(partition = %at, %error, "dead letters were not trimmed");
         }
         before

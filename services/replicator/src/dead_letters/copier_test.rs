@@ -1,5 +1,5 @@
-//! The copier over a log that fails in every way, with copiers that die: as it is read, each
-//! position was copied once; and the dead-letter log stays bounded.
+//! Proves, over a log with all kinds of failures and copiers that die, that a reader of the
+//! dead-letter log finds each position once, and that the log stays bounded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ fn skipped(partition: u32, offset: u64) -> Skipped {
     }
 }
 
-/// Opens a copier as a replicator does; the log may refuse it a few times.
+/// Starts a copier as a replicator does; retries while the log refuses it.
 async fn start(parts: &ReplicatorParts) -> (Arc<Waiting>, tokio::task::JoinHandle<()>) {
     let waiting = Arc::new(Waiting::default());
     let reopen = Arc::default();
@@ -107,7 +107,8 @@ async fn as_read_each_position_was_copied_once_whatever_failed() {
         let parts = parts(Arc::clone(&faulty) as Arc<dyn ChangeLog>, seed);
         for life in 1..=3_u64 {
             let (waiting, task) = start(&parts).await;
-            // Each life folds the home log from its start, and finds more than the one before.
+            // Each life folds the home log from its start, and finds more skipped records than the
+            // life before.
             for offset in 0..life * 60 {
                 waiting.push(&skipped((offset % 2) as u32, offset));
                 if offset % 8 == 0 {
@@ -119,7 +120,7 @@ async fn as_read_each_position_was_copied_once_whatever_failed() {
             }
             task.abort();
         }
-        // What was in doubt and comes late comes now.
+        // Appends of unknown outcome that are delayed take effect now.
         tokio::time::sleep(Duration::from_secs(10)).await;
         for partition in 0..PARTITIONS {
             let letters = listed(&*memory, partition).await;
@@ -148,7 +149,7 @@ async fn a_log_of_dead_letters_is_bounded_and_its_newest_are_listed() {
     let kept = bounds.end.0 - bounds.start.0;
     assert!((DEAD_LETTER_RECORDS_KEPT..records).contains(&kept), "{kept} records");
     task.abort();
-    // The next life knows all that was copied, though the opening is gone.
+    // The next life knows all copied letters, although the opening entry is trimmed.
     let (waiting, task) = start(&parts).await;
     for offset in records - 5..records + FULL_RECORD {
         waiting.push(&skipped(0, offset));

@@ -1,4 +1,4 @@
-//! Pages through a partition's dead letters.
+//! Pages of a partition's dead letters.
 
 use forebay_core::change::EntryBody;
 use forebay_core::dead_letter::{DeadLetter, LastLetter};
@@ -10,11 +10,11 @@ use forebay_wire::entry::decode_entry;
 
 use super::tail::{READ, bounds};
 
-/// Letters behind a cursor, at least one record of the log's and at most about `letters_max`, and
-/// where the next page begins; `None` for a log that has none.
+/// Returns the letters after a cursor and the start of the next page; `None` if the log has no
+/// records. A page has at least one record of the log and at most about `letters_max` letters.
 ///
 /// # Errors
-/// `TokenLost` for the cursor of another log, else those of the log.
+/// `TokenLost` for a cursor of another log, else as the log's reads.
 pub(crate) async fn list(
     log: &dyn ChangeLog,
     at: PartitionRef,
@@ -30,7 +30,7 @@ pub(crate) async fn list(
         let message = "the cursor is of a dead-letter log that is gone; begin without a cursor";
         return Err(Error::token_lost(message).with_partition(at.partition));
     }
-    // What was trimmed since is gone.
+    // Skips the records that were trimmed since.
     cursor.offset = cursor.offset.max(bounds.start);
     let mut letters = Vec::new();
     while letters.is_empty() && cursor.offset < bounds.end {
@@ -42,7 +42,8 @@ pub(crate) async fn list(
             let entry = decode_entry(&record.entry).ok().filter(|entry| entry.log_id == log_id);
             let found = match entry.map(|entry| entry.body) {
                 Some(EntryBody::DeadLetters(found)) => found,
-                // No letters: an opening, or what every reader of this log skips.
+                // The record holds no letters: it is an opening entry, or one that every reader of
+                // this log skips.
                 _ => Vec::new(),
             };
             if !letters.is_empty() && letters.len() + found.len() > letters_max {

@@ -1,8 +1,10 @@
-//! Dead letters: copies what a store's replica skips to the log beside the store, once for each
-//! position, and lists what was copied. Rules and bytes: `proto/spec/dead-letter.md`.
+//! Dead letters: copies the records that a store's replica skips to the dead-letter log of the
+//! store, once for each position, and lists the copies. Rules and bytes:
+//! `proto/spec/dead-letter.md`.
 //!
-//! `waiting` holds what the replica skipped until the copier has taken it, `copier` appends it in
-//! order, `tail` reads back how far an earlier copier came, `list` pages through the letters.
+//! `waiting` queues the records that the replica skipped until the copier has copied them, `copier`
+//! appends them in order, `tail` reads how far an earlier copier got, and `list` pages through the
+//! letters.
 
 mod copier;
 #[cfg(test)]

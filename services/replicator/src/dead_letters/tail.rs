@@ -1,5 +1,5 @@
-//! How far a partition's dead-letter log is: read back on start, and after any append that failed
-//! or is of unknown outcome.
+//! End of a partition's dead-letter log: read on start, and after any append that failed or is of
+//! unknown outcome.
 
 use std::time::Duration;
 
@@ -13,21 +13,21 @@ use forebay_wire::entry::decode_entry;
 
 pub(super) const READ: ReadLimit =
     ReadLimit { bytes_max: DEAD_LETTERS_PAGE_BYTES_MAX, wait_max: Duration::ZERO };
-/// Enough for one record.
+/// Limit of a read of one record.
 const FIRST_READ: ReadLimit = ReadLimit { bytes_max: 1, wait_max: Duration::ZERO };
 
-/// What there is of a partition's dead-letter log.
+/// State of a partition's dead-letter log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DeadLetterTail {
-    /// Its id; `None` before its opening.
+    /// Id of the log; `None` before its opening entry.
     pub(super) log_id: Option<LogId>,
-    /// First offset that it holds.
+    /// First offset in the log.
     pub(super) start: Offset,
-    /// The last letter in it.
+    /// The last letter in the log.
     pub(super) last: Option<LastLetter>,
 }
 
-/// The bounds of a log; `None` when it was never made.
+/// Returns the bounds of a log; `None` if it was never created.
 pub(super) async fn bounds(log: &dyn ChangeLog, at: PartitionRef) -> Result<Option<Bounds>> {
     match log.bounds(at).await {
         Ok(bounds) => Ok(Some(bounds)),
@@ -36,9 +36,9 @@ pub(super) async fn bounds(log: &dyn ChangeLog, at: PartitionRef) -> Result<Opti
     }
 }
 
-/// Reads back how far the dead-letter log is; `None` when it was never made.
+/// Reads the end of the dead-letter log; returns `None` if it was never created.
 ///
-/// Costs two reads of one record, unless something else than a letter stands at the log's end.
+/// The function reads two records, unless the log's last record holds no letters.
 pub(super) async fn read_back(
     log: &dyn ChangeLog,
     at: PartitionRef,
@@ -63,7 +63,7 @@ pub(super) async fn read_back(
     Ok(Some(tail))
 }
 
-/// The last letter of a record, if it is one of this log with letters.
+/// Returns the last letter of a record, if the record belongs to this log and holds letters.
 fn last_letter(record: &LogRecord, log_id: LogId) -> Option<LastLetter> {
     let entry = decode_entry(&record.entry).ok().filter(|entry| entry.log_id == log_id)?;
     let EntryBody::DeadLetters(letters) = entry.body else { return None };

@@ -1,5 +1,6 @@
-//! What a store's replica has skipped and the copier has not taken yet. Bounded: the tail that
-//! tells of a skipped record never waits, so what does not fit is found again by another fold.
+//! Queue of the records that a store's replica has skipped and the copier has not copied yet. The
+//! queue is bounded, and the tail that reports a skipped record never waits: records that do not
+//! fit are found again by another fold of the log.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,7 +14,7 @@ use forebay_reader::Skipped;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// What has happened to the dead letters of a store since its replicator started.
+/// Counters of a store's dead letters since its replicator started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeadLetterCounts {
     /// Letters appended to the dead-letter log.
@@ -22,18 +23,18 @@ pub struct DeadLetterCounts {
     pub waiting: u64,
     /// Failed calls of the log.
     pub log_errors: u64,
-    /// Times that more waited than is kept, so that the replica is opened anew to find the rest.
+    /// Overflows of the queue; after each, the replica is reopened to find the rejected records.
     pub overflows: u64,
 }
 
 #[derive(Default)]
 struct Queue {
     letters: BTreeMap<PartitionId, VecDeque<Skipped>>,
-    /// How far each partition was copied.
+    /// The last copied letter of each partition.
     last: BTreeMap<PartitionId, LastLetter>,
     bytes: usize,
-    /// Something was left out since the replica was opened; all that comes later is, too, since
-    /// letters are copied in order.
+    /// Whether a record was rejected since the replica was opened; all later records are rejected,
+    /// too, since letters are copied in order.
     has_overflowed: bool,
     counts: DeadLetterCounts,
 }
@@ -46,7 +47,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Takes in a record that the replica skipped. Never blocks for long.
+    /// Enqueues a record that the replica skipped. Never blocks for long.
     pub(crate) fn push(&self, skipped: &Skipped) {
         let mut queue = self.queue.lock();
         if queue.has_overflowed || queue.is_copied(skipped) {
@@ -67,13 +68,13 @@ impl Waiting {
         self.arrived.notify_one();
     }
 
-    /// Returns when something may have arrived.
+    /// Waits until records may have arrived.
     pub(crate) async fn arrived(&self) {
         self.arrived.notified().await;
     }
 
-    /// The first letters of a partition, of one home log, that go into one record; they stay until
-    /// they are [settled](Self::settle).
+    /// Returns the first letters of a partition, of one home log, that go into one record; the
+    /// letters stay until they are [settled](Self::settle).
     pub(crate) fn next_group(&self) -> Option<Vec<Skipped>> {
         let queue = self.queue.lock();
         let letters = queue.letters.values().find(|letters| !letters.is_empty())?;
@@ -90,7 +91,7 @@ impl Waiting {
         Some(group)
     }
 
-    /// Lets go of the first letters of a partition: they are in the dead-letter log now.
+    /// Removes the first letters of a partition, which the dead-letter log now holds.
     pub(crate) fn settle(&self, partition: PartitionId, taken: usize, copied: u64) {
         let mut queue = self.queue.lock();
         let Some(letters) = queue.letters.get_mut(&partition) else { return };
@@ -100,7 +101,7 @@ impl Waiting {
         queue.counts.copied += copied;
     }
 
-    /// Notes how far a partition was copied.
+    /// Records the last copied letter of a partition.
     pub(crate) fn note_last(&self, partition: PartitionId, last: Option<LastLetter>) {
         let mut queue = self.queue.lock();
         match last {
@@ -109,19 +110,19 @@ impl Waiting {
         };
     }
 
-    /// Notes a failed call of the log.
+    /// Counts a failed call of the log.
     pub(crate) fn note_error(&self) {
         self.queue.lock().counts.log_errors += 1;
     }
 
-    /// Whether something was left out and all that was kept is copied: the replica must be opened
-    /// anew to find the rest.
+    /// Returns whether the queue has overflowed and is empty again, so that the replica must be
+    /// reopened to find the rejected records.
     pub(crate) fn must_reopen(&self) -> bool {
         let queue = self.queue.lock();
         queue.has_overflowed && queue.counts.waiting == 0
     }
 
-    /// Begins anew for a replica that folds the log from its start.
+    /// Resets the queue for a replica that folds the log from its start.
     pub(crate) fn restart(&self) {
         self.queue.lock().has_overflowed = false;
     }
@@ -133,7 +134,7 @@ impl Waiting {
 
 impl Queue {
     fn is_copied(&self, skipped: &Skipped) -> bool {
-        // Before its first well-formed entry a log has no id; the copier finds out.
+        // A log has no id before its first well-formed entry; the copier checks such a record.
         let Some(log_id) = skipped.log_id else { return false };
         let last = self.last.get(&skipped.at.partition);
         last.is_some_and(|last| last.covers(log_id, skipped.offset))

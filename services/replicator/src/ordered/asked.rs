@@ -1,4 +1,4 @@
-//! What ordered reads ask for, checked against the store.
+//! Requests of ordered reads, validated against the store.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -11,11 +11,11 @@ use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
 use forebay_wire::v1;
 
-/// The fields that are told of each document.
+/// The fields that are returned of each document.
 pub(super) struct Fields(BTreeSet<FieldId>);
 
 impl Fields {
-    /// Those of these ids; all, where there are none.
+    /// Creates the set of these field ids; an empty list selects all fields.
     pub fn new(ids: &[u32]) -> Self {
         Self(ids.iter().copied().map(FieldId).collect())
     }
@@ -25,7 +25,7 @@ impl Fields {
     }
 }
 
-/// Which documents of a partition a scan is of, in which order.
+/// Range and order of the documents that a scan of a partition returns.
 pub(super) struct Asked {
     pub order: KeyOrder,
     pub range: KeyRange,
@@ -34,7 +34,7 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// What a request asks for.
+    /// Validates a request.
     ///
     /// # Errors
     /// `InvalidArgument` for a range that the store does not have.
@@ -62,10 +62,10 @@ fn bound(wire: Option<&v1::Bound>) -> Bound<&[u8]> {
     }
 }
 
-/// The partition of a document.
+/// Returns the partition of a document.
 ///
 /// # Errors
-/// `InvalidArgument` for bytes that identify none of the store.
+/// `InvalidArgument` for bytes that are not a key of the store.
 pub(super) fn partition_of_key(key: &[u8], definition: &Definition) -> Result<PartitionId> {
     let refused = |error: Error| {
         let message = format!("the bytes name no document of the store: {}", error.message());

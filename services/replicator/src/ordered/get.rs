@@ -1,4 +1,4 @@
-//! Documents by their keys, each partition's at one position.
+//! Reads of documents by their keys, at one position for each partition.
 
 use std::collections::BTreeMap;
 
@@ -22,21 +22,21 @@ use super::here::Here;
 use super::pages::{Seen, read_documents};
 use forebay_serve::forwarded;
 
-/// Where the keys of each partition stand in the request.
+/// Indexes of each partition's keys in the request.
 pub(super) type Places = BTreeMap<PartitionId, Vec<usize>>;
 
-/// What is asked for, and what was found of it.
+/// A get in progress: the request, and the documents found so far.
 pub(super) struct Getting {
     request: v1::GetRequest,
     fields: Fields,
     found: Vec<v1::Found>,
-    /// Bytes of the rows that were found.
+    /// Bytes of the found rows.
     bytes: usize,
     token: Token,
     schema_version: SchemaVersion,
 }
 
-/// The documents of one partition, opened to be read.
+/// The documents of one partition, opened for reading.
 pub(super) struct Opened {
     partition: PartitionId,
     places: Vec<usize>,
@@ -58,7 +58,7 @@ impl Getting {
         Ok(Self { request, fields, found, bytes: 0, token, schema_version })
     }
 
-    /// The places of the keys that the store can have; the others are refused.
+    /// Groups the indexes of valid keys by partition; refuses the other keys.
     pub fn places(&mut self, definition: &Definition) -> Places {
         let mut places = Places::new();
         for place in 0..self.request.keys.len() {
@@ -70,7 +70,7 @@ impl Getting {
         places
     }
 
-    /// Has another process read the keys of one partition.
+    /// Forwards the keys of one partition to another process.
     pub async fn forward(
         request: &v1::GetRequest,
         places: &[usize],
@@ -86,10 +86,10 @@ impl Getting {
         Ok(answer.map_err(|status| error_of_status(&status))?.into_inner())
     }
 
-    /// Takes in what another process has answered.
+    /// Merges the answer of another process.
     ///
     /// # Errors
-    /// `Internal` for an answer to something else.
+    /// `Internal` if the answer does not match the request.
     pub fn take(&mut self, places: &[usize], answer: v1::GetResponse) -> Result<()> {
         if answer.found.len() != places.len() {
             return Err(Error::internal("another replicator answered other keys than were asked"));
@@ -100,8 +100,8 @@ impl Getting {
         Ok(())
     }
 
-    /// Opens partitions that are here, as fresh as asked for; refuses the keys of those that cannot
-    /// be.
+    /// Opens local partitions, as fresh as requested; refuses the keys of partitions that cannot be
+    /// opened.
     pub async fn open(&mut self, here: &Here, read: &Read, places: Places) -> Vec<Opened> {
         let views = places.into_iter().map(|(partition, places)| async move {
             (partition, places, here.view(read, partition).await)
@@ -116,10 +116,10 @@ impl Getting {
         opened
     }
 
-    /// Reads what was opened. Blocks on the disk.
+    /// Reads the opened partitions. Blocks on the disk.
     ///
     /// # Errors
-    /// `LimitExceeded` for more than one answer may hold.
+    /// `LimitExceeded` if the documents exceed the size of an answer.
     pub fn read(mut self, here: &Here, opened: &[Opened], clock: Timestamp) -> Result<Self> {
         let versions = opened.iter().map(|opened| opened.view.view().schema_version());
         self.schema_version = versions.fold(self.schema_version, SchemaVersion::max);
@@ -140,13 +140,13 @@ impl Getting {
         Ok(self)
     }
 
-    /// The answer.
+    /// Returns the answer.
     pub fn finish(self) -> v1::GetResponse {
         let (found, token) = (self.found, self.token.encode());
         v1::GetResponse { found, token, schema_version: self.schema_version.0 }
     }
 
-    /// What is asked for.
+    /// Returns the request.
     pub fn request(&self) -> &v1::GetRequest {
         &self.request
     }

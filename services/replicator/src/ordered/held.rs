@@ -1,5 +1,5 @@
-//! Views that scans read page by page: each is held for a while behind its last page, so that a
-//! scan whose connection broke goes on at its position.
+//! Views that scans read page by page. Each view is retained for a while after its last page, so
+//! that a scan whose connection broke resumes at its position.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use forebay_shard::{OwnedView, Shard};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// A view that was not read for so long gives way to another, where there are too many.
+/// Time after which an unread view may be evicted if there are too many views.
 const IDLE: Duration = Duration::from_secs(5);
 
 struct Held {
@@ -19,15 +19,15 @@ struct Held {
     used: Instant,
 }
 
-/// The views that are held of one store's shards.
+/// The retained views of one store's shards.
 #[derive(Default)]
 pub(crate) struct HeldViews(Mutex<BTreeMap<u64, Held>>);
 
 impl HeldViews {
-    /// Holds a view under a number that nobody else has.
+    /// Retains a view under a unique number.
     ///
     /// # Errors
-    /// `LimitExceeded` where too many scans are under way.
+    /// `LimitExceeded` if too many scans are in progress.
     pub fn hold(&self, number: u64, view: Arc<OwnedView>) -> Result<()> {
         let (mut held, now) = (self.0.lock(), Instant::now());
         if held.len() >= SCAN_VIEWS_MAX {
@@ -45,7 +45,7 @@ impl HeldViews {
         Ok(())
     }
 
-    /// The view of this number, for one page; `None` where it is no longer held.
+    /// Returns the view of this number, for one page; `None` if it is no longer retained.
     pub fn get(&self, number: u64) -> Option<Arc<OwnedView>> {
         let mut held = self.0.lock();
         let held = held.get_mut(&number)?;
@@ -53,17 +53,17 @@ impl HeldViews {
         Some(Arc::clone(&held.view))
     }
 
-    /// Lets go of a view whose scan has come to its end.
+    /// Drops the view of a finished scan.
     pub fn end(&self, number: u64) {
         self.0.lock().remove(&number);
     }
 
-    /// Lets go of the views of a shard that closes.
+    /// Drops the views of a shard that closes.
     pub fn release(&self, shard: &Arc<Shard>) {
         self.0.lock().retain(|_, held| !Arc::ptr_eq(held.view.shard(), shard));
     }
 
-    /// Lets go of those that were not read for long.
+    /// Drops the views that were not read for long.
     pub fn sweep(&self) {
         let (now, longest) = (Instant::now(), Duration::from_millis(SCAN_VIEW_HELD_MS));
         self.0.lock().retain(|_, held| now.duration_since(held.used) < longest);

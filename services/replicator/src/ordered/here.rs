@@ -11,7 +11,7 @@ use forebay_wire::token::Token;
 
 use crate::shards::StoreShards;
 
-/// What ordered reads of a store are answered from.
+/// Source of the ordered reads of a store.
 pub(super) struct Here {
     pub schema: Arc<SchemaAt>,
     pub follower: StoreFollower,
@@ -19,10 +19,10 @@ pub(super) struct Here {
 }
 
 impl Here {
-    /// The documents of a partition, as fresh as asked for.
+    /// Returns a view of a partition, as fresh as requested.
     ///
     /// # Errors
-    /// As [`StoreFollower::admit`]; `Unavailable` where its shard is elsewhere.
+    /// As [`StoreFollower::admit`]; `Unavailable` if the shard is not in this process.
     pub async fn view(&self, read: &Read, partition: PartitionId) -> Result<OwnedView> {
         if !self.follower.follows(partition) {
             return Err(elsewhere());
@@ -32,10 +32,10 @@ impl Here {
         OwnedView::open(shard)
     }
 
-    /// The position of a view, as a token.
+    /// Returns the position of a view as a token.
     ///
     /// # Errors
-    /// None that happens: one partition has one log.
+    /// As [`Token::advance`]; never happens, because one partition has one log.
     pub fn token(&self, partition: PartitionId, view: &View<'_>) -> Result<Token> {
         let mut token = Token::new(self.schema.definition.versions.home());
         if let Some(log_id) = view.log_id() {
@@ -45,7 +45,7 @@ impl Here {
     }
 }
 
-/// What is said of shards that are not open in this process.
+/// Returns the error for shards that are not open in this process.
 pub(super) fn elsewhere() -> Error {
     Error::unavailable("its shard is not open in this process; try again, or ask another one")
 }

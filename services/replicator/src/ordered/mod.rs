@@ -1,5 +1,5 @@
 //! Ordered reads of the shards of this process: documents by their keys, and scans of a partition
-//! that go on from page to page at one position.
+//! whose pages all read one position.
 
 mod asked;
 mod get;

@@ -1,4 +1,4 @@
-//! Reads documents out of a view: by their keys, and page by page in their order. Blocks on the
+//! Reads of a view: documents by their keys, and pages in the order of the keys. Blocks on the
 //! disk.
 
 use forebay_core::Result;
@@ -13,7 +13,7 @@ use forebay_wire::v1;
 
 use super::asked::{Asked, Fields};
 
-/// How rows are seen: at a schema version, at a time.
+/// Schema version and time at which rows are decoded.
 pub(super) struct Seen<'s> {
     pub schemas: &'s SchemaSet,
     pub reached: SchemaVersion,
@@ -28,16 +28,16 @@ impl Seen<'_> {
     }
 }
 
-/// Some documents of a scan.
+/// A page of a scan.
 pub(super) struct Page {
     pub documents: Vec<v1::Document>,
-    /// The last document that was looked at, also one that has expired.
+    /// Key of the last document that was read, even if it has expired.
     pub last: Option<Key>,
-    /// Whether nothing is behind it.
+    /// Whether no document follows.
     pub is_end: bool,
 }
 
-/// The page of a scan behind a document, of this many documents at most.
+/// Returns the page of a scan that follows a document, with at most `documents_max` documents.
 ///
 /// # Errors
 /// As [`View::rows`].
@@ -72,8 +72,8 @@ pub(super) fn read_page(
     Ok(Page { documents, last, is_end: false })
 }
 
-/// What lies under these keys, in their order, with the bytes of its row; `None` where no document
-/// is.
+/// Returns the documents under these keys, in the order of the keys, with the bytes of their rows;
+/// `None` for an absent document.
 ///
 /// # Errors
 /// As [`View::rows`].

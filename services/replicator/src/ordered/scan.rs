@@ -1,4 +1,4 @@
-//! Scans of a partition: each reads a view that is held for it, page by page.
+//! Scans of a partition: each reads a retained view, page by page.
 
 use std::sync::Arc;
 
@@ -25,19 +25,21 @@ pub(super) struct Scanning {
     digest: u64,
     view: u64,
     behind: Option<Key>,
-    /// Whether its view stays behind its end.
+    /// Whether the view is retained after the end of the scan.
     is_held: bool,
-    /// Documents that may still be told.
+    /// Number of documents that may still be returned.
     left: u64,
 }
 
 impl Scanning {
-    /// Begins a scan, or goes on with one.
+    /// Begins or resumes a scan.
     ///
     /// # Errors
-    /// `InvalidArgument` for what the store does not have and for a cursor of something else,
-    /// `TokenLost` for one whose view is gone, `LimitExceeded` where many scans are under way, and
-    /// those of [`Here::view`].
+    /// - `InvalidArgument` for a range that the store does not have, and for a cursor of another
+    ///   request.
+    /// - `TokenLost` for a cursor whose view is no longer retained.
+    /// - `LimitExceeded` if too many scans are in progress.
+    /// - As [`Here::view`].
     pub async fn begin(
         here: Here,
         request: &v1::ScanRequest,
@@ -82,10 +84,10 @@ impl Scanning {
         Ok(Self { here, partition, asked, digest, view, behind, is_held, left })
     }
 
-    /// The next page; what is left behind it, unless the scan ends there.
+    /// Returns the next page, and the rest of the scan unless it has ended.
     ///
     /// # Errors
-    /// `TokenLost` where its view is gone, else as [`read_page`].
+    /// `TokenLost` if the view is no longer retained, else as [`read_page`].
     pub async fn next(mut self, clock: Timestamp) -> Result<(v1::ScanResponse, Option<Self>)> {
         let view = self.here.shards.views().get(self.view).ok_or_else(moved)?;
         let (asked, left) = (Arc::clone(&self.asked), self.left);
@@ -112,7 +114,7 @@ impl Scanning {
         Ok((answer, goes_on.then_some(self)))
     }
 
-    /// Where it goes on; lets go of the view where nobody will.
+    /// Returns the cursor of the next page; drops the view if the scan cannot be resumed.
     fn cursor(&self, is_end: bool) -> Bytes {
         if is_end && !self.is_held {
             self.here.shards.views().end(self.view);
@@ -122,10 +124,10 @@ impl Scanning {
     }
 }
 
-/// The cursor of a request, if it has one.
+/// Decodes the cursor of a request, if there is one.
 ///
 /// # Errors
-/// `InvalidArgument` for one of a scan that asked for something else.
+/// `InvalidArgument` for a cursor of another request.
 fn cursor_of(request: &v1::ScanRequest, digest: u64) -> Result<Option<ScanCursor>> {
     if request.cursor.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! The gRPC face of ordered reads.
+//! gRPC interface of ordered reads.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,23 +31,24 @@ pub struct ShardService {
     replicas: Arc<Replicas>,
 }
 
-/// The pages of a scan.
+/// Stream of the pages of a scan.
 type Pages = Pin<Box<dyn Stream<Item = Result<v1::ScanResponse, Status>> + Send>>;
 
 impl ShardService {
-    /// The service over these replicas and what they are made of.
+    /// Creates the service over these replicas and their dependencies.
     pub fn new(parts: ReplicatorParts, replicas: Arc<Replicas>) -> Self {
         Self { parts, replicas }
     }
 
-    /// The service for a server, with our message limits.
+    /// Returns the service for a server, with Forebay's message limits.
     pub fn into_server(self) -> ShardsServer<Self> {
         ShardsServer::new(self)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
     }
 
-    /// The newest definition of a store, as the version of its documents has it that answers here.
+    /// Returns the newest definition of a store, for the version of its documents that answers
+    /// here.
     fn schema(&self, name: &str) -> Result<Arc<SchemaAt>> {
         let catalog = self.parts.catalog.catalog();
         let schema = catalog.of_documents(name)?;
@@ -78,7 +79,7 @@ impl ShardService {
         Ok(getting.finish())
     }
 
-    /// Has other processes read what is theirs; answers what is ours.
+    /// Forwards the keys of other processes' partitions; returns the indexes of local keys.
     async fn forward(
         &self,
         getting: &mut Getting,
@@ -121,7 +122,7 @@ impl ShardService {
         let at = schema.definition.logs().at(partition);
         let owner = match partition.0 < schema.definition.partitions.0 {
             true => self.replicas.peers().owner(at, &came_with).await.map_err(&refused)?,
-            // Refused here.
+            // The local scan refuses the partition.
             false => Owner::Here,
         };
         if let Owner::Peer(peer) = owner {

@@ -1,8 +1,9 @@
-//! Carries what is written to logs to other logs of the same documents, which have another number
-//! of partitions (semantics.md 2).
+//! Forwards entries from a store's logs to the logs of a version of the same documents with another
+//! number of partitions (`tools/docs/src/semantics.md`, section 2).
 //!
-//! Every entry says which one of its source was carried before it, so a partition takes each once,
-//! whoever carries it and however often. Entries of all sources go in the order of their times.
+//! Every forwarded entry names the last entry of its source that was forwarded before it, so a
+//! partition applies each entry once, whichever process forwards it and however often. Entries of
+//! all sources are forwarded in the order of their times.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -23,10 +24,10 @@ use futures::future::try_join_all;
 use super::group::{Carry, Group, Sorting};
 use crate::keeper::SnapshotParts;
 
-/// What is read of a partition at once.
+/// Limit of one read of a partition.
 const READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
 
-/// Carries to the logs of one version.
+/// Forwarder to the logs of one version.
 pub(crate) struct Carrier<'p> {
     parts: &'p SnapshotParts,
     store: StoreId,
@@ -35,17 +36,17 @@ pub(crate) struct Carrier<'p> {
     targets: Vec<CopiedLog>,
 }
 
-/// A partition that is carried from.
+/// A partition from which entries are forwarded.
 struct SourceLog {
-    /// What its entries do tells which of them count.
+    /// Fold of the source's entries, which decides the entries that count.
     state: PartitionState,
-    /// What was read and not carried yet.
+    /// Groups that were read and not forwarded yet.
     waiting: VecDeque<Group>,
-    /// Whether it was read to its end.
+    /// Whether the log was read to its end.
     is_at_end: bool,
 }
 
-/// What an entry does to documents is of no interest here.
+/// A lookup that finds no documents: the effect of an entry on documents does not matter here.
 struct NoDocuments;
 
 impl Documents for NoDocuments {
@@ -54,7 +55,7 @@ impl Documents for NoDocuments {
     }
 }
 
-/// The definitions of a store, as far as the catalog has them.
+/// The definitions of a store in the catalog.
 struct Known<'p>(&'p SnapshotParts, StoreId);
 
 impl Schemas for Known<'_> {
@@ -64,11 +65,11 @@ impl Schemas for Known<'_> {
 }
 
 impl<'p> Carrier<'p> {
-    /// Finds out how far it was carried to this version's logs.
+    /// Reads how far entries were forwarded to this version's logs.
     ///
     /// # Errors
-    /// `Internal` for a version to which nothing is carried; `Conflict` where the logs do not hold
-    /// all of it any more; those of the log.
+    /// `Internal` for a version without a source; `Conflict` if the source logs no longer hold all
+    /// entries; else as the log.
     pub(crate) async fn begin(
         parts: &'p SnapshotParts,
         definition: &Definition,
@@ -98,10 +99,12 @@ impl<'p> Carrier<'p> {
         })
     }
 
-    /// Carries all that the logs hold; answers how many entries came to the new ones.
+    /// Forwards all entries that the source logs hold; returns the number of entries appended to
+    /// the new logs.
     ///
     /// # Errors
-    /// `Unavailable` where another process carries too; those of the log. Begin anew then.
+    /// `Unavailable` if another process forwards, too; else as the log. After an error the caller
+    /// must begin again.
     pub(crate) async fn carry(&mut self) -> Result<u64> {
         let appended = self.carry_to_ends().await?;
         if appended > 0 {
@@ -114,17 +117,18 @@ impl<'p> Carrier<'p> {
         Ok(appended)
     }
 
-    /// Whether another process carries within this time. To be asked before this one carries.
+    /// Returns whether another process forwards entries within this time. Call it before this
+    /// process forwards.
     ///
     /// # Errors
-    /// Those of the log.
+    /// As the log.
     pub(crate) async fn others_carry(&mut self, within: Duration) -> Result<bool> {
         tokio::time::sleep(within).await;
         self.read_back().await?;
         Ok(self.is_overtaken())
     }
 
-    /// Whether something else came than this one has sent.
+    /// Returns whether the target logs hold entries that this process has not sent.
     fn is_overtaken(&self) -> bool {
         self.targets.iter().any(CopiedLog::is_overtaken)
     }
@@ -150,13 +154,13 @@ impl<'p> Carrier<'p> {
         }
     }
 
-    /// Of each partition from before the offset behind what was carried.
+    /// Returns, for each source partition, the offset after the last forwarded entry.
     pub(crate) fn carried(&self) -> impl Iterator<Item = (PartitionId, Offset)> {
         let states = self.sources.iter().map(|source| &source.state);
         states.map(|state| (state.partition.partition, state.offset_applied))
     }
 
-    /// What is carried next: the oldest that waits.
+    /// Returns the next group to forward: the oldest waiting one.
     fn next(&mut self) -> Option<(PartitionId, Group)> {
         let waiting = self.sources.iter_mut().filter(|source| !source.waiting.is_empty());
         let time = |source: &&mut SourceLog| source.waiting.front().map(|group| group.append_time);
@@ -164,7 +168,7 @@ impl<'p> Carrier<'p> {
         Some((source.state.partition.partition, source.waiting.pop_front()?))
     }
 
-    /// Reads on in a partition from before, until something waits or it ends.
+    /// Reads a source partition until a group waits or the log ends.
     async fn read(&mut self, place: usize) -> Result<()> {
         loop {
             let SourceLog { state, waiting, .. } = &self.sources[place];
@@ -182,7 +186,7 @@ impl<'p> Carrier<'p> {
         }
     }
 
-    /// Takes in a record of a partition from before, if it counts there.
+    /// Adds a record of a source partition, if the partition applies it.
     async fn take(&mut self, place: usize, record: LogRecord) -> Result<()> {
         let LogRecord { offset, append_time, entry: bytes } = record;
         let decoded = decode_entry(&bytes);
@@ -213,7 +217,8 @@ impl<'p> Carrier<'p> {
         self.sorting.add(waiting, partition, entry, about, has_come)
     }
 
-    /// Appends to the partitions what is theirs of a group, unless it was; answers to how many.
+    /// Appends a group's entries to their partitions, unless they were appended before; returns the
+    /// number of appends.
     async fn send(&mut self, from: PartitionId, group: Group) -> Result<u64> {
         let Group { append_time, schema_version, position, carry, .. } = group;
         let from = CopiedFrom { partition: from, position, append_time };
@@ -236,10 +241,10 @@ impl<'p> Carrier<'p> {
     }
 }
 
-/// Whether the logs hold all from these offsets on.
+/// Checks that the logs hold all entries from these offsets.
 ///
 /// # Errors
-/// `Conflict` where one was trimmed behind its own; those of the log.
+/// `Conflict` if a log was trimmed beyond its offset; else as the log.
 pub(crate) async fn holds_from(
     parts: &SnapshotParts,
     logs: StoreLogs,

@@ -1,5 +1,5 @@
-//! What is carried together: entries of one source partition that follow each other closely become
-//! one entry of each partition that they belong to.
+//! Groups of forwarded entries: entries of one source partition that follow each other closely
+//! become one entry in each target partition.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,21 +12,21 @@ use forebay_core::limits::{ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX, MOVE_TOGETHER_US}
 use forebay_core::partition::{partition_of, xxh3_64};
 use forebay_core::versions::StoreLogs;
 
-/// What goes to the partitions.
+/// Content of a group.
 pub(super) enum Carry {
-    /// The changes that belong to each of them.
+    /// The changes by target partition.
     Changes(BTreeMap<PartitionId, Vec<ClientBatch>>),
-    /// The same to all of them.
+    /// The same body for all partitions.
     All(EntryBody),
 }
 
-/// Entries that are carried together.
+/// Entries that are forwarded together.
 pub(super) struct Group {
-    /// Append time of the last one.
+    /// Append time of the last entry.
     pub append_time: Timestamp,
-    /// Of all of them.
+    /// Schema version of all entries.
     pub schema_version: SchemaVersion,
-    /// Position of the last one in its own log.
+    /// Position of the last entry in its own log.
     pub position: Position,
     pub carry: Carry,
     began: Timestamp,
@@ -34,14 +34,15 @@ pub(super) struct Group {
     bytes: usize,
 }
 
-/// The client under whose name changes of a partition from before are known in the new ones: it has
-/// numbered those of each partition for itself.
+/// Returns the client id that forwarded changes of a source partition have in the new partitions.
+/// The client has numbered the changes of each partition separately, so each source partition needs
+/// an id of its own.
 pub(crate) fn carried_client(client: ClientId, logs: StoreLogs, from: PartitionId) -> ClientId {
     let half = u128::from(xxh3_64(logs.at(from).to_string().as_bytes()));
     ClientId(client.0 ^ (half << 64 | half.rotate_left(32)))
 }
 
-/// What is asked of a partition's log, and where its changes go.
+/// Routes the changes of the source logs to the target partitions.
 pub(super) struct Sorting {
     pub from: StoreLogs,
     pub to: PartitionCount,
@@ -49,11 +50,11 @@ pub(super) struct Sorting {
 }
 
 impl Sorting {
-    /// Adds an entry of a partition, which the partition has applied, to what waits of it: those of
-    /// its changes that have not come yet to where they belong.
+    /// Adds an entry that its source partition has applied to the waiting groups: those of its
+    /// changes that have not reached their target yet.
     ///
     /// # Errors
-    /// `Corrupt` for a key that is none.
+    /// `Corrupt` for an invalid key.
     pub(super) fn add(
         &self,
         waiting: &mut VecDeque<Group>,
@@ -80,7 +81,7 @@ impl Sorting {
                 });
                 return Ok(());
             }
-            // These are told of their own log alone.
+            // These entries concern only their own log.
             EntryBody::Opening
             | EntryBody::Barrier
             | EntryBody::Control(_)
@@ -131,7 +132,7 @@ impl Sorting {
     }
 }
 
-/// Adds a change behind those of its client.
+/// Adds a change after the changes of its client.
 fn push(batches: &mut Vec<ClientBatch>, client: ClientId, change: Change) {
     match batches.last_mut().filter(|batch| batch.client == client) {
         Some(batch) => batch.changes.push(change),
@@ -172,8 +173,8 @@ mod tests {
         EntryBody::Changes(vec![ClientBatch { client: ClientId(client), changes }])
     }
 
-    /// What waits behind entries, each with its body, definition and time, where what was before
-    /// one of them has come already.
+    /// Returns the waiting groups after these entries, each with its body, definition and time;
+    /// entries before the offset `from` count as forwarded.
     fn sorted(from: u64, entries: Vec<(EntryBody, u32, i64)>) -> VecDeque<Group> {
         let mut waiting = VecDeque::new();
         for (offset, (body, version, time)) in (0..).zip(entries) {

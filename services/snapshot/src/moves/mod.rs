@@ -1,10 +1,12 @@
-//! Moves of a store's documents to another number of partitions, from where a push has made the
-//! version that has them: what is written meanwhile is carried, then writes are held until the rest
-//! has come, then the version is live and writers and readers move.
+//! Repartition of a store, after a push has built a version with another number of partitions:
 //!
-//! Whoever keeps the snapshots of the first of the new partitions sees a move to its end, so it
-//! goes on whichever process dies. What slow writers still append to the logs from before is
-//! carried for as long as a version follows those; then they go.
+//! 1. The forwarder appends the writes since the push to the version's logs.
+//! 2. Writers hold new writes until the remaining entries are forwarded.
+//! 3. The version becomes live; writers and readers switch to it.
+//!
+//! The process that maintains the snapshots of the first new partition completes a repartition, so
+//! the repartition continues if any process dies. Late appends of slow writers to the old logs are
+//! forwarded for as long as a version follows the old logs; then the old logs are deleted.
 
 mod carrier;
 mod group;
@@ -30,26 +32,26 @@ use crate::define::{alter_versions, append, delete_unused_logs};
 use crate::keeper::SnapshotParts;
 use crate::standing::{Standing, standing};
 
-/// Times that what was written meanwhile is carried before writes are held: each takes less time.
+/// Maximum number of forwarding rounds before writes are held: each round takes less time.
 const CARRY_ROUNDS_MAX: usize = 16;
-/// So few entries are carried in hardly any time.
+/// Number of entries below which a round is almost instantaneous.
 const CARRIED_AT_ONCE: u64 = 64;
-/// Time between two looks at logs that hardly anybody appends to any more.
+/// Time between two reads of logs that receive hardly any appends.
 const CARRY_EVERY: Duration = Duration::from_millis(500);
-/// First and longest wait behind a failure.
+/// First and longest wait after a failure.
 const RETRY_WAIT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(4));
-/// Who carries gets on in this time.
+/// Time in which an active forwarder makes progress.
 const OTHERS_LOOK: Duration = Duration::from_millis(500);
 
-/// The moves that this process sees to their end.
+/// The repartitions that this process completes.
 #[derive(Default)]
 pub(crate) struct Moves {
-    /// By store.
+    /// Tasks by store.
     under_way: BTreeMap<StoreId, JoinHandle<()>>,
 }
 
 impl Moves {
-    /// Begins to see to the moves of these stores, and leaves those of others.
+    /// Starts the repartitions of these stores, and stops those of other stores.
     pub(crate) fn see_to(&mut self, parts: &SnapshotParts, stores: &[Definition]) {
         let is_ours = |id: &StoreId| stores.iter().any(|store| store.store == *id);
         self.under_way.retain(|id, task| {
@@ -73,7 +75,7 @@ impl Drop for Moves {
     }
 }
 
-/// The version to whose logs something may be carried.
+/// Returns the version to whose logs entries may be forwarded.
 fn moved(definition: &Definition) -> Option<(&StoreVersion, &Carried)> {
     let versions = definition.versions.all().iter();
     versions.rev().find_map(|version| Some((version, version.carried.as_ref()?)))
@@ -91,11 +93,11 @@ async fn keep_moving(parts: SnapshotParts, name: String, store: StoreId) {
     }
 }
 
-/// Sees a move to its end. Two that carry at once hold up each other, for as long as both begin
-/// anew; so whoever was held up lets another one go on that does.
+/// Completes a repartition. Two processes that forward at once delay each other while both restart;
+/// so a process that failed before lets another active one continue.
 ///
 /// # Errors
-/// Those of the log and of the replicators; it goes on with another call.
+/// As the log and the replicators; another call continues.
 async fn see_to_end(
     parts: &SnapshotParts,
     name: &str,
@@ -136,8 +138,8 @@ async fn see_to_end(
     Ok(())
 }
 
-/// Carries what was written since the push until little is left and the replicators have come as
-/// far, and has writes held; answers the definition that says so.
+/// Forwards the writes since the push until few are left and the replicators have caught up, then
+/// holds new writes; returns the definition that holds them.
 async fn come_near(
     parts: &SnapshotParts,
     definition: &Definition,
@@ -162,7 +164,7 @@ async fn come_near(
     .await
 }
 
-/// Makes the version live that writes wait for: once all that was written before is there.
+/// Makes the version live for which writes are held, once its logs have all earlier writes.
 async fn go_live(
     parts: &SnapshotParts,
     definition: &Definition,
@@ -171,11 +173,12 @@ async fn go_live(
 ) -> Result<()> {
     let name = &definition.name;
     let Some(Carried { from, .. }) = &version.carried else { return Ok(()) };
-    // Less is left to be carried while nobody writes.
+    // This round shortens the last one, during which nobody writes.
     carrier.carry().await?;
-    // All writers have heard of it by then; what one of them still appends is carried later.
+    // All writers know of the hold after this wait; a later append of one of them is forwarded
+    // later.
     tokio::time::sleep(Duration::from_millis(MOVE_WAIT_MS)).await;
-    // Whoever reads the latest of a log from before knows by this to look elsewhere.
+    // A latest read of an old log learns from this entry that the store was repartitioned.
     let mut ends = BTreeMap::new();
     for at in from.all() {
         let log_id = open_log(&*parts.log, &*parts.entropy, at).await?;
@@ -198,10 +201,10 @@ async fn go_live(
     Ok(())
 }
 
-/// Waits until the replicators have applied what a version's logs hold now.
+/// Waits until the replicators have applied all entries that a version's logs hold at the call.
 ///
 /// # Errors
-/// `Unavailable` where they do not in time.
+/// `Unavailable` if the replicators do not catch up in time.
 pub(crate) async fn catch_up(
     parts: &SnapshotParts,
     name: &str,

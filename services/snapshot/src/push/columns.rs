@@ -1,5 +1,4 @@
-//! What the columns of a file mean to a store: which is the key, which are fields, and whether
-//! their types fit.
+//! Mapping of a file's columns to a store: the key, the fields, and the checks of their types.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,16 +15,16 @@ use forebay_core::schema::Definition;
 use forebay_core::value::{FieldType, ScalarType, VectorType};
 use forebay_core::{Error, Result};
 
-/// How the columns of files are read.
+/// Names of the columns with a special meaning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ColumnNames {
-    /// The one that holds the primary key.
+    /// The column that holds the primary key.
     pub key: String,
-    /// Those that are passed over.
+    /// The columns that are ignored.
     pub ignored: BTreeSet<String>,
 }
 
-/// One column that is read.
+/// A column that is read.
 struct Column {
     place: usize,
     name: String,
@@ -33,7 +32,7 @@ struct Column {
 }
 
 impl Column {
-    /// Its cells in a batch, as those of its field's type.
+    /// Returns the column's cells in a batch, cast to the type of its field.
     fn cells(&self, batch: &RecordBatch) -> Result<ArrayRef> {
         let from = batch.column(self.place);
         let to = arrow_type(self.field_type, from.data_type());
@@ -45,27 +44,27 @@ impl Column {
     }
 }
 
-/// A row that was read: its document, and where that belongs.
+/// A row of a file: its document, and the document's partition.
 pub(crate) struct ReadRow {
     pub partition: PartitionId,
     pub change: Change,
 }
 
-/// The columns of a file, as a store has them.
+/// The columns of a file, mapped to a store.
 pub(crate) struct Columns<'d> {
     definition: &'d Definition,
     key: Column,
     partition_key: Option<Column>,
-    /// By ascending id.
+    /// Columns by ascending field id.
     fields: BTreeMap<FieldId, Column>,
 }
 
 impl<'d> Columns<'d> {
-    /// Finds each column of a file among a store's fields.
+    /// Maps each column of a file to a field of the store.
     ///
     /// # Errors
-    /// `InvalidArgument` for a column that is none of the store's, or of a type that does not fit,
-    /// and where the key is missing.
+    /// `InvalidArgument` if a column is not a field of the store, its type does not fit, or the key
+    /// is missing.
     pub(crate) fn of(
         schema: &Schema,
         definition: &'d Definition,
@@ -112,17 +111,18 @@ impl<'d> Columns<'d> {
         Ok(Self { definition, key, partition_key, fields })
     }
 
-    /// The places of the columns that are read.
+    /// Returns the indexes of the columns that are read.
     pub(crate) fn places(&self) -> impl Iterator<Item = usize> {
         let keys = std::iter::once(&self.key).chain(&self.partition_key);
         keys.chain(self.fields.values()).map(|column| column.place)
     }
 
-    /// Reads the rows of a batch, the first of which has this number among all that are read.
+    /// Reads the rows of a batch; `first` is the number of its first row among all rows of the
+    /// push.
     ///
     /// # Errors
-    /// `InvalidArgument` and `LimitExceeded` for a row that the store cannot have, by its number in
-    /// the batch; those of `visit`.
+    /// `InvalidArgument` and `LimitExceeded` for a row that the store cannot have, with its number
+    /// in the batch; else as `visit`.
     pub(crate) fn rows(
         &self,
         batch: &RecordBatch,
@@ -143,7 +143,7 @@ impl<'d> Columns<'d> {
                     let value = cell(cells, column.field_type, row)
                         .map_err(|error| error.with_field(&column.name))?;
                     let op = FieldOp::Set(value);
-                    // What is null in a file is a field that the document does not have.
+                    // A null in a file is a field that the document does not have.
                     if op != FieldOp::Set(None) {
                         changes.push(FieldChange { field: *field, op, ttl_us: None });
                     }
@@ -196,7 +196,7 @@ fn no_field(name: &str, definition: &Definition) -> Error {
     Error::invalid_argument(message).with_field(name)
 }
 
-/// How Arrow holds the values of a field, which it has as `from`.
+/// Returns the Arrow type for the values of a field, for a column of type `from`.
 pub(crate) fn arrow_type(field_type: FieldType, from: &DataType) -> DataType {
     let item = |of: DataType| Arc::new(Field::new_list_field(of, true));
     match field_type {
@@ -224,7 +224,7 @@ fn arrow_scalar(scalar: ScalarType, from: &DataType) -> DataType {
         ScalarType::Float64 => DataType::Float64,
         ScalarType::String => DataType::Utf8,
         ScalarType::Bytes => DataType::Binary,
-        // A zone is how a time is shown: all are counted from the same moment.
+        // A time zone only affects the display: all times count from the same epoch.
         ScalarType::Timestamp => match from {
             DataType::Timestamp(_, zone) => {
                 DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
@@ -254,8 +254,8 @@ fn check_type(column: &Field, field_type: FieldType) -> Result<()> {
     Err(Error::invalid_argument(message).with_field(column.name()))
 }
 
-/// Whether the values of an Arrow type are those of a field's type, or the nearest floats to them.
-/// Whether an integer is too large is seen when it is read.
+/// Returns whether the values of an Arrow type fit a field's type, exactly or as the nearest
+/// floats. An integer that is too large is detected when it is read.
 fn fits(from: &DataType, to: FieldType) -> bool {
     use DataType::{Float16, Float32, Float64, Int8};
     if let DataType::Dictionary(_, values) = from {
@@ -303,7 +303,7 @@ fn scalar_fits(from: &DataType, to: ScalarType) -> bool {
 #[path = "columns_test.rs"]
 mod tests;
 
-/// The bytes of a key in a cell, of an array that was cast to this type's; `None` where it is null.
+/// Returns the bytes of a key in a cell of an array that was cast to this type; `None` for a null.
 fn key_bytes(cells: &ArrayRef, of: FieldType, row: usize) -> Option<Vec<u8>> {
     if cells.is_null(row) {
         return None;
@@ -313,7 +313,7 @@ fn key_bytes(cells: &ArrayRef, of: FieldType, row: usize) -> Option<Vec<u8>> {
         FieldType::Scalar(ScalarType::Int64) => {
             cells.as_primitive::<Int64Type>().value(row).to_le_bytes().to_vec()
         }
-        // Checked to be one of the three.
+        // `Columns::of` has checked that the type is one of the three key types.
         _ => cells.as_binary::<i32>().value(row).to_vec(),
     })
 }

@@ -1,5 +1,5 @@
-//! Columns of files as fields of a store: every type that fits and those that do not, keys, and
-//! what is refused.
+//! Columns of files as fields of a store: all types that fit, types that do not, keys, and refused
+//! columns.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn batch(columns: &[(&str, ArrayRef)]) -> RecordBatch {
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
 }
 
-/// The rows of a batch, or why there are none.
+/// Reads the rows of a batch, or returns the error.
 fn read(definition: &Definition, batch: &RecordBatch) -> Result<Vec<ReadRow>, (usize, Error)> {
     let columns = Columns::of(&batch.schema(), definition, &names()).map_err(|error| (0, error))?;
     let mut rows = Vec::new();
@@ -44,7 +44,7 @@ fn read(definition: &Definition, batch: &RecordBatch) -> Result<Vec<ReadRow>, (u
     Ok(rows)
 }
 
-/// The values of a field of this type, of a column of these cells.
+/// Reads a column of these cells as a field of this type.
 fn values(of: FieldType, cells: ArrayRef) -> Result<Vec<Option<Value>>, (usize, Error)> {
     let ids: Int64Array = (0..cells.len() as i64).map(Some).collect();
     let batch = batch(&[("id", Arc::new(ids)), ("it", cells)]);
@@ -60,7 +60,7 @@ fn lists<T: arrow::datatypes::ArrowPrimitiveType>(lists: Vec<Vec<T::Native>>) ->
     Arc::new(ListArray::from_iter_primitive::<T, _, _>(lists))
 }
 
-/// Each of these columns has this value.
+/// Asserts that each of these columns has this value.
 fn assert_values<const N: usize>(cases: [(FieldType, ArrayRef, Value); N]) {
     for (of, cells, value) in cases {
         let words = format!("{} as {of}", cells.data_type());

@@ -1,4 +1,4 @@
-//! The formats of files, and their way into batches of rows.
+//! File formats, and their conversion into batches of rows.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
@@ -16,29 +16,29 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::columns::{ColumnNames, Columns, arrow_type};
 
-/// Rows of a batch.
+/// Maximum number of rows of a batch.
 const BATCH_ROWS: usize = 4_096;
-/// What a file of Arrow's begins with; a stream does not.
+/// Magic bytes at the start of an Arrow file; an Arrow stream has none.
 const ARROW_FILE_MAGIC: &[u8; 6] = b"ARROW1";
 
-/// What files hold.
+/// Format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Parquet.
     Parquet,
-    /// Arrow's own, as a file or as a stream.
+    /// Arrow IPC, as a file or as a stream.
     Arrow,
-    /// Comma-separated values below a line of column names. An empty cell is null.
+    /// Comma-separated values after a line of column names. An empty cell is null.
     Csv,
     /// A JSON object in each line.
     JsonLines,
 }
 
 impl Format {
-    /// That of a file of this name.
+    /// Returns the format of a file of this name.
     ///
     /// # Errors
-    /// `InvalidArgument` where its ending says nothing.
+    /// `InvalidArgument` if the name's extension is unknown.
     pub fn of_name(name: &str) -> Result<Self> {
         match name.rsplit_once('.').map(|(_, ending)| ending).unwrap_or_default() {
             "parquet" | "pq" => Ok(Self::Parquet),
@@ -58,17 +58,17 @@ impl Format {
 
 type Batches = Box<dyn Iterator<Item = std::result::Result<RecordBatch, ArrowError>> + Send>;
 
-/// A file that is read.
+/// A file that is being read.
 pub(crate) struct Reading<'d> {
     pub columns: Columns<'d>,
     batches: Batches,
 }
 
 impl<'d> Reading<'d> {
-    /// Begins to read a file of documents of this store.
+    /// Opens a file of documents of this store.
     ///
     /// # Errors
-    /// `InvalidArgument` for what is no such file, and those of [`Columns::of`].
+    /// `InvalidArgument` if the file does not have this format, and as [`Columns::of`].
     pub(crate) fn begin(
         file: File,
         format: Format,
@@ -91,7 +91,7 @@ impl<'d> Reading<'d> {
         let mask = ProjectionMask::roots(builder.parquet_schema(), read.places());
         let batches = builder.with_projection(mask).with_batch_size(BATCH_ROWS).build();
         let batches = batches.map_err(|error| wrong(&error))?;
-        // Those that are not read are not there.
+        // The batches have only the columns that are read.
         let columns = Columns::of(
             arrow::array::RecordBatchReader::schema(&batches).as_ref(),
             definition,
@@ -142,12 +142,13 @@ impl<'d> Reading<'d> {
         Ok(Self { columns, batches: Box::new(batches.map_err(|error| wrong(&error))?) })
     }
 
-    /// Without columns to ignore, a name that means nothing is refused; with some, all such names
-    /// are passed over, since a line says its names only when it is read.
+    /// Opens a file of JSON lines. If no columns are ignored, an unknown name is an error;
+    /// otherwise all unknown names are ignored, since the names of a line are known only when it is
+    /// read.
     fn json_lines(file: File, definition: &'d Definition, names: &ColumnNames) -> Result<Self> {
         let of = |name: &str, field_type: FieldType| {
             let data_type = match field_type {
-                // The length is checked when it is cast.
+                // The cast checks the length.
                 FieldType::Vector(..) => match arrow_type(field_type, &DataType::Null) {
                     DataType::FixedSizeList(item, _) if *item.data_type() == DataType::Float16 => {
                         DataType::List(Arc::new(Field::new_list_field(DataType::Float32, true)))
@@ -174,10 +175,10 @@ impl<'d> Reading<'d> {
         Ok(Self { columns, batches: Box::new(batches) })
     }
 
-    /// The next rows.
+    /// Returns the next rows.
     ///
     /// # Errors
-    /// `InvalidArgument` for bytes that are none.
+    /// `InvalidArgument` if the file cannot be decoded.
     pub(crate) fn next(&mut self) -> Result<Option<RecordBatch>> {
         self.batches.next().transpose().map_err(|error| {
             let message = format!("it cannot be read on: {error}; mend the file");
@@ -186,7 +187,7 @@ impl<'d> Reading<'d> {
     }
 }
 
-/// The type of the values that a column of this name has.
+/// Returns the type of the values in a column of this name.
 fn type_of(name: &str, definition: &Definition, names: &ColumnNames) -> Option<FieldType> {
     match definition.field(name) {
         Some(field) => Some(field.field_type),

@@ -1,5 +1,5 @@
-//! What files must be for a push of them: how many rows, and how many of a field's values may be
-//! missing.
+//! Limits on the files of a push: the number of rows, and the fraction of missing values of a
+//! field.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
 use serde::{Deserialize, Serialize};
 
-/// Bounds beyond which nothing is pushed. Keys are never there twice.
+/// Limits of a push; a push beyond them fails. Duplicate keys always fail a push.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PushLimits {
-    /// Fewest rows.
+    /// Minimum number of rows.
     pub rows_min: u64,
-    /// Most rows.
+    /// Maximum number of rows.
     pub rows_max: Option<u64>,
-    /// Most rows of all, from 0 to 1, that may have no value of a field.
+    /// Maximum fraction of rows, from 0 to 1, without a value of a field.
     pub null_rates_max: BTreeMap<String, f64>,
 }
 
-/// What was counted of the rows.
+/// Counters of the rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RowCounts {
-    /// All of them.
+    /// Number of all rows.
     pub rows: u64,
-    /// Those that have a value of a field.
+    /// Number of rows that have a value, by field.
     pub values: BTreeMap<u32, u64>,
 }
 
@@ -39,7 +39,7 @@ impl RowCounts {
 }
 
 impl PushLimits {
-    /// Refuses bounds that cannot be, before anything is read.
+    /// Checks that the limits are valid, before anything is read.
     ///
     /// # Errors
     /// `InvalidArgument`.
@@ -59,10 +59,10 @@ impl PushLimits {
         Ok(())
     }
 
-    /// Refuses what was counted, if it is beyond a bound.
+    /// Checks the counters against the limits.
     ///
     /// # Errors
-    /// `InvalidArgument`, with the bound and what was found.
+    /// `InvalidArgument`, with the limit and the counted value.
     pub(crate) fn check_counts(&self, counts: &RowCounts, definition: &Definition) -> Result<()> {
         let rows = counts.rows;
         if rows < self.rows_min || self.rows_max.is_some_and(|most| rows > most) {

@@ -1,11 +1,15 @@
-//! Pushes: files of documents become a version of a store's documents, or a store of their own,
-//! without going through a log.
+//! Pushes: bulk-load files as a version of a store's documents, or as a new store, without going
+//! through a log.
 //!
-//! The files are read once, and their rows kept on disk by partitions ([`spill`]). Once all of them
-//! are what the store wants, each partition is folded into an image, which is its first snapshot.
-//! A push that broke off goes on behind the last file that was read whole, and the last partition
-//! that was made: the same push makes the same store. On two hosts it is two pushes, neither of
-//! which touches what the other one makes.
+//! A push runs in three steps:
+//!
+//! 1. Read the files once, and spill their rows to disk by partition ([`spill`]).
+//! 2. Check the limits.
+//! 3. Fold each partition into an image, and publish the image as the partition's first snapshot.
+//!
+//! A repeated push resumes after the last completely read file and the last finished partition, and
+//! creates the same store. On two hosts the same push is two pushes, neither of which touches the
+//! parts of the other.
 
 mod columns;
 mod format;
@@ -40,89 +44,95 @@ use crate::new_store::{NewStore, check_free, id_of};
 pub use crate::new_version::FlippedChange;
 use crate::new_version::{NewVersion, drop_version};
 
-/// What pushes are made with.
+/// Dependencies of pushes.
 #[derive(Clone)]
 pub struct PushParts {
-    /// What snapshots are kept with.
+    /// Dependencies of the snapshots.
     pub kept: SnapshotParts,
-    /// What time it is for what is pushed.
+    /// Clock that gives the pushed documents their time.
     pub clock: Arc<dyn Clock>,
-    /// A folder for rows on their way.
+    /// Folder for spilled rows.
     pub scratch: PathBuf,
 }
 
-/// What is pushed, and as what.
+/// A request to push files.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Push {
-    /// The store whose fields the columns are, and whose documents the files take the place of.
+    /// The store whose fields the columns are, and whose documents the files replace.
     pub store: String,
-    /// Name of a store that the files become instead.
+    /// Name of a new store that the files become instead.
     pub push_as: Option<String>,
-    /// Partitions of that one; as many as the other one's, unless it is told.
+    /// Number of partitions of the version, or of the new store; `None` keeps the number of the
+    /// store.
     pub partitions: Option<u32>,
-    /// Where the files lie: URLs of files and of folders.
+    /// URLs of the files and folders.
     pub inputs: Vec<String>,
-    /// What they hold; each what its name's ending says, unless it is told.
+    /// Format of all files; `None` takes the format from each file's extension.
     pub format: Option<Format>,
-    /// Which column is what.
+    /// Meaning of the columns.
     pub columns: ColumnNames,
-    /// What they must be.
+    /// Limits on the rows.
     pub limits: PushLimits,
 }
 
-/// How far a push is.
+/// Progress of a push.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PushProgress {
     /// Rows that were read.
     pub rows: u64,
-    /// Bytes of the files that were read to their end.
+    /// Bytes of the files that were read completely.
     pub bytes: u64,
     /// Bytes of all files.
     pub bytes_in_all: u64,
-    /// Partitions that are made.
+    /// Partitions that are finished.
     pub partitions_done: u32,
-    /// Partitions of the store.
+    /// Partitions of the version or the new store.
     pub partitions: u32,
 }
 
-/// What files became.
+/// Result of a push.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
-    /// The store's id.
+    /// Id of the store.
     pub store: StoreId,
-    /// The version of its documents.
+    /// Number of the version.
     pub version: VersionNumber,
-    /// Its partitions.
+    /// Number of partitions.
     pub partitions: u32,
-    /// Its documents.
+    /// Number of documents.
     pub documents: u64,
-    /// The conditional changes since the push that ended in another way than in the version before;
-    /// of each partition's last ones.
+    /// The conditional changes since the push whose outcome differs from the previous version, as
+    /// far as each partition retains them.
     pub flipped: Vec<FlippedChange>,
 }
 
-/// A file to read, and the folder that it is of.
+/// A file to read, and the folder that contains it.
 struct Input {
     from: SnapshotStore,
     file: FoundFile,
     format: Format,
 }
 
-/// What is made of files.
+/// The version or the store that a push builds.
 enum Target<'p> {
     Store(NewStore<'p>),
     Version(Box<NewVersion<'p>>),
 }
 
 impl PushParts {
-    /// Makes a version of a store's documents of files, or a store; tells how far it is.
+    /// Builds a version of a store's documents, or a new store, from files; calls `tell` with the
+    /// progress.
     ///
     /// # Errors
-    /// `Conflict` where the name is taken; `Unavailable` where the same push is under way;
-    /// `NotFound` for a store or files that are not there; `InvalidArgument` for files that the
-    /// store cannot have, or that are beyond a limit, by file and row; `LimitExceeded` without disk
-    /// or memory. Nothing of it stays then; behind any other error the same push goes on with what
-    /// is there.
+    /// - `Conflict` if the name is taken.
+    /// - `Unavailable` if the same push is in progress.
+    /// - `NotFound` if the store or a file does not exist.
+    /// - `InvalidArgument` for files that the store cannot have or that violate a limit, with file
+    ///   and row.
+    /// - `LimitExceeded` without disk space or memory.
+    ///
+    /// After an error that another attempt would repeat, all parts are removed; after any other
+    /// error the same push resumes from the existing parts.
     pub async fn push(&self, push: &Push, tell: impl Fn(PushProgress)) -> Result<Pushed> {
         self.kept.catch_up().await?;
         let (like, definition) = self.definition(push)?;
@@ -162,20 +172,20 @@ impl PushParts {
         pushed
     }
 
-    /// The versions of a store's documents.
+    /// Returns the versions of a store's documents.
     ///
     /// # Errors
-    /// `NotFound` for a store that is not there; those of the log.
+    /// `NotFound` if the store does not exist; else as the log.
     pub async fn versions(&self, store: &str) -> Result<StoreVersions> {
         Ok(alter_versions(&self.kept, store, |_| Ok(None)).await?.versions)
     }
 
     /// Makes a version of a store's documents live: reads answer from it as soon as its replicas
-    /// have caught up. One that was live before is gone back to so.
+    /// have caught up. A rollback makes the previous version live.
     ///
     /// # Errors
-    /// `NotFound` for one that is not there, `Conflict` while writes are held for one; those of the
-    /// log.
+    /// `NotFound` for an unknown version, `Conflict` while writes are held for a version; else as
+    /// the log.
     pub async fn make_live(&self, store: &str, number: VersionNumber) -> Result<StoreVersions> {
         let live = |definition: &Definition| {
             let versions = &definition.versions;
@@ -192,16 +202,16 @@ impl PushParts {
         Ok(alter_versions(&self.kept, store, live).await?.versions)
     }
 
-    /// Drops a version of a store's documents, with all that was kept of it.
+    /// Drops a version of a store's documents, and all of its data.
     ///
     /// # Errors
-    /// `NotFound` for one that is not there, `InvalidArgument` for the live one; those of the log
-    /// and of the object store.
+    /// `NotFound` for an unknown version, `InvalidArgument` for the live one; else as the log and
+    /// the object store.
     pub async fn drop_version(&self, store: &str, number: VersionNumber) -> Result<StoreVersions> {
         drop_version(&self.kept, store, number).await.map(|definition| definition.versions)
     }
 
-    /// How the store is defined now, and what the files are to be.
+    /// Returns the store's current definition, and the definition of the pushed documents.
     fn definition(&self, push: &Push) -> Result<(Definition, Definition)> {
         let like = self.kept.catalog.catalog().of_documents(&push.store)?.definition.clone();
         let partitions = match push.partitions {
@@ -224,7 +234,7 @@ impl Target<'_> {
     }
 }
 
-/// Whether another attempt would end alike.
+/// Returns whether another attempt would end with the same error.
 fn is_for_good(error: &Error) -> bool {
     use ErrorCode::{Conflict, Internal, InvalidArgument, LimitExceeded, Unsupported};
     matches!(error.code(), Conflict | Internal | InvalidArgument | LimitExceeded | Unsupported)
@@ -245,10 +255,11 @@ async fn inputs(push: &Push) -> Result<Vec<Input>> {
     }
 }
 
-/// What tells a push from all others of its host: the same words are the same push.
+/// Returns the words that identify a push on its host: pushes with the same words are the same
+/// push.
 fn words(push: &Push, definition: &Definition, inputs: &[Input]) -> String {
     let files = inputs.iter().map(|input| (&input.file, input.format));
-    // It stays the same push while the version that it makes is made known.
+    // The identity of a push must not change when the push adds its version to the definition.
     let versions = StoreVersions::first(definition.store, definition.partitions);
     let definition = Definition { version: SchemaVersion(1), versions, ..definition.clone() };
     let Push { push_as, columns, limits, .. } = push;

@@ -1,5 +1,5 @@
-//! The folder of one push: the rows that were read, up to where they count, and a number that no
-//! other folder has. It stays over a kill, and until the push has ended.
+//! Workspace of one push: a folder with the spilled rows, the progress of reading, and a number
+//! that no other workspace has. The folder survives a crash and stays until the push has ended.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tracing::{debug, info};
 use super::limits::RowCounts;
 use super::spill::refused;
 
-/// What the folders of pushes begin with.
+/// Prefix of the folders of pushes.
 const PREFIX: &str = "push-";
 const LOCK: &str = "lock";
 const ROWS: &str = "rows";
@@ -24,38 +24,38 @@ const BEGAN_NEW: &str = "began.new";
 const NUMBER: &str = "number";
 const NUMBER_NEW: &str = "number.new";
 
-/// What was read to the end of a file.
+/// Progress of reading: the completely read files.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Kept {
-    /// Rows of each file, in their order.
+    /// Number of rows of each file, in the order of the files.
     pub file_rows: Vec<u64>,
-    /// What was counted of them all.
+    /// Counters over all rows.
     pub counts: RowCounts,
-    /// Bytes that they take in the file of the rows.
+    /// Bytes of the rows in the spill file.
     pub bytes: u64,
 }
 
-/// Where a store stood when its files were read, whose documents move to other partitions.
+/// Position of a store when the files of a repartitioning push were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Began {
-    /// Of each partition the first offset that is not in the push.
+    /// For each partition, the first offset that is not in the push.
     pub offsets: Vec<u64>,
-    /// The latest time of any of them.
+    /// The latest time of all partitions.
     pub time_us: Option<i64>,
 }
 
-/// The folder of a push, which nobody else has.
+/// The locked folder of a push.
 pub(crate) struct Place {
     folder: PathBuf,
-    /// Held for as long as this is.
+    /// Lock of the folder.
     _lock: File,
 }
 
 impl Place {
-    /// Takes the folder of the push with this number; lets go of folders that were left long ago.
+    /// Locks the folder of the push with this number; removes folders that were abandoned long ago.
     ///
     /// # Errors
-    /// `Conflict` where the same push is under way; those of the disk.
+    /// `Unavailable` if the same push is in progress; else as the disk.
     pub(crate) fn take(scratch: &Path, number: u64) -> Result<Self> {
         let folder = scratch.join(format!("{PREFIX}{number:016x}"));
         fs::create_dir_all(&folder).map_err(|error| refused(&error))?;
@@ -74,9 +74,9 @@ impl Place {
         Ok(Self { folder, _lock: lock })
     }
 
-    /// A number that the push has for as long as its folder is there, this one where it has none
-    /// yet. The same push on another host has another: what the two make are two things, each of
-    /// which is whole.
+    /// Returns the workspace's number; stores `fresh` if it has none yet. The same push on another
+    /// host has another number, so the two build separate stores or versions, each of which is
+    /// complete.
     pub(crate) fn number(&self, fresh: u64) -> Result<u64> {
         let kept = fs::read_to_string(self.folder.join(NUMBER)).unwrap_or_default();
         if let Ok(number) = kept.parse() {
@@ -86,12 +86,12 @@ impl Place {
         Ok(fresh)
     }
 
-    /// Where its rows are.
+    /// Returns the path of the spilled rows.
     pub(crate) fn rows(&self) -> PathBuf {
         self.folder.join(ROWS)
     }
 
-    /// What an attempt before this one has read. What cannot be understood is nothing.
+    /// Returns the progress of an earlier attempt; an unreadable file counts as no progress.
     pub(crate) fn kept(&self) -> Result<Kept> {
         let (rows, kept) = (fs::metadata(self.rows()), fs::read(self.folder.join(KEPT)));
         let Ok((rows, bytes)) = rows.and_then(|rows| Ok((rows, kept?))) else {
@@ -101,38 +101,38 @@ impl Place {
         Ok(if kept.bytes <= rows.len() { kept } else { Kept::default() })
     }
 
-    /// Notes what was read.
+    /// Stores the progress of reading.
     pub(crate) fn keep(&self, kept: &Kept) -> Result<()> {
         let bytes = serde_json::to_vec(kept).map_err(|error| Error::internal(error.to_string()))?;
         self.replace(KEPT, KEPT_NEW, &bytes)
     }
 
-    /// Where the store stood, if an attempt before this one has noted it.
+    /// Returns the position of the store, if an earlier attempt has stored it.
     pub(crate) fn began(&self) -> Result<Option<Began>> {
         let kept = fs::read(self.folder.join(BEGAN)).ok();
         Ok(kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
-    /// Notes where the store stood.
+    /// Stores the position of the store.
     pub(crate) fn keep_began(&self, began: &Began) -> Result<()> {
         let bytes = serde_json::to_vec(began).map_err(|e| Error::internal(e.to_string()))?;
         self.replace(BEGAN, BEGAN_NEW, &bytes)
     }
 
-    /// Writes a file of the folder: at any moment it is the one before, or this.
+    /// Replaces a file of the folder atomically.
     fn replace(&self, name: &str, new: &str, bytes: &[u8]) -> Result<()> {
         let new = self.folder.join(new);
         fs::write(&new, bytes).map_err(|error| refused(&error))?;
         fs::rename(&new, self.folder.join(name)).map_err(|error| refused(&error))
     }
 
-    /// Lets go of it.
+    /// Removes the folder.
     pub(crate) fn clear(self) {
         remove(&self.folder);
     }
 }
 
-/// Removes the folders of pushes that broke off long before this time, by the disk's clock.
+/// Removes the folders of pushes that were abandoned long before this time, by the disk's clock.
 fn sweep(scratch: &Path, own: &Path, now: SystemTime) {
     let entries = fs::read_dir(scratch).into_iter().flatten().flatten();
     for folder in entries.map(|entry| entry.path()).filter(|path| path != own) {

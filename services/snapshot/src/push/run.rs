@@ -1,4 +1,5 @@
-//! A push that runs: its files become kept rows, and those, partition by partition, images.
+//! Execution of a push: reads the files into spilled rows, and folds the rows of each partition
+//! into an image.
 
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{PartitionId, SchemaVersion};
@@ -16,7 +17,7 @@ use crate::keeper::SnapshotParts;
 use crate::new_store::{Begun, Made};
 use crate::new_version::{LiveVersion, VersionBegun};
 
-/// A push under way.
+/// A push in progress.
 pub(super) struct Pushing<'p> {
     pub(super) parts: &'p PushParts,
     pub(super) push: &'p Push,
@@ -26,7 +27,7 @@ pub(super) struct Pushing<'p> {
 }
 
 impl Pushing<'_> {
-    /// Makes all of it, as the definition says; tells how far it is.
+    /// Runs the whole push with this definition; calls `tell` with the progress.
     pub(super) async fn run(
         &self,
         definition: &Definition,
@@ -129,7 +130,7 @@ impl Pushing<'_> {
         }
     }
 
-    /// Folds a partition's rows, by the first of these definitions.
+    /// Folds a partition's rows, encoded by the first of these definitions.
     fn load(&self, own: &[Definition], base: LoadBase, rows: &Rows<'_>) -> Result<LoadedPartition> {
         let SnapshotParts { entropy, options, .. } = &self.parts.kept;
         let (seed, memory) = (entropy.next_u64()?, options.memory_bytes);
@@ -147,7 +148,7 @@ impl Pushing<'_> {
         Ok(loaded)
     }
 
-    /// Why a row cannot be, by its file.
+    /// Returns the error for a refused row, with its file and its number in the file.
     fn refused(&self, outcome: &Outcome, kept: &Kept) -> Error {
         let error = match outcome.verdict {
             Verdict::TooLarge => Error::invalid_argument("a document over the limit; split it"),
@@ -172,7 +173,7 @@ struct Rows<'r> {
     definition: &'r Definition,
 }
 
-/// Reads some more rows of a file; answers whether there were any.
+/// Reads the next batch of a file; returns whether there was one.
 fn read_batch(
     reading: &mut Reading<'_>,
     kept: &mut Kept,

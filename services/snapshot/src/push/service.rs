@@ -1,4 +1,4 @@
-//! The gRPC service of pushes.
+//! gRPC service of pushes.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use tonic::{Request, Response, Status};
 use super::{ColumnNames, FlippedChange, Format, Push, PushLimits, PushParts, PushProgress};
 use crate::service::{Told, answers};
 
-/// Pushes files for whoever asks. Loopback only.
+/// Service that pushes files. Loopback only.
 #[derive(Clone)]
 pub struct PushService(Arc<PushParts>);
 
 impl PushService {
-    /// Over these parts.
+    /// Creates the service with these dependencies.
     pub fn new(parts: PushParts) -> Self {
         Self(Arc::new(parts))
     }
 
-    /// The service to serve.
+    /// Returns the service for a server.
     pub fn into_server(self) -> PushesServer<Self> {
         PushesServer::new(self)
     }

@@ -1,9 +1,9 @@
-//! Rows on their way from files to partitions: one file on disk, in which the rows of a partition
-//! lie together in blocks. So the files are read once, whatever the memory and the order of their
-//! rows, and each partition is read in one go.
+//! Spill file: rows between the files and the partitions, in one file on disk with blocks of rows
+//! of one partition. The input files are therefore read once, whatever the memory and the order of
+//! their rows, and each partition is read in one pass.
 //!
-//! A block is `partition u32 | length u32 | entry`: entries have checksums of their own, and nobody
-//! but the push that wrote it reads it.
+//! A block is `partition u32 | length u32 | entry`. Entries have their own checksums, and only the
+//! push that wrote the file reads it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -18,22 +18,22 @@ use forebay_wire::entry::{decode_entry, encode_entry};
 
 use super::columns::ReadRow;
 
-/// Bytes before a block's entry.
+/// Bytes of a block's header.
 const HEADER_BYTES: u64 = 8;
-/// Of the entries while they lie here: they belong to no log yet, and to no schema version.
+/// Placeholders in spilled entries, which belong to no log and to no schema version yet.
 const NO_LOG: LogId = LogId(1);
 const NO_VERSION: SchemaVersion = SchemaVersion(1);
 
-/// The rows of a push.
+/// The spilled rows of a push.
 pub(crate) struct Spill {
     file: File,
-    /// Bytes that are written.
+    /// Bytes written to the file.
     bytes: u64,
-    /// Of each partition, where its blocks lie, and how long they are.
+    /// Offsets and lengths of each partition's blocks.
     blocks: Vec<Vec<(u64, u32)>>,
-    /// Of each partition, what is not written yet.
+    /// Rows of each partition that are not written yet.
     open: Vec<OpenBlock>,
-    /// Bytes at which a block is written.
+    /// Size at which a block is written, in bytes.
     block_bytes: usize,
 }
 
@@ -44,10 +44,10 @@ struct OpenBlock {
 }
 
 impl Spill {
-    /// Opens the file and takes over what it has, up to so many bytes.
+    /// Opens the file and reads the blocks in its first `bytes` bytes; truncates the rest.
     ///
     /// # Errors
-    /// Those of the disk; `Internal` where that are no whole blocks.
+    /// As the disk; `Internal` if these bytes are not whole blocks.
     pub(crate) fn open(path: &Path, bytes: u64, partitions: PartitionCount) -> Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(path);
@@ -78,7 +78,7 @@ impl Spill {
     /// Adds a row.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// As the disk.
     pub(crate) fn add(&mut self, row: ReadRow) -> Result<()> {
         let ReadRow { partition, change } = row;
         let open = self.open.get_mut(partition.0 as usize).ok_or_else(broken)?;
@@ -90,10 +90,10 @@ impl Spill {
         Ok(())
     }
 
-    /// Writes all that was added; answers how many bytes the file has now.
+    /// Writes all added rows; returns the size of the file in bytes.
     ///
     /// # Errors
-    /// Those of the disk.
+    /// As the disk.
     pub(crate) fn flush(&mut self) -> Result<u64> {
         for partition in 0..self.open.len() as u32 {
             self.write(PartitionId(partition))?;
@@ -126,7 +126,7 @@ impl Spill {
         Ok(())
     }
 
-    /// The rows of a partition, as entries of this log at this schema version.
+    /// Returns the rows of a partition, as entries of this log at this schema version.
     pub(crate) fn entries(
         &self,
         partition: PartitionId,
@@ -143,7 +143,7 @@ impl Spill {
     }
 }
 
-/// About how many bytes a change takes in an entry.
+/// Returns the approximate size of a change in an entry, in bytes.
 fn bytes_of(change: &Change) -> usize {
     let value = |op: &FieldOp| match op {
         FieldOp::Set(Some(value)) => value.encoded_bytes() as usize,

@@ -1,4 +1,4 @@
-//! Makes a feature view what a text declares.
+//! Applies a declaration: creates or alters a feature view to match the text.
 
 use forebay_core::Result;
 use forebay_core::catalog::Catalog;
@@ -8,26 +8,26 @@ use forebay_core::view::{ViewFault, ViewPart, ViewSpec};
 use super::declaration::Declaration;
 use crate::writer::Writer;
 
-/// How a view came to be what was declared.
+/// The effect of applying a declaration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
-    /// It was created.
+    /// The view was created.
     Created,
-    /// It got its next version.
+    /// The view got its next version.
     Altered,
-    /// It was so before.
+    /// The view already matched the declaration.
     Unchanged,
 }
 
 impl Writer {
-    /// Creates the view that a text declares, or gives it its next version; the store that it
-    /// emits to first. Where that was left half done, applying it again goes on. A dry run only
-    /// says what would come of that; what it would create has an id that it will not get.
+    /// Creates the view that a text declares, or its next version; before that, creates or alters
+    /// the store to which the view emits. Applying the text again completes an interrupted
+    /// application. A dry run only returns the result; the id of a view that it would create is not
+    /// the id that the view gets later.
     ///
     /// # Errors
-    /// `InvalidArgument`, `NotFound` or `LimitExceeded` with the line and the column of the
-    /// declaration's part that cannot be; `Conflict` when another definition came first, else as
-    /// the log's append.
+    /// `InvalidArgument`, `NotFound` or `LimitExceeded` with the line and the column of the invalid
+    /// part; `Conflict` if another definition came first; else as the log's append.
     pub async fn apply_view(
         &self,
         declaration: &str,
@@ -53,7 +53,7 @@ impl Writer {
         Ok((applied, view))
     }
 
-    /// What a declaration comes to beside all that there is.
+    /// Computes the effect of a declaration on the stores and views of the catalog.
     fn plan(&self, catalog: &Catalog, declaration: &Declaration) -> Result<Plan> {
         let spec = &declaration.spec;
         let locate = |fault| declaration.locate(fault);
@@ -90,10 +90,10 @@ impl Writer {
     }
 }
 
-/// What is done to make a view what was declared.
+/// The definitions that applying a declaration appends.
 struct Plan {
     applied: Applied,
     view: Definition,
-    /// The store that it emits to, as it must be before.
+    /// The store to which the view emits, as it must be before the view is defined.
     store: Option<Definition>,
 }

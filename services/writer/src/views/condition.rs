@@ -1,5 +1,5 @@
-//! Conditions as people write them: a small part of SQL's expressions, such as `price > 10 and
-//! (device <> 'tv' or city is null)`.
+//! Parser of conditions in a small subset of SQL expressions, such as `price > 10 and (device <>
+//! 'tv' or city is null)`.
 
 use forebay_core::limits::VIEW_CONDITION_OPERATORS_MAX;
 use forebay_core::value::Value;
@@ -11,10 +11,11 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
 use sqlparser::tokenizer::{Token, Tokenizer};
 
-/// The condition that a text says, by names of columns.
+/// Parses a condition over column names.
 ///
 /// # Errors
-/// `InvalidArgument` saying what is no part of a condition; `LimitExceeded` for too long a one.
+/// `InvalidArgument` naming the text that is not part of a condition; `LimitExceeded` if the
+/// condition is too long.
 pub(super) fn parse(text: &str) -> Result<Predicate<String>> {
     let no_condition =
         |said: &str| Error::invalid_argument(format!("this is no condition: {said}"));
@@ -38,7 +39,8 @@ pub(super) fn parse(text: &str) -> Result<Predicate<String>> {
     predicate(&expression)
 }
 
-/// Whether a token is none of those that lists of values and names of columns are made of.
+/// Returns whether a token counts as an operator: anything but names, literals, commas and white
+/// space.
 fn is_operator(token: &Token) -> bool {
     match token {
         Token::Word(word) => word.keyword != Keyword::NoKeyword,
@@ -54,7 +56,7 @@ fn predicate(expression: &Expr) -> Result<Predicate<String>> {
         Expr::UnaryOp { op: UnaryOperator::Not, expr } => {
             Ok(Predicate::Not(Box::new(predicate(expr)?)))
         }
-        // A chain of the same word is one condition, however long it is.
+        // A chain of the same operator becomes one flat condition of any length.
         Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
             Ok(Predicate::All(match predicate(left)? {
                 Predicate::All(mut all) => {
@@ -91,7 +93,7 @@ fn predicate(expression: &Expr) -> Result<Predicate<String>> {
             let values = list.iter().map(literal).collect::<Result<_>>()?;
             Ok(negated_if(*negated, Predicate::IsOneOf { column: column_of(expr)?, values }))
         }
-        // A column of truths is a condition by itself.
+        // A boolean column is a condition by itself.
         Expr::Identifier(_) => Ok(Predicate::Compare {
             column: column_of(expression)?,
             comparison: Comparison::Equal,
@@ -137,7 +139,7 @@ fn compare(
     }
 }
 
-/// The same comparison with its sides exchanged.
+/// Returns the same comparison with its sides exchanged.
 fn mirrored(comparison: Comparison) -> Comparison {
     match comparison {
         Comparison::Equal | Comparison::NotEqual => comparison,

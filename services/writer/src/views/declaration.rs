@@ -1,5 +1,5 @@
-//! Feature views as people declare them: YAML, one document for each view. Whatever is wrong is
-//! said with its line and column.
+//! Declarations of feature views in YAML, one document for each view. Every error has a line and a
+//! column.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -20,7 +20,7 @@ use serde_saphyr::{Location, Spanned};
 
 use super::condition;
 
-/// A view as it is declared, and where its parts stand.
+/// A declared view, and the locations of its parts in the text.
 #[derive(Debug)]
 pub(crate) struct Declaration {
     /// The view.
@@ -41,10 +41,10 @@ struct Places {
 }
 
 impl Declaration {
-    /// Reads the view that a text declares.
+    /// Parses the view that a text declares.
     ///
     /// # Errors
-    /// `InvalidArgument` with line and column of what is none; `LimitExceeded` for a text or a
+    /// `InvalidArgument` with line and column of the invalid part; `LimitExceeded` for a text or a
     /// condition that is too long.
     pub(crate) fn read(text: &str) -> Result<Self> {
         if text.len() > VIEW_DECLARATION_BYTES_MAX {
@@ -70,7 +70,7 @@ impl Declaration {
         }
     }
 
-    /// A fault as whoever declared the view should read it.
+    /// Adds the line and the column of the faulty part to an error.
     pub(crate) fn locate(&self, fault: ViewFault) -> Error {
         let ViewFault { part, error } = fault;
         let of = |places: &[Location], number: usize| places.get(number).copied();
@@ -89,9 +89,9 @@ impl Declaration {
     }
 }
 
-/// What the parser says, in the form of all others.
+/// Converts a parser error to the form of all other errors.
 fn no_yaml(error: &serde_saphyr::Error) -> Error {
-    // What stands behind the first line is an excerpt of the text.
+    // The lines after the first one are an excerpt of the text.
     let said = error.to_string();
     let first = said.lines().next().unwrap_or_default();
     let first = first.strip_prefix("error: ").unwrap_or(first);
@@ -105,7 +105,7 @@ fn no_yaml(error: &serde_saphyr::Error) -> Error {
     }
 }
 
-/// The same error, with its place.
+/// Adds a location to an error.
 fn located_error(place: Location, error: Error) -> Error {
     let message = located(place, error.message());
     Error::new(error.code(), message).with_context(error.context().clone())
@@ -155,7 +155,7 @@ struct LookupYaml {
     columns: Ordered<ColumnYaml>,
 }
 
-/// The store's field, or that and what an event has that finds none.
+/// A field of the store, optionally with a default for events that find no document.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum ColumnYaml {
@@ -170,7 +170,7 @@ struct FilledYaml {
     default: Literal,
 }
 
-/// A value as YAML writes it down.
+/// A YAML literal.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Literal {
@@ -221,7 +221,7 @@ struct AggregateYaml {
     lg_counters: Option<u8>,
 }
 
-/// A map in its own order.
+/// A map that keeps the order of its text.
 struct Ordered<T>(Vec<(Spanned<String>, T)>);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
@@ -350,7 +350,7 @@ impl Literal {
     }
 }
 
-/// Windows by their names; all time without any.
+/// Converts the named windows; without any, the view covers all time.
 fn windows(windows: Option<Ordered<Spanned<WindowYaml>>>) -> Result<Vec<NamedWindow>> {
     let Some(Ordered(windows)) = windows else {
         return Ok(vec![NamedWindow { name: String::new(), window: Window::Lifetime }]);
@@ -379,7 +379,7 @@ impl WindowYaml {
     }
 }
 
-/// A duration, or this without one.
+/// Parses a duration; returns `without` if there is none.
 fn micros_or(text: Option<Spanned<String>>, without: i64) -> Result<i64> {
     let Some(text) = text else { return Ok(without) };
     micros(&text.value).map_err(|message| at(text.referenced, &message))
@@ -402,7 +402,7 @@ fn feature((name, yaml): (Spanned<String>, Spanned<FeatureYaml>)) -> Result<Feat
 }
 
 impl AggregateYaml {
-    /// Those that need no column.
+    /// Returns an aggregate that needs no column.
     fn of_word(word: &str) -> std::result::Result<(AggregateKind, Option<String>), String> {
         let kinds = [AggregateKind::Count, AggregateKind::AccumulatingCount];
         let found = kinds.into_iter().find(|kind| kind.name() == word);
@@ -439,7 +439,7 @@ impl AggregateYaml {
         }
     }
 
-    /// The one aggregate that is named, and its column.
+    /// Returns the single named aggregate and its column.
     fn one(self, parameters: Parameters) -> std::result::Result<(AggregateKind, String), String> {
         use AggregateKind as Kind;
         let (n, ranks, k, lg_k, bounds, lg_counters) = parameters;

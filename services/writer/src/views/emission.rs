@@ -1,5 +1,5 @@
-//! The stores that feature views emit to: made before the views, and cleared of what these need no
-//! more.
+//! Stores to which feature views emit: the writer creates them before the views, and drops fields
+//! that no view needs any more.
 
 use forebay_core::catalog::Catalog;
 use forebay_core::id::{FieldId, StoreId};
@@ -10,15 +10,15 @@ use forebay_core::{Error, ErrorCode, Result};
 use super::rules::emits;
 use crate::writer::Writer;
 
-/// How often fields are dropped again of a store that others alter at the same time.
+/// Number of attempts to drop fields of a store that others alter at the same time.
 const DROP_ATTEMPTS: usize = 5;
 
 impl Writer {
-    /// The store that a view needs to emit to it. `view` is what the view shall be, without its
-    /// emission, `current` what it is.
+    /// Returns the store that a view needs for its emission. `view` is the declared view without
+    /// its emission, `current` the view's present definition.
     ///
     /// # Errors
-    /// `InvalidArgument` or `LimitExceeded` where the view cannot emit to it.
+    /// `InvalidArgument` or `LimitExceeded` if the view cannot emit to the store.
     pub(super) fn emission_store(
         &self,
         catalog: &Catalog,
@@ -34,10 +34,10 @@ impl Writer {
         emission.altered_store(view, current, store, &is_emitted)
     }
 
-    /// Creates the store that a view is to emit to, or gives it its next version.
+    /// Creates the store to which a view will emit, or its next version.
     ///
     /// # Errors
-    /// `Conflict` when another definition came first, else as the log's append.
+    /// `Conflict` if another definition came first, else as the log's append.
     pub(super) async fn make_emission_store(
         &self,
         catalog: &Catalog,
@@ -50,8 +50,8 @@ impl Writer {
         }
     }
 
-    /// Tells of a store that was deleted, or fields that were dropped, before the view was there
-    /// that emits to them.
+    /// Checks that the store and the fields to which the view emits still exist: another writer may
+    /// have deleted or dropped them before the view was defined.
     ///
     /// # Errors
     /// `Conflict`, naming the store.
@@ -71,11 +71,11 @@ impl Writer {
         Err(Error::conflict(message).with_store(name))
     }
 
-    /// Drops of all stores the fields that a view of this name has left behind: those of values
-    /// that it has no more, all where it is gone.
+    /// Drops, from all stores, the orphaned fields of a view of this name: fields of values that
+    /// the view no longer has, or all of its fields if the view is gone.
     ///
     /// # Errors
-    /// `Conflict` while others alter the store again and again, else as the log's append.
+    /// `Conflict` if others alter the store at each attempt, else as the log's append.
     pub(crate) async fn drop_left_behind(&self, view: &str) -> Result<()> {
         for _ in 1..DROP_ATTEMPTS {
             match self.try_drop_left_behind(view).await {
@@ -100,7 +100,7 @@ impl Writer {
     }
 }
 
-/// Whether a view that is there emits to a field.
+/// Returns whether an existing view emits to a field.
 fn is_emitted(catalog: &Catalog, store: StoreId, field: FieldId) -> bool {
     let mut views = catalog.living().filter_map(|schema| schema.definition.view());
     views.any(|view| emits(view, store, field))

@@ -1,4 +1,5 @@
-//! Feature views: how they are declared and applied, and what they ask of the stores around them.
+//! Feature views: their declaration and application, and their requirements on the stores around
+//! them.
 
 mod apply;
 mod condition;

@@ -1,5 +1,5 @@
-//! What a feature view keeps others from: its events are its own, and what it is made of stays, as
-//! does what it emits to.
+//! Rules that protect feature views: clients do not write a view's events, and nobody drops the
+//! streams, stores and fields that a view reads or to which it emits.
 
 use forebay_core::catalog::Catalog;
 use forebay_core::id::{FieldId, StoreId};
@@ -7,10 +7,10 @@ use forebay_core::schema::{Alteration, Definition};
 use forebay_core::view::View;
 use forebay_core::{Error, Result};
 
-/// Refuses what a client would write into a view.
+/// Refuses a client's write into a view.
 ///
 /// # Errors
-/// `InvalidArgument`, naming the stream that the view is of.
+/// `InvalidArgument`, naming the stream of the view.
 pub(crate) fn check_write(catalog: &Catalog, definition: &Definition) -> Result<()> {
     let Some(view) = definition.view() else { return Ok(()) };
     let stream = catalog.store(view.source).and_then(|history| history.newest());
@@ -20,7 +20,7 @@ pub(crate) fn check_write(catalog: &Catalog, definition: &Definition) -> Result<
     Err(Error::invalid_argument(message))
 }
 
-/// Refuses to alter of a view what its declaration says.
+/// Refuses to alter the declared parts of a view.
 ///
 /// # Errors
 /// `InvalidArgument` for anything but options.
@@ -33,8 +33,9 @@ pub(crate) fn check_alterations(definition: &Definition, alterations: &[Alterati
     Err(Error::invalid_argument(message).with_store(&definition.name))
 }
 
-/// Refuses the next definition of a stream or store that drops or widens what a view is made of, or
-/// emits to. Another name is none of its business: it knows columns by their ids.
+/// Refuses the next definition of a stream or store if it drops or widens a field that a view
+/// needs, or to which a view emits. A rename is allowed, because views refer to columns by their
+/// ids.
 ///
 /// # Errors
 /// `InvalidArgument`, naming the column and the views that need it.
@@ -66,7 +67,7 @@ pub(crate) fn check_next(catalog: &Catalog, now: &Definition, next: &Definition)
     Ok(())
 }
 
-/// Refuses to delete a stream or store that views are made of, or emit to.
+/// Refuses to delete a stream or store that a view reads, or to which a view emits.
 ///
 /// # Errors
 /// `InvalidArgument`, naming the views.
@@ -88,18 +89,18 @@ pub(crate) fn check_delete(catalog: &Catalog, definition: &Definition) -> Result
     Ok(())
 }
 
-/// Whether a view emits to a field of a store.
+/// Returns whether a view emits to a field of a store.
 pub(super) fn emits(view: &View, store: StoreId, field: FieldId) -> bool {
     view.emission.as_ref().is_some_and(|emission| emission.is_to(store, field))
 }
 
-/// Whether a view needs a column of its stream, or a field of a store that it looks up.
+/// Returns whether a view needs a column of its stream, or a field of a store in which it looks up.
 fn needs(view: &View, store: StoreId, column: FieldId) -> bool {
     let is_of_source = view.source == store && view.columns_of_source().contains(&column);
     is_of_source || view.fields_of(store).contains(&column)
 }
 
-/// The names of living views that are so.
+/// Returns the names of the living views that match.
 fn names(catalog: &Catalog, is_so: impl Fn(&View) -> bool) -> String {
     let living = catalog.living().map(|schema| &schema.definition);
     let views = living.filter(|definition| definition.view().is_some_and(&is_so));

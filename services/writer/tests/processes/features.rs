@@ -1,5 +1,5 @@
-//! Feature views that two `forebay-features` share on Kafka: over kills and over partitions that
-//! change their owner, each event is folded once, and found by whichever is asked.
+//! Feature views that two `forebay-features` processes share on Kafka: over kills and over
+//! reassigned partitions, each event is folded exactly once, and either process finds it.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -32,7 +32,7 @@ fn channel(address: &str) -> Channel {
     Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy()
 }
 
-/// Count and sum of a group, from whichever process folds it.
+/// Returns count and sum of a group, from the process that folds it.
 async fn values(processes: &[Option<Service>], user: i64) -> Option<(i64, i64)> {
     for process in processes.iter().flatten() {
         let group = vec![(&Value::Int64(user)).into()];
@@ -53,7 +53,7 @@ async fn values(processes: &[Option<Service>], user: i64) -> Option<(i64, i64)> 
     None
 }
 
-/// Waits until all groups have as many events; answers whether they are the right ones.
+/// Waits until all groups have the expected number of events; asserts that count and sum are right.
 async fn assert_all(processes: &[Option<Service>], expected: &[(i64, i64)]) {
     for (user, expected) in expected.iter().enumerate() {
         let mut last = None;
@@ -103,12 +103,12 @@ async fn views_are_exact_while_their_partitions_change_owners() {
         processes[comes] = start(comes);
         insert(&store, round * EVENTS + EVENTS / 2..(round + 1) * EVENTS, &mut all).await;
         if round + 1 < ROUNDS {
-            // Killed, so that the other one has to take over.
+            // The process is killed, so the other one has to take over its partitions.
             processes[goes] = None;
         }
     }
     assert_all(&processes, &all).await;
-    // Whichever is asked, the other one's partitions are in the answer.
+    // Each process includes the other one's partitions in its answer.
     for process in processes.iter().flatten() {
         let mut found = Err("nothing was asked".to_owned());
         let wait = async {
@@ -126,7 +126,8 @@ async fn views_are_exact_while_their_partitions_change_owners() {
     }
 }
 
-/// Events, keys and the sum of prices of the stream, as a process answers a statement.
+/// Returns the numbers of events and keys and the sum of prices of the stream, as a process answers
+/// a statement.
 fn answered(process: &Service) -> String {
     let sql = "SELECT count(*), count(DISTINCT _key), sum(price) FROM orders";
     let mut command = Command::new(tree::built("forebayd").unwrap());
@@ -136,7 +137,8 @@ fn answered(process: &Service) -> String {
     lines.lines().last().unwrap_or_default().to_owned()
 }
 
-/// The keys of all events of the stream, no two of which have one, as a process answers.
+/// Returns the keys of all events of the stream, as a process answers; asserts that no key occurs
+/// twice.
 async fn keys(process: &Service) -> Result<BTreeSet<Vec<u8>>, String> {
     let request = v1::SelectRequest {
         stream: "orders".to_owned(),
@@ -151,8 +153,8 @@ async fn keys(process: &Service) -> Result<BTreeSet<Vec<u8>>, String> {
     Ok(keys)
 }
 
-/// The columns of events behind a write, and how many events there are; waits while the stream is
-/// opened anew.
+/// Returns the columns and the number of the events that a select after a write finds; waits while
+/// the stream is reopened.
 async fn found(process: &Service, by: By, token: &Token) -> (Vec<String>, usize) {
     let wait = v1::read_options::Wait::AfterToken(token.encode());
     let request = v1::SelectRequest {
@@ -200,7 +202,7 @@ async fn a_process_that_stood_still_knows_what_was_altered_meanwhile() {
         let value = Some((&Value::String("x".to_owned())).into());
         let by_column = By::Equal(Equal { column, value });
         let by_key = By::Key(Bytes::copy_from_slice(&round.to_le_bytes()));
-        // It finds the requests there when it goes on.
+        // The process finds the requests when it continues.
         let (by_column, by_key, ()) = tokio::join!(
             found(&process, by_column, &token),
             found(&process, by_key, &token),

@@ -1,5 +1,5 @@
-//! Several replicators that share the partitions of a store: any of them answers for all, and when
-//! one dies, leaves or comes the others go on.
+//! Several replicators that share the partitions of a store: each of them answers for all
+//! partitions, and the others continue when one dies, leaves or joins.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn spec() -> StoreSpec {
         .field("count", FieldType::Scalar(ScalarType::Int64))
 }
 
-/// The keys that a replicator finds; with `alone` those that it finds itself.
+/// Returns the keys that a replicator finds; with `alone`, only the keys in its own shards.
 pub async fn found(replicator: &Service, alone: bool) -> Vec<i64> {
     let url = format!("http://{}", replicator.address);
     let Ok(mut shards) = ShardsClient::connect(url).await else { return Vec::new() };
@@ -61,7 +61,7 @@ pub async fn settled(replicators: &[&Service]) {
     tokio::time::timeout(LONG, wait).await.expect("the partitions are not divided")
 }
 
-/// Adds one to each key, on the condition of its first document the first time.
+/// Adds one to each key; the first time, on condition that the document is absent.
 async fn write(store: &Store, is_first: bool) {
     for key in 0..KEYS {
         let write = store.upsert(key).increment("count", 1);
@@ -81,12 +81,12 @@ async fn partitions_are_divided_and_each_answers_for_all() {
     write(&store, true).await;
     settled(&[&one, &other]).await;
 
-    // A third one takes its part, and its outcomes are known through the first.
+    // A third replicator takes its share, and its outcomes are available through the first.
     let third = Service::replicator("group", "127.0.0.1:0");
     settled(&[&one, &other, &third]).await;
     write(&store, false).await;
 
-    // One dies: the others take its part. It comes back, and so does its part.
+    // A replicator dies and the others take its partitions; it restarts and gets them back.
     let address = other.kill();
     settled(&[&one, &third]).await;
     let written = store.upsert(0_i64).set("count", 0).if_absent().send().await.unwrap();
@@ -95,7 +95,7 @@ async fn partitions_are_divided_and_each_answers_for_all() {
     settled(&[&one, &other, &third]).await;
     write(&store, false).await;
 
-    // One leaves.
+    // A replicator leaves.
     assert!(tokio::task::spawn_blocking(|| third.terminate()).await.unwrap().success());
     settled(&[&one, &other]).await;
     write(&store, false).await;

@@ -1,5 +1,5 @@
-//! Pushes over Kafka: files take the place of a store's documents in replicators that share its
-//! partitions, and in a reader; and are gone back from.
+//! Pushes over Kafka: files replace a store's documents in a reader and in replicators that share
+//! the partitions; a rollback restores the documents.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::service::{LONG, Service, brokers, client, on_kafka};
 use crate::snapshots::{KEYS, found, last, spec, write};
 
 const PREFIX: &str = "pushes";
-/// The keys of the first so many documents are in the file.
+/// Number of pushed documents: the file holds the keys below it.
 const PUSHED: i64 = 200;
 
 /// Waits until a reader and the replicators answer with these counts.

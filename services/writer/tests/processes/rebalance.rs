@@ -1,6 +1,6 @@
-//! The brokers divide the partitions anew in the middle of everything: replicators and keepers of
-//! snapshots come, leave and are killed while a shard is copied, snapshots are built and files are
-//! pushed, and while somebody writes.
+//! Rebalances under load: the brokers reassign partitions because replicators and snapshot services
+//! join, leave and are killed while a shard is copied, snapshots are built, files are pushed and a
+//! client writes.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -33,9 +33,9 @@ const PREFIX: &str = "rebalance";
 const PARTITIONS: u32 = 3;
 const DOCUMENTS: i64 = 21_000;
 const VALUE_BYTES: usize = 1_000;
-/// Behind a burst, a copy of one partition takes some seconds.
+/// After a burst, a copy of one partition takes some seconds at this rate.
 const COPY_BYTES_PER_SECOND: &str = "700000";
-/// Keys that are written all the time; those before them are in the file that is pushed.
+/// Keys that are written all the time; the pushed file holds the keys below them.
 const WRITTEN: std::ops::Range<i64> = 100..140;
 const PUSH_ATTEMPTS: usize = 10;
 
@@ -56,7 +56,7 @@ async fn fill(store: &Store) {
     }
 }
 
-/// What is acknowledged of one document after the other, until it is told to stop.
+/// Writes one document after the other until `stop` is set; returns the acknowledged values.
 async fn write_on(
     store: Store,
     stop: Arc<AtomicBool>,
@@ -76,7 +76,7 @@ async fn write_on(
     (acknowledged, all)
 }
 
-/// A partition that a replicator has the shard of, and how many of the first documents are there.
+/// Returns a partition whose shard a replicator has, and how many of the first documents it holds.
 async fn partition_at(replicator: &Service, store: &Store) -> (PartitionId, u64) {
     let count = store.definition().partitions;
     let of = |key: i64| partition_of(&key.to_le_bytes(), count);
@@ -85,7 +85,8 @@ async fn partition_at(replicator: &Service, store: &Store) -> (PartitionId, u64)
     (partition, (0..DOCUMENTS).filter(|key| of(*key) == partition).count() as u64)
 }
 
-/// Copies a shard, and lets something happen once a part of it is there; answers its rows.
+/// Copies a shard and calls `happens` once a part of the copy has arrived; returns the number of
+/// rows.
 fn copied(from: &str, partition: PartitionId, to: &Path, happens: impl FnOnce()) -> u64 {
     let number = partition.0.to_string();
     let child = Command::new(tree::built("forebayd").unwrap())
@@ -128,7 +129,7 @@ async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{what} does not come"));
 }
 
-/// Waits for snapshots of all that the logs hold now, and reads them.
+/// Waits for snapshots of all entries that the logs hold at the call, and reads the snapshots.
 async fn snapshots_come(snapshots: &SnapshotStore, log: &KafkaLog, store: &Store) {
     for partition in 0..PARTITIONS {
         let at =
@@ -145,7 +146,7 @@ async fn snapshots_come(snapshots: &SnapshotStore, log: &KafkaLog, store: &Store
     }
 }
 
-/// Pushes a file, and lets something happen once of the first attempt a partition is made.
+/// Pushes a file and calls `happens` once the first attempt has built a partition.
 async fn pushed(keeper: &Service, file: &Path, happens: impl FnOnce()) -> v1::Pushed {
     let url = format!("http://{}", keeper.address);
     let mut asked = PushesClient::connect(url).await.unwrap();
@@ -203,7 +204,7 @@ async fn partitions_that_are_divided_anew_in_the_middle_of_everything_cost_attem
     let written = Arc::new(AtomicI64::new(0));
     let writing = tokio::spawn(write_on(store.clone(), Arc::clone(&stop), Arc::clone(&written)));
 
-    // One joins in the middle of a copy.
+    // A replicator joins in the middle of a copy.
     let (partition, documents) = partition_at(&one, &store).await;
     let mut third = None;
     let rows = tokio::task::block_in_place(|| {
@@ -213,7 +214,7 @@ async fn partitions_that_are_divided_anew_in_the_middle_of_everything_cost_attem
     let third = third.unwrap();
     settled(&[&one, &other, &third]).await;
 
-    // A replicator and a keeper are killed in the middle of builds, and others come.
+    // A replicator and a snapshot service are killed in the middle of builds, and others join.
     let (kept, lost) = (keeper(), keeper());
     let before = chunks(folder.path());
     eventually("a build", async || chunks(folder.path()) > before).await;
@@ -225,7 +226,7 @@ async fn partitions_that_are_divided_anew_in_the_middle_of_everything_cost_attem
     snapshots_come(&snapshots, &log, &store).await;
     settled(&[&one, &other, &third]).await;
 
-    // One leaves in the middle of a push.
+    // A replicator leaves in the middle of a push.
     let file = folder.path().join("counts.csv");
     let lines: String = (0..WRITTEN.start).map(|key| format!("{key},{}\n", -key)).collect();
     std::fs::write(&file, format!("id,count\n{lines}")).unwrap();

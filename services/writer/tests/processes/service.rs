@@ -1,4 +1,4 @@
-//! The services as processes of their own.
+//! The services as separate processes.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -20,16 +20,16 @@ pub fn brokers() -> String {
     BROKERS.get_or_init(|| Brokers::start(1).unwrap()).bootstrap()
 }
 
-/// Cargo builds it with its own package's tests.
+/// Returns the path of the replicator, which Cargo builds with the tests of its own package.
 pub fn replicator() -> PathBuf {
     tree::built("forebay-replicator").unwrap()
 }
 
-/// A running service; killed when the test ends.
+/// A running service; dropped services are killed.
 pub struct Service {
     child: Child,
     pub address: String,
-    /// Where its shards lie; none of a writer.
+    /// The folder of the service's shards; `None` for a writer.
     data: Option<TempDir>,
 }
 
@@ -52,12 +52,12 @@ impl Service {
         Self::replicator_in(tempfile::tempdir().unwrap(), prefix, listen)
     }
 
-    /// A replicator with these settings too.
+    /// Starts a replicator with additional settings.
     pub fn replicator_with(prefix: &str, more: &[&str]) -> Self {
         Self::replicator_of(tempfile::tempdir().unwrap(), prefix, "127.0.0.1:0", more)
     }
 
-    /// A replicator over these shards.
+    /// Starts a replicator over these shards.
     pub fn replicator_in(data: TempDir, prefix: &str, listen: &str) -> Self {
         Self::replicator_of(data, prefix, listen, &[])
     }
@@ -71,7 +71,7 @@ impl Service {
         started
     }
 
-    /// A features service over what lies in this folder.
+    /// Starts a features service over this data folder.
     pub fn features(prefix: &str, data: &Path) -> Self {
         let own = ["--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
         let brokers = brokers();
@@ -84,14 +84,14 @@ impl Service {
         Self::start(WRITER.into(), &[&own[..], &on_kafka(prefix, &brokers())].concat())
     }
 
-    /// Kills a replicator and starts it again, over its shards, where it listened.
+    /// Kills a replicator and restarts it over its shards, at the same address.
     pub fn killed_and_back(mut self, prefix: &str) -> Self {
         let data = self.data.take().unwrap();
         let address = self.kill();
         Self::replicator_in(data, prefix, &address)
     }
 
-    /// Kills it as `kill -9` does; returns where it listened.
+    /// Kills the service as `kill -9` does; returns its address.
     pub fn kill(mut self) -> String {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -103,7 +103,7 @@ impl Service {
         self.child.wait().unwrap()
     }
 
-    /// Stops it in its tracks: it answers nothing until it goes on.
+    /// Stops the process with SIGSTOP: it answers nothing until it is thawed.
     pub fn freeze(&self) {
         self.signal("-STOP");
     }

@@ -1,6 +1,6 @@
-//! Snapshots and backups of what replicators over Kafka hold, by a process of its own: logs are
-//! trimmed behind them, replicators that have lost their disks begin with them, stores are
-//! restored.
+//! Snapshots and backups of the shards of replicators over Kafka, built by a separate process: logs
+//! are trimmed up to the snapshots, replicators that lost their disks bootstrap from the snapshots,
+//! and stores are restored.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub async fn write(store: &Store, round: i64) -> Token {
     batch.send().await.unwrap().token
 }
 
-/// What a replicator finds in this field under all keys, as far as it finds anything.
+/// Returns the values of this field that a replicator finds under all keys.
 pub async fn found(replicator: &Service, field: FieldId) -> Vec<Value> {
     let url = format!("http://{}", replicator.address);
     let Ok(mut shards) = ShardsClient::connect(url).await else { return Vec::new() };
@@ -58,7 +58,7 @@ pub async fn found(replicator: &Service, field: FieldId) -> Vec<Value> {
     answer.into_inner().found.into_iter().filter_map(value).collect()
 }
 
-/// Waits until Kafka holds nothing of a partition's beginning.
+/// Waits until Kafka has trimmed the start of each partition.
 async fn trimmed(log: &KafkaLog, store: &Store) {
     for partition in 0..PARTITIONS {
         let at =
@@ -90,7 +90,7 @@ async fn replicators_without_their_disks_begin_with_snapshots() {
     }
     let log = KafkaLog::open(KafkaOptions::dev(&brokers, PREFIX)).await.unwrap();
     trimmed(&log, &store).await;
-    // All that the replicators had goes with them, and the keeper is killed wherever it is.
+    // The replicators lose their data, and the snapshot service is killed at an arbitrary point.
     drop((one, other));
     keeper.kill();
     let token = write(&store, 7).await;
@@ -113,7 +113,7 @@ async fn replicators_without_their_disks_begin_with_snapshots() {
     assert!(status.partitions.iter().all(|at| at.counts.bootstraps == 1), "{status:?}");
 }
 
-/// What a service answers last.
+/// Returns the last answer of a stream.
 pub async fn last<M>(answers: Result<Response<Streaming<M>>, Status>) -> M {
     let (mut answers, mut last) = (answers.unwrap().into_inner(), None);
     while let Some(answer) = answers.message().await.unwrap() {

@@ -1,3 +1,3 @@
 #!/bin/sh
-# The protoc of the machine.
+# The machine's protoc.
 exec protoc "$@"

@@ -1,4 +1,4 @@
-"""Go's modules and packages are named as gazelle names them."""
+"""Proves that Go's modules and packages have the names that gazelle gives them."""
 
 import gomods
 import pytest

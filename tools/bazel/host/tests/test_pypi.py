@@ -1,4 +1,4 @@
-"""@pypi: what the pins may say, what must be installed, and where its files go."""
+"""Proves the rules of @pypi: valid pins, required distributions, and the paths of their files."""
 
 import os
 from importlib import metadata

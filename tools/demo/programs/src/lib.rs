@@ -8,7 +8,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-/// What ends a demo program early; it is printed and never handled.
+/// An error that ends a demo program; the program prints it and never handles it.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 const NANOS_MAX: u64 = 600_000_000_000;
@@ -21,32 +21,32 @@ pub fn say(kind: &str, details: Value) -> io::Result<()> {
     out.flush()
 }
 
-/// Many durations, kept as counts; three digits are exact.
+/// Durations in a histogram with three exact digits.
 pub struct Times(Histogram<u64>);
 
 impl Times {
-    /// None yet.
+    /// Creates an empty histogram.
     pub fn new() -> Result<Self, Failure> {
         Ok(Self(Histogram::new_with_max(NANOS_MAX, DIGITS)?))
     }
 
-    /// Takes one in.
+    /// Records a duration.
     pub fn record(&mut self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.0.saturating_record(nanos);
     }
 
-    /// How many there are.
+    /// Returns the number of recorded durations.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The time that this share of them stays within, in nanoseconds.
+    /// Returns a quantile, in nanoseconds.
     pub fn nanos(&self, quantile: f64) -> u64 {
         self.0.value_at_quantile(quantile)
     }
 
-    /// The same in microseconds.
+    /// Returns a quantile, in microseconds.
     pub fn micros(&self, quantile: f64) -> f64 {
         self.nanos(quantile) as f64 / 1_000.0
     }

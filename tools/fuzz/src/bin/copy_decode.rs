@@ -1,4 +1,4 @@
-//! The fuzz target `copy_decode`; what it checks is in the library.
+//! The fuzz target `copy_decode`; the library documents the promise that it checks.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forebay_fuzz::copy_decode(bytes));

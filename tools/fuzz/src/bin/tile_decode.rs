@@ -1,4 +1,4 @@
-//! The fuzz target `tile_decode`; what it checks is in the library.
+//! The fuzz target `tile_decode`; the library documents the promise that it checks.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| forebay_fuzz::tile_decode(bytes));

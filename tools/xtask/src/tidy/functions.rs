@@ -1,7 +1,8 @@
 //! Finds functions and counts their lines, in Rust, Java, Python and shell. Works on blanked
-//! source (see `blank`), so a brace in a string is no brace.
+//! source (see `lexer`), so a brace in a string is no brace.
 
-use super::blank::{Language, blank, is_word};
+use super::is_word;
+use crate::language::lexer::{Syntax, blank};
 
 /// A function, from the line of its name to the line of its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,9 +19,9 @@ pub struct Function {
 #[must_use]
 pub fn functions(extension: &str, source: &str) -> Vec<Function> {
     match extension {
-        "rs" => in_braces(&blank(source, Language::Rust), rust_name),
-        "java" => in_braces(&blank(source, Language::Java), java_name),
-        "py" | "pyi" => in_python(&blank(source, Language::Python)),
+        "rs" => in_braces(&blank(source, Syntax::Rust), rust_name),
+        "java" => in_braces(&blank(source, Syntax::Java), java_name),
+        "py" | "pyi" => in_python(&blank(source, Syntax::Python)),
         "sh" => in_shell(source),
         _ => Vec::new(),
     }

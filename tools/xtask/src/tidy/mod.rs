@@ -2,16 +2,14 @@
 //! or over the tree, and every problem names file, line and limit. `tests/tidy_test.rs` plants one
 //! violation for each rule.
 
-mod blank;
 mod functions;
 mod manifests;
 mod top_level;
 
 use std::fs;
 
+use crate::language::lexer::{Syntax, blank};
 use crate::workspace::Workspace;
-
-use blank::{Language, blank, is_word};
 
 /// Lines of one function, at most.
 const FUNCTION_LINES_MAX: usize = 70;
@@ -147,7 +145,7 @@ fn fence(source: &Source<'_>, problems: &mut Vec<String>) {
     if source.extension != "rs" || inside {
         return;
     }
-    let code = blank(source.text, Language::Rust);
+    let code = blank(source.text, Syntax::Rust);
     for (place, line) in code.lines().enumerate() {
         if has_word(line, "unsafe") {
             let folders = UNSAFE_FOLDERS.join(", ");
@@ -181,6 +179,11 @@ fn machine(source: &Source<'_>, problems: &mut Vec<String>) {
                 .push(format!("{at}: registry host {host}; fix: let the client's settings say"));
         }
     }
+}
+
+/// Reports whether a character can be part of a name.
+fn is_word(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
 }
 
 /// The word by itself, not as a part of a longer name.

@@ -1,14 +1,14 @@
-//! Tables of small records, which lie in the buckets of their keys.
+//! Tables of small records, which are in the buckets of their keys.
 
 use super::*;
 
 const KEYS: u64 = 30_000;
-/// The part of all records that lie in their buckets, in per cent, at least: the rest begins its
-/// search in a bucket that has no room.
+/// Minimum percentage of records in their buckets: the search of the rest begins in a bucket
+/// without room.
 const INLINE_PERCENT: usize = 75;
 
 impl Table {
-    /// How many records lie in the group that names them, and how many there are.
+    /// Returns how many records are in the group that names them, and how many there are.
     fn inline_records(&self) -> (usize, usize) {
         let (mut inline, mut all) = (0, 0);
         for kept in self.groups.iter() {
@@ -31,7 +31,7 @@ fn row(key: u64, turn: u64) -> Vec<u8> {
     [key.to_le_bytes(), turn.to_le_bytes()].concat()
 }
 
-/// A table with these rows, written in entries of 500.
+/// Returns a table with these rows, written in entries of 500.
 fn filled(seen: &Seen, rows: &[(u64, Vec<u8>)]) -> Table {
     let mut table = seen.table();
     rows.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
@@ -78,7 +78,8 @@ fn writes_on_their_way_follow_the_records_of_groups_that_are_made_anew() {
     let mut table = seen.table();
     let known: Vec<_> = (0..4_000).map(|key| (key, row(key, 1))).collect();
     write(&mut table, &known, seen.publishing());
-    // One entry: old documents change and go while new ones split each group several times.
+    // In one entry old documents change and are removed while new ones split each group several
+    // times.
     for gives_up in [true, false] {
         let before = table.groups.len();
         for key in 0..KEYS {
@@ -141,7 +142,7 @@ fn groups_take_the_form_that_their_records_ask_for() {
     let small: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
     let mut table = filled(&seen, &small);
     table.assert_mostly_inline();
-    // They grow, so the halves of what is split from now on are plain.
+    // The records grow, so the halves of later splits are plain.
     let large = |key: u64| vec![key as u8; 100];
     let grown: Vec<_> = (0..3 * KEYS).map(|key| (key, large(key))).collect();
     grown.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
@@ -149,7 +150,7 @@ fn groups_take_the_form_that_their_records_ask_for() {
     for key in 0..3 * KEYS {
         assert_eq!(seen.find(&key.to_le_bytes()), Some(large(key)));
     }
-    // Where nothing may be inline, nothing is.
+    // If no group may be inline, no record is inline.
     let mut table = seen.table();
     table.allow_inline(false);
     small.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
@@ -163,7 +164,7 @@ fn where_inline_halves_find_no_memory_plain_ones_do() {
     let full = u64::from(form::filled_max(false));
     let rows: Vec<_> = (0..full).map(|key| (key, row(key, 0))).collect();
     write(&mut table, &rows, seen.publishing());
-    // For the directory, both halves and some records.
+    // The spare chunks suffice for the directory, both halves and some records.
     let taken = starve(&seen.memory, 6);
     write(&mut table, &[(full, row(full, 0))], seen.publishing());
     assert_eq!(table.groups.len(), 2);
@@ -179,7 +180,7 @@ fn a_group_that_nobody_has_counted_is_not_laid_out_anew_for_one_record() {
     let seen = Seen::new();
     let rows: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
     let mut table = filled(&seen, &rows);
-    // As an image or a takeover brings them, with no room in their buckets.
+    // This is the state after an image or a takeover: no room in the buckets.
     for place in 0..table.groups.len() {
         let kept = &mut table.groups[place];
         (kept.filled, kept.live, kept.is_counted) = (0, 0, false);
@@ -187,7 +188,7 @@ fn a_group_that_nobody_has_counted_is_not_laid_out_anew_for_one_record() {
     let chunks = |table: &Table| table.groups.iter().map(|kept| kept.chunk.address()).collect();
     let before: Vec<u64> = chunks(&table);
     for turn in 1..4 {
-        // Until the room of its bucket is used, and it lies elsewhere.
+        // The record is rewritten until its bucket's room is used up and the record is elsewhere.
         write(&mut table, &[(7, row(7, turn))], seen.publishing());
     }
     assert_eq!(chunks(&table), before);

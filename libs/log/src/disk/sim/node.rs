@@ -6,7 +6,7 @@ use super::Loss;
 
 pub(super) type NodeId = u64;
 
-/// The topmost directory.
+/// The root directory.
 pub(super) const ROOT: NodeId = 0;
 
 const SECTOR_BYTES: usize = 512;
@@ -20,7 +20,7 @@ pub(super) enum Node {
 pub(super) struct Dir {
     live: BTreeMap<String, NodeId>,
     durable: BTreeMap<String, NodeId>,
-    /// Changes of names since the last sync, in order: a name that was added or taken away.
+    /// Name changes since the last sync, in order: each adds or removes a name.
     unsynced: Vec<(String, Option<NodeId>)>,
 }
 
@@ -29,7 +29,7 @@ impl Dir {
         &self.live
     }
 
-    /// Makes a name lead to a node, or to none; answers where it led before.
+    /// Points a name to a node, or to none; returns the previous node.
     pub(super) fn set(&mut self, name: String, node: Option<NodeId>) -> Option<NodeId> {
         self.unsynced.push((name.clone(), node));
         set(&mut self.live, name, node)
@@ -40,8 +40,7 @@ impl Dir {
         self.durable.clone_from(&self.live);
     }
 
-    /// Leaves what a power cut leaves: file systems keep names in a journal, so that is a prefix of
-    /// the changes.
+    /// Leaves what a power cut leaves: a prefix of the changes, because file systems journal names.
     pub(super) fn power_cut(&mut self, loss: Loss, draw: impl FnOnce() -> u64) {
         let unsynced = std::mem::take(&mut self.unsynced);
         if loss != Loss::Everything {
@@ -63,7 +62,7 @@ fn set(names: &mut BTreeMap<String, NodeId>, name: String, node: Option<NodeId>)
 
 pub(super) struct FileNode {
     pub(super) live: Vec<u8>,
-    /// Whether a name leads here; open handles may outlive it.
+    /// Whether a name refers to the file; open handles may outlive the name.
     pub(super) is_linked: bool,
     durable: Vec<u8>,
     unsynced: Vec<Unsynced>,
@@ -95,7 +94,7 @@ impl Unsynced {
         }
     }
 
-    /// Applies a torn form: the first bytes of a write; a truncation happens or not.
+    /// Applies a torn form: the first bytes of a write; a truncation fully or not at all.
     fn apply_prefix(&self, image: &mut Vec<u8>, draw: u64) {
         match self {
             Self::Write { at, bytes } => {
@@ -106,7 +105,7 @@ impl Unsynced {
         }
     }
 
-    /// Applies any of the sectors that a write touches; the others keep what was there.
+    /// Applies a random subset of the sectors that a write touches; other sectors keep their bytes.
     fn apply_sectors(&self, image: &mut Vec<u8>, mut draw: impl FnMut() -> u64) {
         let Self::Write { at, bytes } = self else {
             return self.apply_prefix(image, draw());
@@ -144,13 +143,13 @@ impl FileNode {
         self.unsynced.clear();
     }
 
-    /// Makes the live bytes the durable ones.
+    /// Makes the live bytes durable.
     pub(super) fn settle(&mut self) {
         self.unsynced.clear();
         self.durable = self.live.clone();
     }
 
-    /// Leaves what a power cut leaves; whether that is part of what was never synced.
+    /// Leaves what a power cut leaves; returns whether part of the unsynced data remains.
     pub(super) fn power_cut(&mut self, loss: Loss, mut draw: impl FnMut() -> u64) -> bool {
         let unsynced = std::mem::take(&mut self.unsynced);
         let before = self.durable.clone();

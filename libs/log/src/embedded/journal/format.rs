@@ -5,38 +5,38 @@ use forebay_core::id::{Offset, PartitionId, PartitionRef, StoreId};
 
 use crate::embedded::format::{Fields, Refused, checked, finish, frame_checksum, start};
 
-/// Bytes of a half before its first record. A block of its own, so that a header that is written
-/// over tears no record.
+/// Bytes of a half before its first record. The header has its own block, so that overwriting the
+/// header tears no record.
 pub(super) const HEADER_BLOCK_BYTES: usize = 4096;
 /// Bytes of a half's header.
 pub(super) const HEADER_BYTES: usize = 28;
 /// Bytes of a record before its pieces.
 pub(super) const RECORD_HEADER_BYTES: usize = 16;
 
-/// Bytes of a piece before those that it holds.
+/// Bytes of a piece header.
 const PIECE_HEADER_BYTES: usize = 32;
 const MAGIC: [u8; 4] = *b"FBLJ";
 
-/// What a half says about itself.
+/// Header of a half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HalfHeader {
-    /// Bytes of the half.
+    /// Length of the half in bytes.
     pub(super) half_bytes: u64,
-    /// The number of its first record; 0 for a half that was never used.
+    /// Sequence number of the first record; 0 for a half that was never used.
     pub(super) first: u64,
 }
 
-/// Bytes that stand at a place of a segment.
+/// Bytes at an offset of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::embedded) struct Piece<'a> {
     pub(in crate::embedded) at: PartitionRef,
     pub(in crate::embedded) base: Offset,
-    /// Where in the segment they stand.
+    /// Byte offset in the segment.
     pub(in crate::embedded) place: u64,
     pub(in crate::embedded) bytes: &'a [u8],
 }
 
-/// A whole record.
+/// A valid record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     pub(super) sequence: u64,
@@ -59,7 +59,7 @@ impl HalfHeader {
     }
 }
 
-/// Bytes of the record that holds these pieces.
+/// Returns the length of the record that contains these pieces.
 pub(super) fn record_bytes(pieces: &[Piece<'_>]) -> usize {
     let bytes = pieces.iter().map(|piece| PIECE_HEADER_BYTES + piece.bytes.len());
     RECORD_HEADER_BYTES + bytes.sum::<usize>()
@@ -86,8 +86,9 @@ pub(super) fn encode_record(sequence: u64, pieces: &[Piece<'_>]) -> Vec<u8> {
 }
 
 impl<'a> Record<'a> {
-    /// The whole record that stands first, if its number is one of those expected. A checksum is
-    /// computed only then, so that looking for a record at every byte costs about one pass.
+    /// Decodes the record at the start of the bytes if its sequence number is expected and the
+    /// record is valid. The checksum is computed only for an expected number, so that searching for
+    /// a record at every byte costs about one pass.
     pub(super) fn decode(bytes: &'a [u8], expected: impl Fn(u64) -> bool) -> Option<Self> {
         let mut fields = Fields(bytes);
         let (length, checksum, sequence) = (fields.u32()?, fields.u32()?, fields.u64()?);
@@ -99,12 +100,12 @@ impl<'a> Record<'a> {
         (frame_checksum(record) == checksum).then_some(Self { sequence, body })
     }
 
-    /// Bytes of the whole record.
+    /// Returns the length of the whole record.
     pub(super) fn bytes(&self) -> usize {
         RECORD_HEADER_BYTES + self.body.len()
     }
 
-    /// What it holds; `None` when that is no row of pieces.
+    /// Returns the pieces of the record; `None` if its body is not a sequence of pieces.
     pub(super) fn pieces(&self) -> Option<Vec<Piece<'a>>> {
         let mut fields = Fields(self.body);
         let mut pieces = Vec::new();
@@ -134,7 +135,7 @@ mod tests {
         ]
     }
 
-    /// The bytes of the spec, written out by hand.
+    /// Proves that the encoding matches the spec; the expected bytes are written by hand.
     #[test]
     fn a_header_and_a_record_have_the_bytes_of_their_spec() {
         let header = HalfHeader { half_bytes: 0x1_0000, first: 3 };

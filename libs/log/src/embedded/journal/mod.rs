@@ -1,15 +1,19 @@
-//! The journal of one committer: a group that touches several segments becomes durable by one sync
-//! of this file, and the segments are synced later, one by one.
+//! The journal of one committer. A group that touches several segments becomes durable by one sync
+//! of this file; the committer syncs the segments later, one by one.
 //!
-//! Only the committer's thread comes here. The journal has two halves, of which one is written. A
-//! segment whose bytes only the journal holds durably is *dirty* in the half that holds them. A
-//! half is written anew when none is dirty in it any more; so that nobody waits for many syncs at
-//! once, the dirty ones of the other half are synced at the pace at which the current one fills.
+//! Only the committer's thread uses the journal. The journal has two halves and writes to one of
+//! them at a time. A segment is *dirty* in a half if only that half stores some of the segment's
+//! bytes durably. A half may be overwritten when no segment is dirty in it. To avoid a burst of
+//! syncs, the committer syncs the dirty segments of the other half at the rate at which the current
+//! half fills.
 //!
-//! No record may ever be written over different bytes by the recovery. Bytes that were acknowledged
-//! never change, a write that failed is cut away before a record could hold it, the recovery
-//! removes every journal before anything is appended, and a segment that is made under a name that
-//! a record still has (its store was deleted and made anew) waits until the journal is let go.
+//! Invariant: recovery never writes a record over different bytes. Four rules ensure it:
+//!
+//! - Acknowledged bytes never change.
+//! - A failed write is truncated before any record could contain it.
+//! - Recovery removes every journal before the log accepts appends.
+//! - If a record still names a segment that is about to be created (its store was deleted and
+//!   recreated), the committer retires the journal first.
 
 pub(super) mod format;
 mod replay;
@@ -30,15 +34,16 @@ use super::partition::Partition;
 use super::{Shared, paths};
 use crate::disk::DiskFile;
 
-/// Largest record: beyond it, writing all bytes twice costs more than the syncs that it spares.
+/// Largest record: beyond this size, writing all bytes twice costs more than the saved syncs.
 pub(super) const RECORD_BYTES_MAX: usize = 256 * 1024;
-/// Segments that may be dirty in one half. Each is held open, so that a write-back that fails in
-/// the meantime is told to the sync.
+/// Most segments that may be dirty in one half. The half holds each of them open, so that the sync
+/// receives the error of an earlier failed write-back.
 const DIRTY_MAX: usize = 128;
-/// A journal is made where so many times its size is free: it must not be what fills a disk.
+/// A journal is created only if this multiple of its size is free, so that the journal does not
+/// fill the disk.
 const ROOM_FACTOR: u64 = 8;
 
-/// A segment: its partition and its base.
+/// Name of a segment: its partition and its base offset.
 pub(super) type SegmentName = (PartitionRef, Offset);
 
 pub(super) struct Journal {
@@ -46,30 +51,30 @@ pub(super) struct Journal {
     path: PathBuf,
     path_while_made: PathBuf,
     half_bytes: u64,
-    /// `None` until the first group that needs it.
+    /// `None` until the first group that needs the journal.
     file: Option<Arc<dyn DiskFile>>,
-    /// Whether it could not be made; it is tried again at the next start.
+    /// Whether the journal could not be created; the next start tries again.
     is_refused: bool,
-    /// The number of the next record.
+    /// Sequence number of the next record.
     sequence: u64,
-    /// The half that is written.
+    /// The half that receives records.
     current: Half,
     other: Half,
 }
 
 struct Half {
-    /// Where in the journal it begins.
+    /// Byte offset of the half in the journal.
     start: u64,
-    /// Where in it the next record goes.
+    /// Byte offset of the next record in the half.
     end: u64,
-    /// What its records name.
+    /// Segments that the records of the half name.
     named: BTreeSet<SegmentName>,
     dirty: BTreeMap<SegmentName, Dirty>,
-    /// How many were dirty when the other half was begun.
+    /// Number of dirty segments when the other half was started.
     dirty_at_switch: usize,
 }
 
-/// A segment that has bytes which only the journal holds durably.
+/// A segment with bytes that only the journal stores durably.
 struct Dirty {
     partition: Arc<Partition>,
     file: Arc<dyn DiskFile>,
@@ -81,7 +86,7 @@ impl Half {
         Self { start, end: HEADER_BLOCK_BYTES as u64, named, dirty, dirty_at_switch: 0 }
     }
 
-    /// Whether it takes a record of so many bytes about these segments.
+    /// Returns whether the half can take a record of this size about these segments.
     fn has_room(&self, half_bytes: u64, record_bytes: usize, chunks: &[&Chunk]) -> bool {
         let new = chunks.iter().filter(|chunk| !self.dirty.contains_key(&chunk.segment()));
         self.end + record_bytes as u64 <= half_bytes && self.dirty.len() + new.count() <= DIRTY_MAX
@@ -104,11 +109,12 @@ impl Journal {
         }
     }
 
-    /// Makes all chunks durable that are not yet, by one record and one sync; `false` when they are
-    /// to be synced one by one: a single one, too many bytes, or no journal.
+    /// Makes all chunks durable that are not durable yet, by one record and one sync. Returns
+    /// `false` if the caller must sync the segments instead: for a single chunk, too many bytes or
+    /// segments, or no journal.
     ///
     /// # Errors
-    /// The log has stopped; what becomes of the chunks is unknown.
+    /// The error that stopped the log; the outcome of the chunks is unknown.
     pub(super) fn append(&mut self, chunks: &[Chunk]) -> Result<bool> {
         let waiting: Vec<&Chunk> = chunks.iter().filter(|chunk| !chunk.is_synced).collect();
         let pieces: Option<Vec<Piece<'_>>> = waiting.iter().map(|chunk| chunk.piece()).collect();
@@ -136,19 +142,19 @@ impl Journal {
         Ok(true)
     }
 
-    /// A segment was made durable.
+    /// Notes that a segment was made durable.
     pub(super) fn mark_clean(&mut self, segment: SegmentName) {
         self.current.dirty.remove(&segment);
         self.other.dirty.remove(&segment);
     }
 
-    /// Whether a record holds bytes of a segment.
+    /// Returns whether a record contains bytes of a segment.
     pub(super) fn names(&self, segment: SegmentName) -> bool {
         self.current.named.contains(&segment) || self.other.named.contains(&segment)
     }
 
-    /// Syncs dirty segments of the other half until no greater share of them is left than of the
-    /// room in the current one, by bytes and by segments.
+    /// Syncs dirty segments of the other half until the share that is still dirty is no greater
+    /// than the free share of the current half, by bytes and by segments.
     pub(super) fn keep_pace(&mut self) -> Result<()> {
         self.shared.poison.check()?;
         let capacity = self.half_bytes.saturating_sub(HEADER_BLOCK_BYTES as u64) as usize;
@@ -163,16 +169,16 @@ impl Journal {
         }
     }
 
-    /// Makes every dirty segment durable and removes the journal, durably. After a failure of the
-    /// disk it stays, for the recovery.
+    /// Retires the journal: makes every dirty segment durable and removes the journal durably.
+    /// After a disk failure the journal stays for recovery.
     pub(super) fn let_go(&mut self) -> Result<()> {
         let Some(file) = self.file.clone() else { return Ok(()) };
         self.shared.poison.check()?;
         self.sync_all_of_other()?;
         std::mem::swap(&mut self.current, &mut self.other);
         self.sync_all_of_other()?;
-        // Not by its name alone: a process that has lost the disk must not remove the journal of
-        // the one that came after it.
+        // The sync detects a lost disk: a process that has lost the disk must not remove, by name,
+        // the journal of the process that succeeded it.
         self.shared.sync_file(&self.path, &*file)?;
         let removed = self.shared.disk.remove(&self.path);
         removed.map_err(|error| self.shared.stop("remove", &self.path, &error))?;
@@ -182,8 +188,8 @@ impl Journal {
         Ok(())
     }
 
-    /// The journal's file, made if need be; `None` when the disk refuses that or has little room,
-    /// and the log goes on without.
+    /// Returns the journal's file, and creates it if needed. Returns `None` if the disk refuses the
+    /// creation or has too little space; the log then continues without a journal.
     fn make(&mut self) -> Result<Option<Arc<dyn DiskFile>>> {
         if self.file.is_some() || self.is_refused {
             return Ok(self.file.clone());
@@ -204,13 +210,13 @@ impl Journal {
     fn refuse(&mut self, error: &io::Error) -> Option<Arc<dyn DiskFile>> {
         tracing::warn!(path = %self.path.display(), %error, "the log goes on without a journal");
         self.is_refused = true;
-        // What stays of it is removed at the next start.
+        // The next start removes the remains of the file.
         let _ = self.shared.disk.remove(&self.path_while_made);
         None
     }
 
-    /// Makes the file and writes every byte, so that no later sync has anything but bytes to make
-    /// durable.
+    /// Creates the file and writes every byte, so that a later sync makes only data durable, no
+    /// metadata.
     fn write_empty(&self) -> io::Result<Arc<dyn DiskFile>> {
         let (disk, half_bytes) = (&self.shared.disk, self.half_bytes);
         if disk.free_bytes(&self.shared.paths.logs)? / ROOM_FACTOR < 2 * half_bytes {
@@ -225,8 +231,9 @@ impl Journal {
         Ok(file)
     }
 
-    /// Goes on in the other half, once nothing needs what stands there. Its header is durable
-    /// before a record is, so that a damaged header and the records behind it tell what happened.
+    /// Switches to the other half, after syncing the segments that need its records. The header is
+    /// durable before any record of the half, so that recovery can interpret a damaged header by
+    /// the records after it.
     fn switch(&mut self, file: &dyn DiskFile) -> Result<()> {
         self.sync_all_of_other()?;
         std::mem::swap(&mut self.current, &mut self.other);

@@ -1,9 +1,10 @@
-//! Reads the journals that a crash left and writes what they hold to its segments again, before
-//! anything else looks at those.
+//! Replays the journals that a crash left: writes their records to the segments again, before
+//! recovery reads the segments.
 //!
-//! Records were made durable one after the other, and a half was begun only when all before it was
-//! durable. So only the last record of the newer half, or the header of a half that was being
-//! begun, can be torn; all else that is not whole is damage, and acknowledged entries with it.
+//! Each record was durable before the next one was written, and a half was started only when all
+//! earlier records were durable. Therefore only two things can be torn: the last record of the
+//! newer half, or the header of a half that was being started. Everything else that is invalid is
+//! damage to acknowledged entries.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +22,7 @@ use crate::embedded::fault::{damaged, refused, too_new};
 use crate::embedded::format::{HEADER_BYTES as SEGMENT_HEADER_BYTES, Refused};
 use crate::embedded::paths::{self, Paths};
 
-/// How many bytes of a segment were acknowledged, as far as journals say so.
+/// Acknowledged bytes of each segment, as far as the journals say so.
 pub(in crate::embedded) type Journaled = BTreeMap<SegmentName, u64>;
 
 /// Journals whose records are in their segments again, durably.
@@ -31,11 +32,11 @@ pub(in crate::embedded) struct Replayed {
     pub(in crate::embedded) journaled: Journaled,
 }
 
-/// Not what a crash can leave: where in the journal, and how it shows.
+/// Damage that no crash can cause: its offset in the journal, and how it shows.
 type Damage = (u64, &'static str);
 
-/// Writes the records of every journal to their segments again. A segment that is not there was
-/// trimmed, or its store deleted.
+/// Writes the records of every journal to their segments again. A missing segment was trimmed, or
+/// its store was deleted.
 pub(in crate::embedded) fn replay(disk: &Arc<dyn Disk>, paths: &Paths) -> Result<Replayed> {
     let mut replayed = Replayed::default();
     let names = match disk.list(&paths.logs) {
@@ -57,8 +58,8 @@ pub(in crate::embedded) fn replay(disk: &Arc<dyn Disk>, paths: &Paths) -> Result
 }
 
 impl Replayed {
-    /// Removes the journals durably. Only once the segments have opened: what is damaged then must
-    /// still be told from a torn write at the next try.
+    /// Removes the journals durably. The caller must open the segments first: if that fails, the
+    /// next attempt needs the journals to distinguish damage from a torn write.
     pub(in crate::embedded) fn let_go(&self, disk: &Arc<dyn Disk>, paths: &Paths) -> Result<()> {
         if self.journals.is_empty() {
             return Ok(());
@@ -71,15 +72,15 @@ impl Replayed {
     }
 }
 
-/// One half: what its header says, if it is whole, and its bytes.
+/// A half of a journal: its header, if valid, and its bytes.
 struct Half {
     header: Option<HalfHeader>,
-    /// Where in the journal it begins.
+    /// Byte offset of the half in the journal.
     start: u64,
     bytes: Vec<u8>,
 }
 
-/// Reads both halves of a journal, once one of their headers says that the file has its length.
+/// Reads both halves of a journal. At least one header must confirm the length of the file.
 fn read_halves(disk: &Arc<dyn Disk>, path: &Path) -> Result<[Half; 2]> {
     let unreadable = |error: io::Error| refused("read", path, &error);
     let file = disk.open(path).map_err(|error| refused("open", path, &error))?;
@@ -99,7 +100,7 @@ fn read_halves(disk: &Arc<dyn Disk>, path: &Path) -> Result<[Half; 2]> {
     Ok([half(first)?, half(second)?])
 }
 
-/// The header of a half; `None` when it is damaged.
+/// Reads the header of a half; returns `None` if the header is damaged.
 fn read_header(
     file: &dyn DiskFile,
     path: &Path,
@@ -116,7 +117,7 @@ fn read_header(
     }
 }
 
-/// What a journal holds, in the order in which it was written.
+/// Returns the pieces of a journal in write order.
 fn pieces([first, second]: &[Half; 2]) -> Result<Vec<Piece<'_>>, Damage> {
     let (older, newer) = match (first.header, second.header) {
         (Some(one), Some(other)) if one.first < other.first => (first, second),
@@ -145,11 +146,11 @@ impl Half {
         self.bytes.get(at..).unwrap_or_default()
     }
 
-    /// The number of the first record of a half whose last is the one before `end`; `None` when it
-    /// was never used.
+    /// Returns the number of the first record of a half whose last record precedes `end`; `None` if
+    /// the half was never used.
     ///
-    /// A damaged header is one that was being written to begin the half anew: then what was there
-    /// before is still whole, or there never was anything.
+    /// A damaged header was being written to start the half again. In this case either the old
+    /// records are still whole, or the half had none.
     fn first_record(&self, end: u64) -> Result<Option<u64>, Damage> {
         let begin = match self.header {
             Some(header) => header.first,
@@ -163,15 +164,15 @@ impl Half {
             }
         };
         match begin {
-            // The other half is the first that was ever used.
+            // The other half is the first one that was ever used.
             0 if end == 1 => Ok(None),
             0 => Err((self.start, "records are missing")),
             begin => Ok(Some(begin)),
         }
     }
 
-    /// Collects the records numbered from `next` on, up to `end`; answers the number that was not
-    /// found, and the place where it should stand.
+    /// Collects the records numbered from `next` to `end`; returns the first number that was not
+    /// found and the offset at which its record should be.
     fn walk<'a>(
         &'a self,
         mut next: u64,
@@ -190,8 +191,8 @@ impl Half {
         Ok((next, at))
     }
 
-    /// Whether a later record stands anywhere behind a place: then the one that should stand at it
-    /// was durable. What remains of an earlier use of the half has lower numbers.
+    /// Returns whether a later record follows anywhere after an offset; if so, the missing record
+    /// was durable. Remains of an earlier use of the half have lower numbers.
     fn has_record_after(&self, missing: u64, at: usize) -> bool {
         let bytes = self.behind(at);
         let max = missing.saturating_add((bytes.len() / RECORD_HEADER_BYTES) as u64);
@@ -202,8 +203,8 @@ impl Half {
     }
 }
 
-/// Writes pieces to their segments and makes them durable. Also what the page cache shows to be
-/// there: after a failed fdatasync the disk may not have it.
+/// Writes pieces to their segments and makes them durable. The function also rewrites bytes that
+/// the page cache shows: after a failed fdatasync the disk may not have them.
 fn rewrite(
     disk: &Arc<dyn Disk>,
     paths: &Paths,
@@ -234,8 +235,8 @@ fn rewrite(
     Ok(())
 }
 
-/// Answers where the last piece ends. What stands before a piece was durable, in the segment or by
-/// the pieces before it, so that a gap is damage.
+/// Writes pieces to one segment and returns the end of the last piece. Bytes before a piece were
+/// durable, in the segment or by earlier pieces, so a gap is damage.
 fn rewrite_segment(file: &dyn DiskFile, path: &Path, pieces: &[Piece<'_>]) -> Result<u64, Error> {
     let mut size = file.size().map_err(|error| refused("read", path, &error))?;
     let mut end_max = 0;
@@ -261,7 +262,8 @@ mod tests {
     const AT: PartitionRef = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
 
     fn record(sequence: u64) -> Vec<u8> {
-        // Lengths differ, so that records of two uses of a half do not end at the same places.
+        // Record lengths differ, so that records of two uses of a half do not end at the same
+        // offsets.
         let bytes = vec![sequence as u8; 50 + sequence as usize * 7 % 20];
         encode_record(
             sequence,
@@ -269,7 +271,8 @@ mod tests {
         )
     }
 
-    /// A half that was begun with record `first` and has so many, over what stood there before.
+    /// Returns a half that was started at record `first` and has `count` records, over the bytes of
+    /// `before`.
     fn half(start: u64, first: u64, count: u64, before: Option<&Half>) -> Half {
         let records: Vec<u8> = (first..first + count).flat_map(record).collect();
         let mut bytes = before.map_or_else(|| vec![0; 6_000], |before| before.bytes.clone());
@@ -282,7 +285,7 @@ mod tests {
         Ok(pieces(halves)?.iter().map(|piece| piece.place).collect())
     }
 
-    /// The journal after the record numbered `last`, where a half takes three.
+    /// Returns the journal after record `last`, if a half takes three records.
     fn journal(last: u64) -> [Half; 2] {
         let mut halves = [half(0, 1, 0, None), half(6_000, 0, 0, None)];
         for first in (1..=last).step_by(3) {
@@ -296,14 +299,14 @@ mod tests {
     #[test]
     fn both_halves_are_read_in_the_order_in_which_they_were_written() {
         for last in 0..14_u64 {
-            // The older half is whole; what is older than that was let go.
+            // The older half is whole; anything older was overwritten.
             let first = (last.saturating_sub(1) / 3 * 3 + 1).saturating_sub(3).max(1);
             let expected: Vec<u64> = (first..=last).collect();
             assert_eq!(numbers(&journal(last)), Ok(expected), "{last} records");
         }
     }
 
-    /// The header of the next half is durable, or torn, before there is a record of it.
+    /// Proves that a half without records ends the journal, whether its header is durable or torn.
     #[test]
     fn a_half_that_was_only_begun_ends_the_journal() {
         for last in [3, 6, 9, 12] {
@@ -313,7 +316,7 @@ mod tests {
             halves[next] = begun;
             assert_eq!(numbers(&halves), Ok((last - 2..=last).collect()), "after {last}");
             halves[next].header = None;
-            // Its old records are still whole, and read once more.
+            // The old records of the half are still whole, and are read once more.
             let first = last.saturating_sub(5).max(1);
             assert_eq!(numbers(&halves), Ok((first..=last).collect()), "after {last}, torn");
         }

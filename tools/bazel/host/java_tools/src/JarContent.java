@@ -1,4 +1,4 @@
-/* What goes into a jar, which comes out the same byte for byte whenever the content is the same. */
+/* The content of a jar; equal contents give jars that are equal byte for byte. */
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.file.Files;
@@ -12,7 +12,7 @@ import java.util.zip.ZipEntry;
 import java.util.zip.ZipFile;
 import java.util.zip.ZipOutputStream;
 
-/** Files by name, and the lines of the manifest. */
+/** The files of a jar by name, and the lines of its manifest. */
 final class JarContent {
     static final String MANIFEST = "META-INF/MANIFEST.MF";
 
@@ -31,7 +31,7 @@ final class JarContent {
         }
     }
 
-    /** Adds a file; of two with one name the first stays, but lists of services are joined. */
+    /** Adds a file. The first file of a name wins, except that lists of services are joined. */
     void add(String name, byte[] content) {
         boolean isJoined = name.startsWith("META-INF/services/");
         files.merge(name, content, (first, second) -> isJoined ? joined(first, second) : first);
@@ -50,7 +50,7 @@ final class JarContent {
         }
     }
 
-    /** Adds all files of a jar but its manifest. */
+    /** Adds all files of a jar except its manifest. */
     void addJar(Path jar) throws IOException {
         try (ZipFile zip = new ZipFile(jar.toFile())) {
             for (ZipEntry entry : Collections.list(zip.entries())) {
@@ -74,7 +74,7 @@ final class JarContent {
         try (OutputStream out = Files.newOutputStream(jar);
                 ZipOutputStream zip = new ZipOutputStream(out)) {
             put(zip, MANIFEST, manifest.append("\r\n").toString().getBytes());
-            // Programs look for packages by the entries of their folders.
+            // Programs find packages by the entries of their folders.
             Map<String, byte[]> entries = new TreeMap<>(files);
             for (String name : files.keySet()) {
                 for (int at = name.indexOf('/'); at >= 0; at = name.indexOf('/', at + 1)) {

@@ -1,6 +1,6 @@
 /*
- * Stand-in for the program by which Bazel compiles Java: javac of the JDK that runs it, with strict
- * dependencies, and a jar of what comes out. Sources for a newer Java are left to a newer JDK.
+ * Stand-in for the program by which Bazel compiles Java: it runs javac of its own JDK, with strict
+ * dependencies, and writes a jar of the classes. A newer JDK compiles sources for a newer Java.
  */
 import com.sun.source.util.JavacTask;
 import java.io.IOException;
@@ -23,9 +23,9 @@ import javax.tools.JavaFileObject;
 import javax.tools.StandardJavaFileManager;
 import javax.tools.ToolProvider;
 
-/** The program. */
+/** The program that compiles the sources of one target into a jar. */
 public final class JavaBuilder {
-    /** Outputs that Bazel expects and that nothing here reads. */
+    /** Outputs that Bazel expects and that no stand-in reads. */
     private static final List<String> IGNORED_OUTPUTS =
             List.of("--output_deps_proto", "--output_manifest_proto");
 
@@ -43,10 +43,10 @@ public final class JavaBuilder {
     }
 
     /**
-     * Runs it.
+     * Runs the program.
      *
-     * @param arguments those of Bazel's JavaBuilder
-     * @throws Exception whatever keeps it from compiling, but the faults of the sources
+     * @param arguments the arguments of Bazel's JavaBuilder
+     * @throws Exception if the program cannot compile, except for faults of the sources
      */
     public static void main(String[] arguments) throws Exception {
         Options options = Options.parse(arguments);
@@ -76,7 +76,7 @@ public final class JavaBuilder {
         return at < 0 ? 0 : Integer.parseInt(forJavac.get(at + 1));
     }
 
-    /** This same program on another JDK. */
+    /** Runs this program on another JDK. */
     private static int runOn(String jdk, String[] arguments) throws Exception {
         List<String> command = new ArrayList<>();
         command.add(Path.of(jdk, "bin", "java").toString());
@@ -110,7 +110,7 @@ public final class JavaBuilder {
             return true;
         }
         JavaCompiler compiler = ToolProvider.getSystemJavaCompiler();
-        // Bytes that are no UTF-8 are no error of the task: it is the listener that hears of them.
+        // Bytes that are not UTF-8 are no error of the task: only the listener receives them.
         AtomicBoolean isGood = new AtomicBoolean(true);
         DiagnosticListener<JavaFileObject> listener =
                 found -> {
@@ -168,7 +168,7 @@ public final class JavaBuilder {
         return options.all(name).stream().collect(Collectors.joining(separator));
     }
 
-    /** A target's own {@code --release} goes before the levels of the toolchain. */
+    /** A target's own {@code --release} takes precedence over the toolchain's levels. */
     private static List<String> withoutLevels(List<String> given) {
         if (!given.contains("--release")) {
             return given;

@@ -1,4 +1,4 @@
-/* The command lines of Bazel's Java tools: `--name value...`, in files named by `@FILE` too. */
+/* The command lines of Bazel's Java tools: `--name value...`, also from files given as `@FILE`. */
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -7,9 +7,9 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Values by the name of their option, in the order given. */
+/** The values of each option by its name, in the given order. */
 record Options(Map<String, List<String>> values) {
-    /** What stands between these two goes to javac, dashes and all. */
+    /** Start of the arguments for javac, which include dashes, up to the matching end. */
     private static final String FOR_JAVAC = "--javacopts";
 
     private static final String END = "--";
@@ -47,7 +47,7 @@ record Options(Map<String, List<String>> values) {
         return all(name).stream().map(Path::of).toList();
     }
 
-    /** The first value, or this one. */
+    /** Returns the first value of an option, or {@code otherwise}. */
     String first(String name, String otherwise) {
         return all(name).isEmpty() ? otherwise : all(name).get(0);
     }

@@ -1,15 +1,15 @@
-/* Stand-in for Bazel's singlejar: makes one jar of several, and of resources. */
+/* Stand-in for Bazel's singlejar: joins several jars and resources into one jar. */
 import java.nio.file.Path;
 
-/** The program. */
+/** The program that joins jars into one. */
 public final class SingleJar {
     private SingleJar() {}
 
     /**
-     * Runs it.
+     * Runs the program.
      *
-     * @param arguments those of Bazel's singlejar; what only changes the packing is not heard
-     * @throws Exception whatever keeps it from writing the jar
+     * @param arguments the arguments of Bazel's singlejar; options about the packing are ignored
+     * @throws Exception if the jar cannot be written
      */
     public static void main(String[] arguments) throws Exception {
         Options options = Options.parse(arguments);

@@ -1,7 +1,7 @@
 /*
- * What a target may name: the classes of the jars that it declares. Those that only its
- * dependencies declare are on the class path too, for javac wants to see them; naming one is an
- * error.
+ * Strict dependencies: a target may name only the classes of the jars that it declares. The jars
+ * that only its dependencies declare are on the class path as well, because javac needs them;
+ * naming a class of such a jar is an error.
  */
 import com.sun.source.tree.CompilationUnitTree;
 import com.sun.source.tree.IdentifierTree;
@@ -27,7 +27,7 @@ import javax.lang.model.element.Element;
 import javax.lang.model.element.TypeElement;
 import javax.tools.Diagnostic;
 
-/** Listens to javac, and looks at each class that it has understood. */
+/** A listener of javac that checks each analysed class for undeclared dependencies. */
 final class StrictDependencies implements TaskListener {
     private static final String CLASS = ".class";
     private static final Pattern BUILT =
@@ -38,7 +38,7 @@ final class StrictDependencies implements TaskListener {
     private final JavacTask javac;
     private final Trees trees;
     private final String target;
-    /** The label of the jar that brings each class which may not be named. */
+    /** The label of the jar, by each class of it that the target must not name. */
     private final Map<String, String> undeclared = new HashMap<>();
 
     private final Set<String> said = new HashSet<>();
@@ -69,7 +69,10 @@ final class StrictDependencies implements TaskListener {
                 .toList();
     }
 
-    /** The target that a jar is of: Bazel names its own jars so, Maven's lie in such folders. */
+    /**
+     * Returns the target of a jar, from its path: the form of Bazel's own jars, or the folders of
+     * Maven's.
+     */
     private static String label(Path jar) {
         Matcher built = BUILT.matcher(jar.toString());
         if (built.matches()) {
@@ -95,12 +98,12 @@ final class StrictDependencies implements TaskListener {
             names.scan(new TreePath(unit), null);
             return;
         }
-        // Other classes of the file are not understood yet, or no more what they were.
+        // Other classes of the file are not analysed yet, or are already transformed.
         unit.getImports().forEach(names::scanAlone);
         names.scanAlone(type);
     }
 
-    /** Finds the types that a source names. */
+    /** A scanner that finds the types that a source names. */
     private final class Names extends TreePathScanner<Void, Void> {
         private final CompilationUnitTree unit;
 

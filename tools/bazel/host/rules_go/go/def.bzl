@@ -1,6 +1,6 @@
-"""Stand-in for rules_go: packages are built by the machine's own go, in a scratch copy of the
-module that holds go.mod, go.sum and the declared files, and nothing else. Third-party modules come
-from go's own cache; each import of one, and of a first-party package, must be declared.
+"""Stand-in for rules_go: the machine's own go builds packages in a scratch copy of the module that
+contains only go.mod, go.sum and the declared files. Third-party modules come from go's own cache;
+each import of a third-party module or of a first-party package must be declared.
 """
 
 load("@host_go//:host.bzl", "ENVIRONMENT", "GO", "MODULE")
@@ -76,7 +76,7 @@ def _test(ctx):
     program = ctx.actions.declare_file("%s_/%s" % (ctx.label.name, ctx.label.name))
     _go(ctx, "test", info, program)
 
-    # As under go itself, a test runs in the folder of its package.
+    # A test runs in the folder of its package, as under go itself.
     starter = ctx.actions.declare_file(ctx.label.name + ".sh")
     ctx.actions.write(
         starter,

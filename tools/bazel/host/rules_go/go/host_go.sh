@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds one Go package from the declared files alone:
+# Builds one Go package from only the declared files:
 #   host_go.sh check|build|test GO OUTPUT FOLDER IMPORTPATH LABEL DECLARED,IMPORTS FILE...
 set -eu
 
@@ -19,8 +19,8 @@ for file in "$@"; do
 done
 cd "$module"
 
-# Everything imported must be declared, unless it comes with go. Go itself would be content with
-# whatever another package has brought.
+# Every import must be declared, unless it is of go's standard library. Go itself would also accept
+# the dependencies of other packages.
 imports='{{join .Imports "\n"}}'
 if [ "$verb" = test ]; then
     imports="$imports"'{{"\n"}}{{join .TestImports "\n"}}{{"\n"}}{{join .XTestImports "\n"}}'

@@ -1,4 +1,4 @@
-// Package greeting is a library with something to embed and something to test.
+// Package greeting is a library with a file to embed and a function to test.
 package greeting
 
 import (
@@ -9,7 +9,7 @@ import (
 //go:embed words.txt
 var words string
 
-// Words returns the words of a greeting to somebody.
+// Words returns the words of a greeting to a person.
 func Words(name string) []string {
 	return append(strings.Fields(words), name)
 }

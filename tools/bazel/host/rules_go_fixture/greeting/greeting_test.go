@@ -1,4 +1,4 @@
-// Tests of greeting: its words, a file beside it, a third-party module.
+// Tests of greeting: its words, a file next to it, a third-party module.
 
 package greeting
 

@@ -1,15 +1,15 @@
 """Stand-in for rules_python: the rules are built into Bazel 4, and run on the toolchain of @pypi,
-an interpreter that sees no packages but those that a target declares.
+an interpreter that sees only the packages that a target declares.
 """
 
 _ENVIRONMENT = {
-    # The folder of the program, which is the source tree behind a link, is no import path.
+    # The program's folder, which is the source tree through a link, must not be an import path.
     "PYTHONSAFEPATH": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
 }
 
 def py_library(name, data = [], pyi_srcs = [], **attributes):
-    """A library. Types come with it, for tools that read them; rules_python keeps them apart.
+    """A library, including its types for tools that read them; rules_python separates these.
 
     Args:
       name: its name
@@ -30,7 +30,7 @@ def py_binary(name, env = {}, **attributes):
     native.py_binary(name = name, env = dict(_ENVIRONMENT, **env), **attributes)
 
 def py_test(name, env = {}, **attributes):
-    """A test, which is a program that ends with 0 when all is well.
+    """A test: a program that succeeds with exit code 0.
 
     Args:
       name: its name

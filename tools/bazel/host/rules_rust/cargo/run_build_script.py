@@ -1,7 +1,7 @@
 """Runs a build script as cargo would: run_build_script.py PROGRAM OUTPUT PACKAGE.
 
-OUTPUT gets a folder `out`, which is the script's OUT_DIR, and a file `flags`: a line for each
-instruction of the script to rustc, as rustc.sh reads them.
+OUTPUT receives a folder `out`, which is the script's OUT_DIR, and a file `flags` with a line for
+each instruction of the script to rustc, in the format of rustc.sh.
 """
 
 import os
@@ -23,7 +23,7 @@ FLAGS = {
 
 
 def flags(text: str) -> Iterator[str]:
-    """What the script asks of rustc, an argument a line."""
+    """Yield the script's instructions to rustc, as one argument per line."""
     for line in text.splitlines():
         found = INSTRUCTION.match(line)
         if found is None:
@@ -34,7 +34,7 @@ def flags(text: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Run the script, and keep what it says."""
+    """Run the script, and write its output and flags."""
     program, output, package = sys.argv[1:]
     here = pathlib.Path.cwd()
     out = here / output / "out"

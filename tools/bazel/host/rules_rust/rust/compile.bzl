@@ -1,9 +1,9 @@
-"""One action of rustc: declared sources and dependencies in, one file out."""
+"""An action of rustc: declared sources and dependencies in, one file out."""
 
 load("@host//:host.bzl", "OPT_LEVELS", "PATH", "RUSTC", "RUSTFLAGS")
 load("//rust:providers.bzl", "BuildScriptInfo", "CrateInfo")
 
-# Attributes of every rule that compiles, as rules_rust names them.
+# Attributes of every rule that compiles, with the names of rules_rust.
 COMPILE_ATTRIBUTES = {
     "aliases": attr.label_keyed_string_dict(),
     "compile_data": attr.label_list(allow_files = True),
@@ -26,12 +26,12 @@ def crate_name(ctx):
     return ctx.attr.crate_name or ctx.label.name.replace("-", "_")
 
 def fingerprint(ctx):
-    """A number that tells this target's crate from others of the same name."""
+    """A number that distinguishes this target's crate from others of the same name."""
     number = hash(str(ctx.label))
     return str(number if number >= 0 else -number)
 
 def crate_root(ctx, default):
-    """The file that rustc begins with, found as rules_rust finds it."""
+    """The root file of the crate, found as rules_rust finds it."""
     if ctx.file.crate_root:
         return ctx.file.crate_root
     if len(ctx.files.srcs) == 1:
@@ -46,12 +46,12 @@ def _depth(file):
     return len(file.path)
 
 def expand(ctx, values):
-    """Values with $(rootpath ...) and its kin written out."""
+    """Values with $(rootpath ...) and similar variables expanded."""
     targets = {target.label: target for target in ctx.attr.data + ctx.attr.compile_data}.values()
     return {name: ctx.expand_location(value, targets) for name, value in values.items()}
 
 def check_deps(ctx):
-    """Fails where rules_rust would: a macro among deps, or a library among proc_macro_deps."""
+    """Fails where rules_rust fails: for a macro in deps, or a library in proc_macro_deps."""
     for dep in ctx.attr.deps:
         if CrateInfo in dep and dep[CrateInfo].is_proc_macro:
             fail("%s: %s in deps is a macro; move it to proc_macro_deps" % (ctx.label, dep.label))
@@ -60,11 +60,12 @@ def check_deps(ctx):
             fail("%s: %s in proc_macro_deps is no macro; move it to deps" % (ctx.label, dep.label))
 
 def closure_of(deps):
-    """The files that linking with these targets needs."""
+    """The files that are needed to link with these targets."""
     return depset(transitive = [dep[CrateInfo].closure for dep in deps if CrateInfo in dep])
 
 def _opt_level(package):
-    """What Cargo.toml's dev profile says about the innermost cargo package around this folder."""
+    """The optimisation of Cargo.toml's dev profile for the innermost cargo package around this
+    folder."""
     parts = package.split("/")
     for count in range(len(parts), 0, -1):
         folder = "/".join(parts[:count])
@@ -94,10 +95,10 @@ def compile(ctx, output, crate, flags):
 
     Args:
       ctx: the rule's context, whose attributes include COMPILE_ATTRIBUTES
-      output: the file to make
+      output: the file to write
       crate: struct with name, root, srcs, deps, edition, crate_features, compile_data, rustc_env,
         version and aliases (label to name)
-      flags: what kind of crate, as rustc's arguments
+      flags: the kind of crate, as arguments of rustc
     """
     scripts = [dep[BuildScriptInfo] for dep in crate.deps if BuildScriptInfo in dep]
     if len(scripts) > 1:

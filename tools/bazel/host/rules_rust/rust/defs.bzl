@@ -1,7 +1,7 @@
 """Stand-in for rules_rust: the same names and attributes, run with the machine's own rustc.
 
-First-party crates are compiled in the sandbox, from their declared sources and dependencies and
-nothing else. Third-party crates are the files that cargo has made, one target @crates//:NAME each.
+The rules compile first-party crates in the sandbox, from only their declared sources and
+dependencies. Third-party crates are files that cargo has built, one target @crates//:NAME each.
 """
 
 load("@host//:host.bzl", "PATH", "RUSTDOC", "RUSTFLAGS")

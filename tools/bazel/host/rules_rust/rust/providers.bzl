@@ -1,4 +1,4 @@
-"""What Rust targets tell each other."""
+"""The providers of Rust targets."""
 
 CrateInfo = provider(
     doc = "A crate that others may name.",

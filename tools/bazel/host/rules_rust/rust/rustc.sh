@@ -1,9 +1,9 @@
 #!/bin/bash
 # rustc.sh PACKAGE SCRIPT_OUTPUT COMPILER ARGUMENT...
 # Runs rustc or rustdoc as rules_rust does: CARGO_MANIFEST_DIR is the package's folder in the
-# sandbox, rustc's output does not hold the sandbox's path, and what a build script printed
-# (SCRIPT_OUTPUT, or "") is obeyed. In bash: a plain sh drops a variable whose name is none to it,
-# such as CARGO_BIN_EXE_forebay-writer.
+# sandbox, rustc's output does not contain the sandbox's path, and the instructions of a build
+# script (SCRIPT_OUTPUT, or "") are followed. The script needs bash: plain sh drops variables whose
+# names it does not accept, such as CARGO_BIN_EXE_forebay-writer.
 set -eu
 
 package=$1

@@ -1,3 +1,3 @@
 #!/bin/sh
-# The program says what its library makes.
+# The program prints its library's greeting.
 [ "$("$1" Ada)" = "good morning Ada" ]

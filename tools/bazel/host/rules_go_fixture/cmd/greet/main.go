@@ -1,4 +1,4 @@
-// Greet greets whoever it is told of.
+// Greet greets the person that its argument names.
 package main
 
 import (

@@ -1,3 +1,3 @@
-"""Bazel 4's own JavaInfo, under a name that a file may load and give on."""
+"""Bazel 4's own JavaInfo, under a name that a file may load and re-export."""
 
 NativeJavaInfo = JavaInfo

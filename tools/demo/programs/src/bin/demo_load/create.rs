@@ -1,5 +1,5 @@
-//! What the ratings need: the stream of them, the store of movies, the views, and beside them what
-//! freshness is measured with.
+//! Definitions of the demo: the stream of ratings, the store of movies, the views, and a separate
+//! stream, store and view for measuring freshness.
 
 use forebay::{Client, FieldType, KeyType, ScalarType, StoreSpec};
 use forebay_demo::{Failure, say};
@@ -11,7 +11,8 @@ use crate::ratings::{Rating, genre_names};
 
 const PARTITIONS: u32 = 4;
 
-/// Of each movie. It has no windows: the ratings are decades old, and these are of all time.
+/// Aggregates per movie. The view has no windows: the ratings are decades old, and these aggregates
+/// cover all time.
 const MOVIE_RATINGS: &str = "\
 view: movie_ratings
 stream: ratings
@@ -29,8 +30,8 @@ emit:
   cadence: 50ms
 ";
 
-/// Of each user, and a count per genre. The last time is that of the event that came last, so it is
-/// right only if the events of a user arrive in their order.
+/// Aggregates per user, with a count per genre. The last time is the time of the event that arrived
+/// last, so it is right only if the events of a user arrive in order.
 const USER_RATINGS: &str = "\
 view: user_ratings
 stream: ratings
@@ -44,7 +45,7 @@ features:
   last_rated: {last: rated_at}
 ";
 
-/// What the freshness of features is measured with, as often as a view can emit.
+/// View for measuring the freshness of features; it emits as often as a view can.
 const PULSE_COUNTS: &str = "\
 view: pulse_counts
 stream: pulses
@@ -57,7 +58,7 @@ emit:
 ";
 
 /// Creates the streams and the stores of documents, then the views, which create the stores that
-/// hold nothing but their values; says their names.
+/// contain nothing but their values. Prints the names.
 pub async fn create(client: &Client, address: &str, ratings: &[Rating]) -> Result<(), Failure> {
     let scalar = FieldType::Scalar;
     let genres = genre_names(ratings);
@@ -67,7 +68,7 @@ pub async fn create(client: &Client, address: &str, ratings: &[Rating]) -> Resul
         .field("genres", FieldType::List(ScalarType::String));
     let probes = StoreSpec::documents("probes", KeyType::Int64, PARTITIONS)
         .field("value", scalar(ScalarType::Int64));
-    // Without an event time: an event happens when the log takes it.
+    // The stream has no event time: an event happens when the log appends it.
     let mut events = StoreSpec::stream("ratings", KeyType::Int64, PARTITIONS)
         .field("movie", scalar(ScalarType::Int64))
         .field("rating", scalar(ScalarType::Float64))

@@ -8,18 +8,18 @@ use forebay_demo::Failure;
 use tokio::time::Instant;
 
 const READY_WAIT: Duration = Duration::from_secs(30);
-/// Time after the last acknowledgement in which all values must have come.
+/// Longest time from the last acknowledgement until all values must have arrived.
 const VALUES_WAIT: Duration = Duration::from_secs(120);
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A store that a view emits to, followed by one of its counts.
+/// A store that a view emits to, with the handle of one of its counts.
 pub struct Features {
     reader: Reader,
     count: FieldHandle,
 }
 
 impl Features {
-    /// Follows a store; it is ready.
+    /// Follows a store; returns once the reader is ready.
     pub async fn open(client: &Client, store: &str, count: &str) -> Result<Self, Failure> {
         let reader = client.reader(ReaderOptions::new(store)).await?;
         reader.await_ready(READY_WAIT).await?;
@@ -27,12 +27,12 @@ impl Features {
         Ok(Self { reader, count })
     }
 
-    /// How many events the value of a group is of, as far as this reader knows.
+    /// Returns the number of events in the value of a group, as far as this reader knows.
     pub fn count(&self, key: i64) -> Result<i64, Failure> {
         Ok(self.reader.read_local(None, |view| view.get_i64(&self.count, key, 0))?)
     }
 
-    /// Waits until the values of these groups are of so many events in all.
+    /// Waits until the values of these groups cover `events` events in all.
     pub async fn await_events(&self, keys: &BTreeSet<i64>, events: i64) -> Result<(), Failure> {
         let began = Instant::now();
         loop {
@@ -40,7 +40,7 @@ impl Features {
             for key in keys {
                 counted += self.count(*key)?;
             }
-            // Too many are for the oracle to find.
+            // Too many events are for the oracle to find.
             if counted >= events {
                 return Ok(());
             }
@@ -53,7 +53,7 @@ impl Features {
         }
     }
 
-    /// A token of all that this reader has applied.
+    /// Returns a token of everything that this reader has applied.
     pub fn token(&self) -> Result<Token, Failure> {
         let mut token = Token::new(self.reader.schema().definition.store);
         for partition in self.reader.status().partitions {

@@ -1,6 +1,6 @@
-//! The demo's loader: creates streams, stores and views, then replays ratings in time order, most
-//! of them through write streams and the last ones as single writes, and waits for the views'
-//! values. Speaks the messages of `tools/demo/README.md`.
+//! The demo's loader: creates streams, stores and views, replays ratings in time order, most of
+//! them through write streams and the last ones as single writes, and waits for the views' values.
+//! The messages are those of `tools/demo/README.md`.
 
 mod create;
 mod features;

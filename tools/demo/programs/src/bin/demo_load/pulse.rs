@@ -1,5 +1,5 @@
-//! Freshness of features: how long after the acknowledgement of an event the value that counts it
-//! is visible in an embedded reader.
+//! Freshness of features: the time from the acknowledgement of an event until an embedded reader
+//! shows the value that counts the event.
 
 use std::time::Duration;
 
@@ -11,14 +11,15 @@ use tokio::time::Instant;
 
 use crate::features::Features;
 
-/// Keys of the pulses; together they lie in all partitions.
+/// Keys of the pulses; together they cover all partitions.
 const KEYS: i64 = 16;
-/// Rest between two looks. It is part of what is measured, and leaves the processor to the others.
+/// Pause between two polls. The pause is part of the measured time, and leaves the processor to
+/// other tasks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// Time after which a value that is still not visible is a failure.
 const VISIBLE_WAIT: Duration = Duration::from_secs(30);
 
-/// Inserts pulses and looks for the values that count them.
+/// Inserts pulses and polls for the values that count them.
 pub struct Pulse {
     store: Store,
     values: Features,
@@ -27,14 +28,14 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// A pulse of a stream that nobody else inserts into.
+    /// Opens the stream of pulses, which has no other writer.
     pub async fn open(client: &Client) -> Result<Self, Failure> {
         let store = client.store("pulses").await?;
         let values = Features::open(client, "pulse_values", "pulse_count").await?;
         Ok(Self { store, values, sent: 0, times: Times::new()? })
     }
 
-    /// Pulses, one after the other, until it is told to stop; answers the times.
+    /// Inserts pulses, one after the other, until `stop` fires; returns the times.
     pub async fn run(mut self, mut stop: oneshot::Receiver<()>) -> Result<Times, Failure> {
         while stop.try_recv() == Err(TryRecvError::Empty) {
             self.pulse().await?;

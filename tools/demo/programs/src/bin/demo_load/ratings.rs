@@ -1,4 +1,4 @@
-//! The ratings, the event that each is, and the document of its movie.
+//! Ratings: the file, the event of each rating, and the document of its movie.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -11,19 +11,19 @@ const NO_GENRES: &str = "(no genres listed)";
 const HIGH_RATING: f64 = 4.0;
 const LOW_RATING: f64 = 2.0;
 
-/// One rating, as a line of the file has it.
+/// A rating, as a line of the file has it.
 #[derive(Deserialize)]
 pub struct Rating {
-    /// Who rated.
+    /// User who rated.
     pub user: i64,
-    /// What was rated.
+    /// Movie that was rated.
     pub movie: i64,
     rating: f64,
     time_s: i64,
     title: Option<String>,
     year: Option<i32>,
     genres: String,
-    /// Whether it is the first one of its movie.
+    /// Whether this is the first rating of its movie.
     #[serde(skip)]
     pub is_first: bool,
 }
@@ -36,7 +36,8 @@ impl Rating {
         }
     }
 
-    /// The rating as an event. What it is not has no value, so a count of the column leaves it out.
+    /// Returns the rating as an event. Columns of other genres have no value, so a count of such a
+    /// column leaves the event out.
     pub fn event(&self, ratings: &Store) -> Write {
         let mut write = ratings
             .insert(self.user)
@@ -53,7 +54,7 @@ impl Rating {
         self.genres().into_iter().fold(write, set)
     }
 
-    /// What is known of its movie. A title or year that is missing stays absent.
+    /// Returns the document of the movie. A missing title or year stays absent.
     pub fn movie(&self, movies: &Store) -> Write {
         let mut write = movies.upsert(self.movie).set("genres", self.genres());
         if let Some(title) = &self.title {
@@ -66,12 +67,12 @@ impl Rating {
     }
 }
 
-/// The column that says that a movie is of this genre, and the field that counts it.
+/// Returns the column that marks a movie of this genre, which is also the field that counts it.
 fn genre_name(genre: &str) -> String {
     format!("genre_{}", genre.to_lowercase().replace('-', "_"))
 }
 
-/// The names of all genres that occur.
+/// Returns the names of all genres that occur.
 pub fn genre_names(ratings: &[Rating]) -> BTreeSet<String> {
     ratings.iter().flat_map(Rating::genres).map(genre_name).collect()
 }

@@ -1,5 +1,5 @@
-//! The replay: one event per rating, in time order per user, one document per movie, and the wait
-//! until the views' values of all of them have come; with figures.
+//! The replay: one event per rating, in time order per user, and one document per movie; then the
+//! wait until the views' values cover all events. Measures each phase.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,15 +20,16 @@ use crate::ratings::Rating;
 
 /// Changes in flight per store: enough to fill requests, few enough that none waits for long.
 const IN_FLIGHT: usize = 2_048;
-/// The last ratings, at most this many and at most a tenth, go as single writes.
+/// Upper bound of the last ratings that go as single writes; at most a tenth of all.
 const UNARY_MAX: usize = 1_000;
-/// Single writes in flight per store; those of one key take one lane, so they keep their order.
+/// Single writes in flight per store; the writes of one key take one lane, so they keep their
+/// order.
 const LANES: i64 = 8;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
-/// Time that one write, or the end of a stream, may take.
+/// Time limit of one write, and of the end of a stream.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The stream or the store of movies, and what a rating means to it.
+/// The stream of ratings or the store of movies, and what to write there for a rating.
 #[derive(Clone)]
 struct Target {
     store: Store,
@@ -37,7 +38,7 @@ struct Target {
     write: fn(&Rating, &Store) -> Write,
 }
 
-/// What was acknowledged so far, and how long it took.
+/// Counts and times of the writes acknowledged so far.
 struct Tally {
     total: u64,
     inner: Mutex<Inner>,
@@ -45,7 +46,7 @@ struct Tally {
 
 struct Inner {
     written: u64,
-    /// Of the phase that runs.
+    /// Times of the current phase.
     times: Times,
 }
 
@@ -67,7 +68,8 @@ impl Tally {
         });
     }
 
-    /// Ends a phase that began then: its figures, and empty ones for the next.
+    /// Ends the phase that began at `began`: returns its figures, and resets the times for the
+    /// next.
     fn end_phase(&self, began: Instant) -> Result<Value, Failure> {
         let seconds = began.elapsed().as_secs_f64();
         let next = Times::new()?;
@@ -83,8 +85,8 @@ fn acknowledgement(times: &Times) -> Value {
     json!({ "ack_p50_us": times.micros(0.5), "ack_p99_us": times.micros(0.99) })
 }
 
-/// Replays the ratings, waits for what the views make of them, and says the figures and the tokens
-/// of everything that readers must have.
+/// Replays the ratings, waits for the views' values, and prints the figures and the tokens that
+/// readers must reach.
 pub async fn replay(client: &Client, ratings: Vec<Rating>, plant: bool) -> Result<(), Failure> {
     let (is_of, key, write) = (|_: &_| true, |rating: &Rating| rating.user, Rating::event);
     let events = Target { store: client.store("ratings").await?, is_of, key, write };
@@ -124,7 +126,7 @@ pub async fn replay(client: &Client, ratings: Vec<Rating>, plant: bool) -> Resul
     Ok(())
 }
 
-/// Writes everything; answers the token of the movies, and the figures of both phases.
+/// Writes everything; returns the token of the movies, and the figures of both phases.
 async fn written(
     targets: [&Target; 2],
     ratings: &Arc<[Rating]>,
@@ -154,7 +156,7 @@ async fn joined<const N: usize>(
     tokens.try_into().map_err(|_| "a task ended without its token".into())
 }
 
-/// Says the progress until it is aborted.
+/// Prints the progress until the task is aborted.
 async fn report(tally: Arc<Tally>) -> std::io::Result<()> {
     let (mut last_at, mut last_written) = (Instant::now(), 0);
     loop {
@@ -186,7 +188,7 @@ async fn stream(
     for rating in ratings[..count].iter().filter(|rating| (of.is_of)(rating)) {
         let acknowledgement = stream.send((of.write)(rating, &of.store)).await?;
         if sender.send((Instant::now(), acknowledgement)).await.is_err() {
-            break; // The collector has failed, and says why.
+            break; // The collector has failed, and its result says why.
         }
         sent += 1;
     }
@@ -199,7 +201,7 @@ async fn stream(
     Ok(summary.token)
 }
 
-/// Hears each acknowledgement as it comes, in whatever order.
+/// Receives each acknowledgement as it arrives, in any order.
 async fn collect(
     mut sent: mpsc::Receiver<(Instant, Acknowledgement)>,
     tally: Arc<Tally>,

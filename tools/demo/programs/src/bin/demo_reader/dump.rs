@@ -13,15 +13,15 @@ use crate::Readers;
 
 const SCAN_BATCH: usize = 512;
 
-/// One document of an iteration.
+/// A document of an iteration.
 pub struct Row {
-    /// Its key.
+    /// Key of the document.
     pub key: i64,
-    /// Its fields by name.
+    /// Fields by name.
     pub fields: Map<String, serde_json::Value>,
 }
 
-/// What the iterations have seen.
+/// The documents that the iterations have returned.
 pub struct Rows {
     /// All movies.
     pub movies: Vec<Row>,
@@ -29,12 +29,12 @@ pub struct Rows {
     pub users: Vec<Row>,
 }
 
-/// How many documents the reader says that it holds.
+/// Returns the number of documents that the reader reports.
 pub fn documents(reader: &Reader) -> u64 {
     reader.status().partitions.iter().map(|partition| partition.documents).sum()
 }
 
-/// Writes the dump of both stores; answers what the iterations have seen.
+/// Writes the dump of both stores; returns the documents of the iterations.
 pub fn write(
     readers: &Readers,
     keys: &BTreeMap<String, PathBuf>,
@@ -100,7 +100,7 @@ fn fields(reader: &Reader, document: &Document) -> Result<Map<String, serde_json
     Ok(fields)
 }
 
-/// A value of the demo's types as JSON; a timestamp is its microseconds.
+/// Converts a value of the demo's types to JSON; a timestamp becomes its microseconds.
 fn json_of(value: &Value) -> Result<serde_json::Value, Failure> {
     Ok(match value {
         Value::Int32(number) => json!(number),

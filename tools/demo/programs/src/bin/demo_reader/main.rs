@@ -1,6 +1,6 @@
-//! The demo's Rust reader: holds embedded readers of the demo's stores, measures how fresh they are
-//! while the load runs, then reads, ranks and dumps what it holds. Speaks the messages of
-//! `tools/demo/README.md`.
+//! The demo's Rust reader: follows the demo's stores with embedded readers, measures their
+//! freshness while the load runs, then reads, ranks and dumps the documents. The messages are those
+//! of `tools/demo/README.md`.
 
 mod dump;
 mod measure;
@@ -28,12 +28,12 @@ struct Settings {
     /// Address of the node.
     #[arg(long)]
     address: String,
-    /// Number of this reader among the languages; its probes take keys of their own.
+    /// Number of this reader among the languages; its probes have their own keys.
     #[arg(long)]
     probe_key: i64,
 }
 
-/// The message that ends the load; by store where there are two.
+/// The message that ends the load, with tokens and keys by store.
 #[derive(Deserialize)]
 struct Finish {
     tokens: BTreeMap<String, String>,
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         Err(error) => return ended("demo_reader", Err(error.into())),
     };
     let result = runtime.block_on(run(Settings::parse()));
-    // A thread that still listens to standard input must not hold up the end.
+    // A thread that still reads standard input must not delay the exit.
     runtime.shutdown_background();
     ended("demo_reader", result)
 }
@@ -108,7 +108,7 @@ async fn open(client: &Client) -> Result<Readers, Failure> {
 }
 
 impl Readers {
-    /// Waits until everything that the load has written is applied here.
+    /// Waits until this process has applied everything that the load has written.
     async fn wait_tokens(&self, tokens: &BTreeMap<String, String>) -> Result<(), Failure> {
         for (store, reader) in [("movies", &self.movies), ("users", &self.users)] {
             let token = tokens.get(store).ok_or("finish names no token of a store")?;

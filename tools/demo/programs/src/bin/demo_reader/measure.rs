@@ -1,4 +1,4 @@
-//! What reads cost: gets of one field in blocks, and gathers into a reused matrix.
+//! Cost of reads: gets of one field in blocks, and gathers into a reused matrix.
 
 use forebay::{
     Conversion, FieldType, GatherField, GatherOut, GatherPlan, Reader, ScalarType, Value,
@@ -9,15 +9,15 @@ use tokio::time::Instant;
 
 use crate::dump::Rows;
 
-/// One clock reading per block: a reading costs as much as a get.
+/// Gets between two clock readings: a reading costs as much as a get.
 const GETS_PER_BLOCK: u32 = 256;
 const BLOCKS: usize = 1_000;
 const BLOCKS_BEFORE: usize = 100;
 const GATHERS: usize = 300;
 const GATHERS_BEFORE: usize = 30;
-/// Any number: which keys are read is the same in each run.
+/// Arbitrary seed: each run reads the same keys.
 const SEED: u64 = 41;
-/// The fields that are gathered, in this order.
+/// The gathered fields, in this order.
 pub const GATHERED: [&str; 8] = [
     "year",
     "rating_count",
@@ -29,7 +29,7 @@ pub const GATHERED: [&str; 8] = [
     "low_count",
 ];
 
-/// Gets of one field of random movies that exist.
+/// Measures gets of one field of random existing movies.
 pub fn gets(movies: &Reader, rows: &Rows) -> Result<serde_json::Value, Failure> {
     let keys: Vec<i64> = rows.movies.iter().map(|movie| movie.key).collect();
     let count = movies.handle("rating_count", FieldType::Scalar(ScalarType::Int64))?;
@@ -56,7 +56,7 @@ pub fn gets(movies: &Reader, rows: &Rows) -> Result<serde_json::Value, Failure> 
     Ok(json!({ "p50_ns": times.nanos(0.5), "p99_ns": times.nanos(0.99) }))
 }
 
-/// Gathers of the candidates, with a plan that is made once.
+/// Measures gathers of the candidates, with a plan that is created once.
 pub fn gathers(movies: &Reader, candidates: &[i64]) -> Result<serde_json::Value, Failure> {
     let plan = plan(movies)?;
     let mut matrix = vec![0.0; candidates.len() * plan.width()];
@@ -77,7 +77,8 @@ pub fn gathers(movies: &Reader, candidates: &[i64]) -> Result<serde_json::Value,
     }))
 }
 
-/// The plan of the gather. Counts and times are below 2^53, so nothing is lost in a float64.
+/// Returns the plan of the gather. Counts and times are below 2^53, so a float64 holds them
+/// exactly.
 pub fn plan(movies: &Reader) -> Result<GatherPlan<f64>, Failure> {
     let fields = GATHERED.map(|name| match name {
         "year" => GatherField::new(name).or(Value::Int32(0)),
@@ -86,7 +87,7 @@ pub fn plan(movies: &Reader) -> Result<GatherPlan<f64>, Failure> {
     Ok(movies.plan_gather(&fields, Conversion::Lossy)?)
 }
 
-/// One gather: a row per movie, a column per field.
+/// Gathers a row per movie, a column per field.
 pub fn gather(
     movies: &Reader,
     plan: &GatherPlan<f64>,
@@ -97,7 +98,7 @@ pub fn gather(
     Ok(movies.read_local(None, |view| view.gather(plan, keys, &mut out))?)
 }
 
-/// The next number of a repeatable sequence (xorshift).
+/// Returns the next number of a repeatable sequence (xorshift).
 fn next(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;

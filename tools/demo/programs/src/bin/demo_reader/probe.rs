@@ -1,4 +1,5 @@
-//! Freshness: how long after its acknowledgement a write is visible in this process.
+//! Freshness: the time from the acknowledgement of a write until the write is visible in this
+//! process.
 
 use std::time::Duration;
 
@@ -7,15 +8,15 @@ use forebay_demo::{Failure, Times, say};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// Keys of one language's probes; together they lie in all partitions.
+/// Keys of one language's probes; together they cover all partitions.
 const KEYS: i64 = 16;
-/// Rest between two probes, so that they are a trickle beside the load.
+/// Pause between two probes, so that they add little to the load.
 const REST: Duration = Duration::from_millis(2);
 /// Time after which a write that is still not visible is a failure.
 const VISIBLE_WAIT: Duration = Duration::from_secs(30);
 const SAY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Writes probes and looks for them.
+/// Writes probes and polls until each is visible.
 pub struct Probe {
     store: Store,
     reader: Reader,
@@ -26,7 +27,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// A probe with keys of its own.
+    /// Creates a probe with its own keys.
     pub async fn new(client: Client, reader: Reader, number: i64) -> Result<Self, Failure> {
         let store = client.store("probes").await?;
         let value = reader.handle("value", FieldType::Scalar(ScalarType::Int64))?;
@@ -34,7 +35,7 @@ impl Probe {
         Ok(Self { store, reader, value, first_key: number * KEYS, written: 0, times })
     }
 
-    /// Probes until it fails; says the figures from time to time.
+    /// Probes until a probe fails; prints the figures from time to time.
     pub async fn run(&mut self) -> Failure {
         let mut said_at = Instant::now();
         loop {
@@ -71,7 +72,7 @@ impl Probe {
         Ok(read.value() == Some(number))
     }
 
-    /// How fresh the reader was so far.
+    /// Returns the freshness of the reader so far.
     pub fn figures(&self) -> Value {
         json!({
             "samples": self.times.count(),

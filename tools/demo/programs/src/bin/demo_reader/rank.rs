@@ -14,18 +14,19 @@ const TOP: usize = 10;
 const PRIOR_RATINGS: f64 = 5.0;
 const PRIOR_MEAN: f64 = 3.5;
 
-/// Who was ranked for, and how.
+/// A ranking for one user.
 pub struct Ranking {
     /// The user with the most ratings.
     pub user: i64,
     /// The most rated movies.
     pub candidates: Vec<i64>,
-    /// The best of them with their scores, best first.
+    /// The best candidates with their scores, best first.
     pub top: Vec<(i64, f64)>,
 }
 
-/// Ranks: a movie's mean rating, pulled to 3.5 where ratings are few, times one plus the mean share
-/// of the user's ratings that fell to the movie's genres. Of equal scores the smaller key is first.
+/// Ranks the candidates. The score is a movie's mean rating, pulled to 3.5 if ratings are few,
+/// times one plus the mean share of the user's ratings in the movie's genres. If scores are equal,
+/// the smaller key is first.
 pub fn rank(readers: &Readers, rows: &Rows) -> Result<Ranking, Failure> {
     let candidates = most_rated(&rows.movies, CANDIDATES);
     let user = *most_rated(&rows.users, 1).first().ok_or("there is no user")?;
@@ -43,7 +44,7 @@ pub fn rank(readers: &Readers, rows: &Rows) -> Result<Ranking, Failure> {
     Ok(Ranking { user, candidates, top })
 }
 
-/// The keys with the most ratings; of equals the smaller key comes first.
+/// Returns the keys with the most ratings; of equal counts the smaller key is first.
 fn most_rated(rows: &[Row], count: usize) -> Vec<i64> {
     let ratings = |row: &Row| row.fields.get("rating_count").and_then(serde_json::Value::as_i64);
     let mut keys: Vec<_> = rows.iter().map(|row| (Reverse(ratings(row)), row.key)).collect();
@@ -56,7 +57,7 @@ fn column(name: &str) -> Result<usize, Failure> {
     place.ok_or_else(|| format!("{name} is not gathered").into())
 }
 
-/// The mean share of the user's ratings that fell to the movie's genres.
+/// Returns the mean share of the user's ratings that fell to the movie's genres.
 fn share(readers: &Readers, user: i64, movie: i64) -> Result<f64, Failure> {
     let handle = readers.movies.handle("genres", FieldType::List(ScalarType::String))?;
     let genres = readers.movies.read_local(None, |view| view.get_value(&handle, movie))?;
@@ -73,7 +74,7 @@ fn share(readers: &Readers, user: i64, movie: i64) -> Result<f64, Failure> {
     Ok(matched as f64 / (ratings as f64 * genres.len().max(1) as f64))
 }
 
-/// An integer field; 0 where it is absent.
+/// Returns an integer field; 0 if absent.
 fn number(reader: &Reader, key: i64, field: &str) -> Result<i64, Failure> {
     let handle = reader.handle(field, FieldType::Scalar(ScalarType::Int64))?;
     Ok(reader.read_local(None, |view| view.get_i64(&handle, key, 0))?)

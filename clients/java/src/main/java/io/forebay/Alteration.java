@@ -1,11 +1,11 @@
-/* One alteration of a store's definition. */
+/* An alteration of a store's definition. */
 package io.forebay;
 
 import java.nio.ByteBuffer;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
-/** What changes from one version of a definition to the next. Made by the static methods. */
+/** A change from one version of a definition to the next, created by the static methods. */
 public final class Alteration {
     static final int BYTES = 104 + StoreOptions.BYTES;
 
@@ -38,7 +38,7 @@ public final class Alteration {
     }
 
     /**
-     * Drops a field for good; a field of the same name that is added later is another one.
+     * Drops a field permanently; a field of the same name that is added later is another field.
      *
      * @param name the field's name
      * @return the alteration
@@ -48,7 +48,7 @@ public final class Alteration {
     }
 
     /**
-     * Drops all fields whose current name starts so.
+     * Drops all fields whose current name has this prefix.
      *
      * @param prefix the start of their names
      * @return the alteration
@@ -58,10 +58,10 @@ public final class Alteration {
     }
 
     /**
-     * Gives a field another name; the old one stays an alias.
+     * Renames a field; the old name stays an alias.
      *
-     * @param from its name
-     * @param to its new name
+     * @param from the field's name
+     * @param to the new name
      * @return the alteration
      */
     public static Alteration renameField(String from, String to) {
@@ -69,9 +69,9 @@ public final class Alteration {
     }
 
     /**
-     * Gives a field a wider type.
+     * Widens a field's type.
      *
-     * @param name its name
+     * @param name the field's name
      * @param to the wider type
      * @return the alteration
      */
@@ -89,7 +89,7 @@ public final class Alteration {
     }
 
     /**
-     * Replaces all of the store's options; those that are to stay are in its definition.
+     * Replaces all of the store's options; take the options that are to stay from its definition.
      *
      * @param options the new options
      * @return the alteration
@@ -99,13 +99,13 @@ public final class Alteration {
     }
 
     /**
-     * Replaces what a stream does with a column: what it refuses of its values holds for events
-     * from now on, and an index has all that are retained.
+     * Replaces the rules of a stream's column. The stream checks the values of future events only;
+     * an index covers all retained events.
      *
      * @param name the column's name
-     * @param isRequired whether an event must have a value of it
-     * @param allowed the values that are let in; empty for all
-     * @param index how events are found by it, or null
+     * @param isRequired whether an event must have a value
+     * @param allowed the values that the stream accepts; empty for all
+     * @param index the column's index, or null
      * @return the alteration
      */
     public static Alteration setRules(
@@ -115,7 +115,7 @@ public final class Alteration {
         return new Alteration(8, rules, "", StoreOptions.DEFAULT);
     }
 
-    /** Writes them as fb_alterations; answers their address. */
+    /** Writes alterations as fb_alterations; returns their address. */
     static long encode(CallBuffer call, List<Alteration> alterations) {
         CallBuffer.Place places = call.allocate((long) BYTES * alterations.size());
         int at = places.at();

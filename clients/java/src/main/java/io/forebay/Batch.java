@@ -1,4 +1,4 @@
-/* Many changes of one store, sent together. */
+/* Batches: many changes of one store, sent together. */
 package io.forebay;
 
 import java.time.Duration;
@@ -7,8 +7,8 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 
 /**
- * Changes that are sent together. Those of one partition reach the log in their order, and
- * atomically up to 1,024 of them; a larger batch goes in parts. Belongs to one thread.
+ * Changes that are sent together. Changes of one partition reach the log in their order, and
+ * atomically up to 1,024 of them; a larger batch is split. Belongs to one thread.
  */
 public final class Batch {
     private final Store store;
@@ -33,9 +33,9 @@ public final class Batch {
     }
 
     /**
-     * Time that the batch has, its retries included, instead of the client's.
+     * Sets the deadline of the batch, retries included; the client's deadline unless set.
      *
-     * @param deadline the time
+     * @param deadline the deadline
      * @return this batch
      */
     public Batch deadline(Duration deadline) {
@@ -44,31 +44,32 @@ public final class Batch {
     }
 
     /**
-     * The number of changes.
+     * Returns the number of changes.
      *
-     * @return how many were added
+     * @return the number of changes
      */
     public int size() {
         return writes.size();
     }
 
     /**
-     * Sends the batch until what became of each change is known. An empty one is done at once.
+     * Sends the batch, and waits until the outcome of each change is known. An empty batch returns
+     * at once.
      *
-     * @return what became of each change
+     * @return the outcome of each change
      * @throws UnknownOutcomeException at the deadline, with the batch, to retry it
-     * @throws ForebayException for a change that cannot be, with nothing written
+     * @throws ForebayException for an invalid change, with nothing written
      */
     public BatchOutcome send() {
         return store.send(writes, deadline);
     }
 
     /**
-     * Sends the batch without waiting. Two batches that are sent so may overtake each other.
+     * Sends the batch without waiting. Two batches that are sent like this may overtake each other.
      *
-     * @return completed, on a thread of Forebay's, with what became of each change, or with the
-     *     exception that {@link #send} would throw; {@link LimitExceededException} when 16,384
-     *     changes of the client are in flight
+     * @return a future that completes, on a thread of Forebay's, with the outcome of each change,
+     *     or with the exception that {@link #send} would throw; with {@link LimitExceededException}
+     *     if 16,384 changes of the client are in flight
      */
     public CompletableFuture<BatchOutcome> sendAsync() {
         return store.sendAsync(writes, deadline, outcome -> outcome);

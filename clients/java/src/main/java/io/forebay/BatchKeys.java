@@ -1,4 +1,4 @@
-/* What a batch asks for: packed once, or laid out for one call. */
+/* The keys of a batch: packed once, or encoded for one call. */
 package io.forebay;
 
 /** The keys of one call. */
@@ -6,16 +6,16 @@ abstract class BatchKeys {
     /** The bytes of an fb_keys. */
     static final int BYTES = 64;
 
-    /** How many there are. */
+    /** Returns the number of keys. */
     abstract int size();
 
-    /** Writes an fb_keys; answers its address. */
+    /** Writes an fb_keys; returns its address. */
     abstract long encode(CallBuffer call);
 
-    /** Reads their values as {@link HeapCalls} does. */
+    /** Reads the keys' values as {@link HeapCalls} does. */
     abstract long read(HeapCalls heap, long reader, long field, HeapCalls.ManyValues into);
 
-    /** An array of int64 keys as it is, for one call. */
+    /** Wraps an array of int64 keys without a copy, for one call. */
     static BatchKeys of(long[] keys) {
         return new Numbers(keys);
     }

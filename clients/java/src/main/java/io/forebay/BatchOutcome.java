@@ -1,4 +1,4 @@
-/* What a caller hears of a batch. */
+/* The outcome of a batch. */
 package io.forebay;
 
 import java.util.List;
@@ -6,18 +6,19 @@ import java.util.OptionalLong;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What became of a batch.
+ * The outcome of a batch.
  *
- * @param token says where the log holds every change that it holds
- * @param changes what became of each change, in the order in which they were added
+ * @param token positions in the log of every change that is in the log
+ * @param changes the outcome of each change, in the order in which they were added
  */
 public record BatchOutcome(Token token, List<Change> changes) {
     /**
-     * What became of one change of a batch.
+     * The outcome of one change of a batch.
      *
-     * @param result what became of it; null when it was refused
-     * @param version the document's version, where its condition was not met and there is one
-     * @param error why it was refused, for good; null when it was not
+     * @param result the result; null if the change was refused
+     * @param version the document's version, if the condition was not met and the document has a
+     *     version
+     * @param error the permanent refusal; null if the change was not refused
      */
     public record Change(
             WriteOutcome.@Nullable Result result,
@@ -32,7 +33,7 @@ public record BatchOutcome(Token token, List<Change> changes) {
     }
 
     /**
-     * The outcome, if every change is in the log.
+     * Returns the outcome if every change is in the log.
      *
      * @return this outcome
      * @throws ForebayException the first change's error

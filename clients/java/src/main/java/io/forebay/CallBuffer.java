@@ -1,11 +1,12 @@
 /*
- * Off-heap memory for calls, from a bounded pool. A buffer has fixed places for what most calls
- * need, so that a read allocates nothing, and grows by blocks of its own for what does not fit.
+ * Off-heap memory for calls, from a bounded pool. A buffer has fixed areas for the data of most
+ * calls, so that a read allocates nothing; a call that needs more gets extra blocks.
  *
- * <p>The pool is striped: a thread starts at the stripe of its id and takes what it finds there or
- * close by. At most one buffer is in use per thread that is inside a call, and a virtual thread is
- * pinned to its carrier there; so the pool needs a buffer per carrier, however many virtual threads
- * come by. What comes back to a full stripe is left to the garbage collector.
+ * <p>The pool is striped: a thread starts at the stripe of its id and takes a buffer from there or
+ * from a near stripe. At most one buffer is in use per thread inside a call, and a virtual thread
+ * is pinned to its carrier during the call; the pool therefore needs one buffer per carrier, for
+ * any number of virtual threads. A buffer that returns to a full stripe is left to the garbage
+ * collector.
  */
 package io.forebay;
 
@@ -25,7 +26,7 @@ final class CallBuffer implements Call {
     private static final int BLOCK_BYTES = 16 * 1024;
     private static final int SPARE_BYTES_MAX = 1024 * 1024;
     private static final int STRIPES = stripes();
-    /** Neighbouring stripes lie on different cache lines. */
+    /** Neighbouring stripes are on different cache lines. */
     private static final int STRIPE_STEP = 16;
     private static final int PROBES = 4;
     private static final AtomicReferenceArray<@Nullable CallBuffer> POOL =
@@ -45,10 +46,10 @@ final class CallBuffer implements Call {
     private final long address = Native.CALLS.addressOf(block);
     private final List<ByteBuffer> further = new ArrayList<>();
     private int freeAt = FREE_AT;
-    /** The largest block that an earlier call has needed, within bounds; used again. */
+    /** The largest block that an earlier call has needed, within bounds; it is reused. */
     private @Nullable ByteBuffer spare;
 
-    /** A place in off-heap memory. */
+    /** An area of off-heap memory. */
     record Place(ByteBuffer buffer, int at, long address) {}
 
     private CallBuffer() {}
@@ -65,21 +66,23 @@ final class CallBuffer implements Call {
         return new CallBuffer();
     }
 
-    /** A buffer with a call's one key in it, at {@link #keyAt}. */
+    /** Takes a buffer and writes a call's one key, at {@link #keyAt}. */
     static CallBuffer with(Key key) {
         CallBuffer call = take();
         call.key(key);
         return call;
     }
 
-    /** A buffer with an int64 key in it; allocates nothing. */
+    /** Takes a buffer and writes an int64 key; allocates nothing. */
     static CallBuffer with(long key) {
         CallBuffer call = take();
         call.key(key);
         return call;
     }
 
-    /** A buffer with a string key in it; allocates nothing for keys below 5,000 characters. */
+    /**
+     * Takes a buffer and writes a string key; allocates nothing for keys below 5,000 characters.
+     */
     static CallBuffer with(String key) {
         CallBuffer call = take();
         try {
@@ -91,7 +94,7 @@ final class CallBuffer implements Call {
         }
     }
 
-    /** A buffer with a bytes key in it; allocates nothing for keys below 15 KiB. */
+    /** Takes a buffer and writes a bytes key; allocates nothing for keys below 15 KiB. */
     static CallBuffer with(byte[] key) {
         CallBuffer call = take();
         call.key(key);
@@ -142,7 +145,7 @@ final class CallBuffer implements Call {
         return address + ERROR_AT;
     }
 
-    /** The address of the n-th of eight results, of 8 bytes each. */
+    /** Returns the address of the n-th of eight results, of 8 bytes each. */
     @Override
     public long out(int number) {
         return address + OUT_AT + 8L * number;
@@ -162,7 +165,7 @@ final class CallBuffer implements Call {
         return block.getDouble(OUT_AT + 8 * number);
     }
 
-    /** Memory for a call, at a multiple of 8, zero throughout. */
+    /** Allocates zeroed memory for a call, at a multiple of 8. */
     Place allocate(long bytes) {
         Place place = allocateDirty(bytes);
         for (int at = place.at(); at < place.at() + bytes; at += 8) {
@@ -171,7 +174,7 @@ final class CallBuffer implements Call {
         return place;
     }
 
-    /** Memory for a call, at a multiple of 8; it holds whatever was there. */
+    /** Allocates memory for a call, at a multiple of 8, without clearing it. */
     Place allocateDirty(long bytes) {
         long rounded = (bytes + 7) & ~7L;
         if (rounded > Integer.MAX_VALUE - 64) {
@@ -194,12 +197,12 @@ final class CallBuffer implements Call {
         return new Place(buffer, 0, Native.CALLS.addressOf(buffer));
     }
 
-    /** The room that is left in the first block, for what a call answers. */
+    /** Returns the free space of the first block, for the result of a call. */
     Place room() {
         return new Place(block, freeAt, address + freeAt);
     }
 
-    /** The address of {@link #room}. */
+    /** Returns the address of {@link #room}. */
     long roomAddress() {
         return address + freeAt;
     }
@@ -213,7 +216,7 @@ final class CallBuffer implements Call {
         return BLOCK_BYTES - freeAt;
     }
 
-    /** Copies bytes in; answers their address. */
+    /** Copies bytes into the buffer; returns their address. */
     long put(byte[] bytes) {
         if (bytes.length <= BLOCK_BYTES - freeAt) {
             int at = freeAt;
@@ -226,7 +229,7 @@ final class CallBuffer implements Call {
         return place.address();
     }
 
-    /** Writes an fb_text with these bytes behind it. */
+    /** Writes an fb_text of these bytes. */
     void text(ByteBuffer buffer, int at, byte[] bytes) {
         buffer.putLong(at, put(bytes));
         buffer.putLong(at + 8, bytes.length);
@@ -245,14 +248,14 @@ final class CallBuffer implements Call {
         text(buffer, at + 24, partitionKey == null ? Text.NO_BYTES : partitionKey.bytes());
     }
 
-    /** Writes the call's one key; answers its address. */
+    /** Writes the call's one key; returns its address. */
     @Override
     public long key(Key key) {
         key(block, KEY_AT, key);
         return keyAt();
     }
 
-    /** Writes the call's one key, an int64; answers its address. */
+    /** Writes the call's one key, an int64; returns its address. */
     @Override
     public long key(long key) {
         int at = freeAt;
@@ -261,7 +264,7 @@ final class CallBuffer implements Call {
         return key(KeyType.INT64, address + at, Long.BYTES);
     }
 
-    /** Writes the call's one key, a string; answers its address. */
+    /** Writes the call's one key, a string; returns its address. */
     @Override
     public long key(String key) {
         if (!Text.fits(key, BLOCK_BYTES - freeAt)) {
@@ -274,7 +277,7 @@ final class CallBuffer implements Call {
         return key(KeyType.STRING, address + at, end - at);
     }
 
-    /** Writes the call's one key, of bytes; answers its address. */
+    /** Writes the call's one key, of bytes; returns its address. */
     @Override
     public long key(byte[] key) {
         return key(KeyType.BYTES, put(key), key.length);
@@ -291,7 +294,7 @@ final class CallBuffer implements Call {
         return keyAt();
     }
 
-    /** Where the call's one key is. */
+    /** Returns the address of the call's one key. */
     long keyAt() {
         return address + KEY_AT;
     }
@@ -322,7 +325,7 @@ final class CallBuffer implements Call {
         return allocateDirty(bytes).address();
     }
 
-    /** Writes what a read waits for; answers its address, or 0 for a local read. */
+    /** Writes the wait of a read; returns its address, or 0 for a local read. */
     long read(Read read) {
         if (read.isLocal()) {
             return 0;
@@ -335,7 +338,7 @@ final class CallBuffer implements Call {
         return address + READ_AT;
     }
 
-    /** Throws what a status stands for; 0 is good. */
+    /** Throws the exception of a status; 0 is success. */
     @Override
     public void check(int status) {
         if (status != 0) {

@@ -1,4 +1,4 @@
-/* What the client lets its second artifact do. */
+/* The functions of the client that its second artifact may use. */
 package io.forebay;
 
 import io.forebay.internal.Call;

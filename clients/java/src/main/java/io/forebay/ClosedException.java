@@ -1,4 +1,4 @@
-/* The exception of one code of the error table, Closed. */
+/* The exception of the error code Closed. */
 package io.forebay;
 
 /** The reader or client was closed. */

@@ -1,19 +1,19 @@
-/* How the retained events of a stream are found by a column's values. */
+/* Indexes of a stream's columns, by which retained events are found. */
 package io.forebay;
 
 import org.jspecify.annotations.Nullable;
 
-/** The index of a stream's column; events without a value of it are not found by it. */
+/** The index of a stream's column; an event without a value in the column is not in the index. */
 public enum ColumnIndex {
     /**
-     * Those of one value, in the order of their times. Takes few bytes for each event, however long
-     * the value is.
+     * Finds the events of one value, in the order of their times. An entry takes few bytes, however
+     * long the value is.
      */
     EXACT,
-    /** Those of one value, or between two. */
+    /** Finds the events of one value, or between two values. */
     RANGE;
 
-    /** Its code in {@code forebay.h}; 0 for none. */
+    /** Returns the index's code in {@code forebay.h}; 0 for none. */
     static int code(@Nullable ColumnIndex index) {
         return index == null ? 0 : index.ordinal() + 1;
     }

@@ -1,4 +1,4 @@
-/* The exception of one code of the error table, Conflict. */
+/* The exception of the error code Conflict. */
 package io.forebay;
 
 /** Another definition came first. */

@@ -1,4 +1,4 @@
-/* The exception of one code of the error table, Corrupt. */
+/* The exception of the error code Corrupt. */
 package io.forebay;
 
 /** Bytes that fail their checksum or contradict their format. */

@@ -1,4 +1,4 @@
-/* The exception of one code of the error table, DeadlineExceeded. */
+/* The exception of the error code DeadlineExceeded. */
 package io.forebay;
 
 /** The caller's deadline passed before anything was sent. */

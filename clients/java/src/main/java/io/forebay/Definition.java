@@ -1,4 +1,4 @@
-/* Everything that is needed to write to and read from a store, at one version. */
+/* Definitions of stores. */
 package io.forebay;
 
 import java.time.Duration;
@@ -8,19 +8,19 @@ import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A store's definition.
+ * A store's definition at one version: everything that writers and readers need.
  *
- * @param id the store's lasting id
- * @param name its name
+ * @param id the store's permanent id
+ * @param name the store's name
  * @param version the version of this definition, from 1
- * @param keyType the type of its primary key
- * @param partitionKey the field that partitions it, or null for the primary key
- * @param partitions its number of partitions
- * @param options its options
- * @param isKeyValue whether it is a key-value store
- * @param isStream whether it is a stream of events
- * @param eventTime a stream's column that says when an event happened, or null
- * @param fields its live fields, by ascending id
+ * @param keyType the type of the primary key
+ * @param partitionKey the field that partitions the store, or null for the primary key
+ * @param partitions the number of partitions
+ * @param options the options
+ * @param isKeyValue whether the store is a key-value store
+ * @param isStream whether the store is a stream of events
+ * @param eventTime a stream's column with the event time, or null
+ * @param fields the live fields, by ascending id
  */
 public record Definition(
         long id,
@@ -35,17 +35,17 @@ public record Definition(
         @Nullable String eventTime,
         List<Field> fields) {
     /**
-     * One field of a definition.
+     * A field of a definition.
      *
-     * @param id its lasting id
-     * @param name its current name
-     * @param type its type
-     * @param fallback what a gather writes for absent and null, or null
-     * @param ttl time to live of each write that carries none, or null
-     * @param aliases earlier names, which go on working
-     * @param isRequired whether a stream refuses events without a value of it
-     * @param allowed the values that a stream lets in; empty for all
-     * @param index how a stream's retained events are found by it, or null
+     * @param id the field's permanent id
+     * @param name the current name
+     * @param type the type
+     * @param fallback the value that a gather writes for absent and null, or null
+     * @param ttl time to live of each write without its own, or null
+     * @param aliases earlier names, which stay valid
+     * @param isRequired whether a stream refuses events without a value
+     * @param allowed the values that a stream accepts; empty for all
+     * @param index the index of a stream's column, or null
      */
     public record Field(
             int id,
@@ -59,7 +59,7 @@ public record Definition(
             @Nullable ColumnIndex index) {}
 
     /**
-     * The live field with this name or alias.
+     * Returns the live field with this name or alias.
      *
      * @param wanted the name
      * @return the field, or empty

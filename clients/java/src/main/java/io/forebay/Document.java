@@ -13,8 +13,8 @@ import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A document as it was at one moment: its fields by name. The columns of a {@link SelectedEvent}
- * are one that has no version and never expires. Immutable.
+ * A document as of one moment: its fields by name. The columns of a {@link SelectedEvent} form a
+ * document without a version, which never expires. Immutable.
  */
 public final class Document {
     private final @Nullable Instant expiresAt;
@@ -28,7 +28,7 @@ public final class Document {
         this.fields = fields;
     }
 
-    /** The columns of an event. */
+    /** Returns the columns of an event as a document. */
     static Document ofColumns(Map<String, Values.Encoded> columns) {
         return new Document(null, OptionalLong.empty(), columns);
     }
@@ -47,7 +47,7 @@ public final class Document {
     }
 
     /**
-     * When the whole document expires.
+     * Returns the time at which the whole document expires.
      *
      * @return the time, or null for never
      */
@@ -56,7 +56,7 @@ public final class Document {
     }
 
     /**
-     * The document's version, in a store that keeps versions.
+     * Returns the document's version, in a store that keeps versions.
      *
      * @return the version, or empty
      */
@@ -65,8 +65,8 @@ public final class Document {
     }
 
     /**
-     * The names of its fields, null ones too, by ascending field id; of an event's columns in the
-     * order of the select.
+     * Returns the names of the fields, including null fields, by ascending field id; for an event,
+     * the names of the columns in the order of the select.
      *
      * @return the names
      */
@@ -75,10 +75,10 @@ public final class Document {
     }
 
     /**
-     * Whether a field is absent, null or a value.
+     * Returns whether a field is absent, null or a value.
      *
      * @param field the field's current name
-     * @return which of the three
+     * @return absent, null or a value
      */
     public Presence presence(String field) {
         Values.Encoded value = fields.get(field);
@@ -89,11 +89,11 @@ public final class Document {
     }
 
     /**
-     * A field's value: Boolean, Integer, Long, Float, Double, String, byte[], Instant, List,
-     * float[], or byte[] for a vector of 8-bit integers.
+     * Returns a field's value: Boolean, Integer, Long, Float, Double, String, byte[], Instant,
+     * List, float[], or byte[] for a vector of 8-bit integers.
      *
      * @param field the field's current name
-     * @return a value of its own, or null when absent or null
+     * @return a new object, or null if absent or null
      */
     public @Nullable Object value(String field) {
         Values.Encoded value = fields.get(field);
@@ -104,12 +104,12 @@ public final class Document {
     }
 
     /**
-     * An integer, of 32 or 64 bits.
+     * Returns an integer, of 32 or 64 bits.
      *
      * @param field the field's current name
-     * @param fallback what to answer when absent or null
+     * @param fallback the result if absent or null
      * @return the value
-     * @throws InvalidArgumentException when the field is no integer
+     * @throws InvalidArgumentException if the field is not an integer
      */
     public long getLong(String field, long fallback) {
         Values.Encoded value = fields.get(field);
@@ -124,12 +124,12 @@ public final class Document {
     }
 
     /**
-     * A float, of 32 or 64 bits.
+     * Returns a float, of 32 or 64 bits.
      *
      * @param field the field's current name
-     * @param fallback what to answer when absent or null
+     * @param fallback the result if absent or null
      * @return the value
-     * @throws InvalidArgumentException when the field is no float
+     * @throws InvalidArgumentException if the field is not a float
      */
     public double getDouble(String field, double fallback) {
         Values.Encoded value = fields.get(field);
@@ -144,11 +144,11 @@ public final class Document {
     }
 
     /**
-     * A string.
+     * Returns a string.
      *
      * @param field the field's current name
-     * @return the value, or null when absent or null
-     * @throws InvalidArgumentException when the field is no string
+     * @return the value, or null if absent or null
+     * @throws InvalidArgumentException if the field is not a string
      */
     public @Nullable String getString(String field) {
         Values.Encoded value = fields.get(field);

@@ -1,4 +1,4 @@
-/* A cursor over every document that a reader holds. */
+/* A cursor over every document of a reader. */
 package io.forebay;
 
 import java.lang.ref.Reference;
@@ -7,10 +7,10 @@ import java.util.Iterator;
 import java.util.NoSuchElementException;
 
 /**
- * Every live document of the partitions that a reader follows, in no order. One that lives
- * throughout is seen exactly once, as it is at its turn; one that comes or goes meanwhile may be
- * seen or not, one that goes and comes again also twice. A slow scan delays nothing. Belongs to one
- * thread.
+ * A scan of every live document in the partitions that a reader follows, in no order. A document
+ * that lives throughout the scan is seen exactly once, as it is at its turn. A document that is
+ * created or deleted during the scan may be seen or not; a document that is deleted and created
+ * again may be seen twice. A slow scan delays nothing. Belongs to one thread.
  */
 public final class DocumentScan implements Iterator<ScannedDocument>, AutoCloseable {
     private static final int BATCH_DOCUMENTS = 256;
@@ -26,12 +26,12 @@ public final class DocumentScan implements Iterator<ScannedDocument>, AutoClosea
     }
 
     /**
-     * Whether there is one more document.
+     * Returns whether there is another document.
      *
      * @return false at the end
-     * @throws UnavailableException while the next partition has not caught up; the scan may go on
-     *      later
-     * @throws ClosedException when the reader or this scan was closed
+     * @throws UnavailableException while the next partition has not caught up; the scan may
+     *     continue later
+     * @throws ClosedException if the reader or this scan was closed
      */
     @Override
     public boolean hasNext() {

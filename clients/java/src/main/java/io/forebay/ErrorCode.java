@@ -1,7 +1,7 @@
 /* The one table of error codes, the same in every language. */
 package io.forebay;
 
-/** What kind of failure it is. */
+/** The kind of a failure. */
 public enum ErrorCode {
     /** The request can never succeed as it stands. */
     INVALID_ARGUMENT(1, "InvalidArgument", false),
@@ -64,7 +64,7 @@ public enum ErrorCode {
     }
 
     /**
-     * The code's number, as on the wire and in the C ABI.
+     * Returns the code's number, as on the wire and in the C ABI.
      *
      * @return a number from 1
      */
@@ -73,7 +73,7 @@ public enum ErrorCode {
     }
 
     /**
-     * The code's name, as every language spells it.
+     * Returns the code's name, as every language spells it.
      *
      * @return for example {@code InvalidArgument}
      */
@@ -82,7 +82,7 @@ public enum ErrorCode {
     }
 
     /**
-     * Whether the same call may succeed when it is simply made again.
+     * Returns whether a plain retry of the same call may succeed.
      *
      * @return true for {@link #UNAVAILABLE}, {@link #UNKNOWN_OUTCOME} and {@link #STALE}
      */

@@ -1,17 +1,17 @@
-/* A field as a reader holds it. */
+/* Resolved fields of a reader. */
 package io.forebay;
 
 /**
- * A field of one reader, resolved once by name, and the type that it is read as. It survives every
- * alteration: a new name, a wider type, other fields that come and go; after a drop it answers
- * absent. Any thread may use it; it needs no close.
+ * A field of one reader, resolved once by name, and the type that it is read as. A handle survives
+ * every alteration: a new name, a wider type, other fields that are added and dropped; after a
+ * drop, reads return absent. Any thread may use a handle; it needs no close.
  */
 public final class FieldHandle {
     private final String name;
     private final FieldType type;
     private final long id;
-    // Guesses, which threads change without a word to each other: a read that finds another size
-    // than it was made ready for takes a copy more.
+    // Size guesses, which threads update without synchronization: a read whose value has another
+    // size makes one more copy.
     private int likelyBytes;
 
     private int likelyBytesPerKey;
@@ -23,7 +23,7 @@ public final class FieldHandle {
     }
 
     /**
-     * The name that it was resolved by.
+     * Returns the name that the handle was resolved by.
      *
      * @return the name
      */
@@ -32,7 +32,7 @@ public final class FieldHandle {
     }
 
     /**
-     * The type that it is read as.
+     * Returns the type that the field is read as.
      *
      * @return the type
      */
@@ -44,17 +44,17 @@ public final class FieldHandle {
         return id;
     }
 
-    /** The bytes that a value has room in; -1 when values are too long to guess. */
+    /** Returns the buffer size for a value; -1 if values are too long to guess. */
     int likelyBytes() {
         return likelyBytes;
     }
 
-    /** The bytes that the values of so many keys have room in. */
+    /** Returns the buffer size for the values of {@code keys} keys. */
     long likelyBytes(int keys) {
         return (long) likelyBytesPerKey * keys;
     }
 
-    /** What was read was a value of another length. */
+    /** Notes that a read value had another length than the guess. */
     void saw(long length) {
         int likely = likelyBytes;
         if (length > HeapReads.LIKELY_BYTES_MAX) {
@@ -66,14 +66,17 @@ public final class FieldHandle {
         }
     }
 
-    /** What was read elsewhere was a value of this length; short ones are guessed again. */
+    /**
+     * Notes the length of a value that was read through off-heap memory; short values are guessed
+     * again.
+     */
     void sawElsewhere(int length) {
         if (likelyBytes < 0 && length <= HeapReads.LIKELY_BYTES_MAX / 4) {
             likelyBytes = length;
         }
     }
 
-    /** What was read were values of this length together. */
+    /** Notes the total length of the values of a batch. */
     void saw(long length, int keys) {
         long perKey = keys == 0 ? 0 : (length + keys - 1) / keys;
         int likely = likelyBytesPerKey;

@@ -1,4 +1,4 @@
-/* A field as its creator asks for it. */
+/* Specifications of fields. */
 package io.forebay;
 
 import java.nio.ByteBuffer;
@@ -7,16 +7,16 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A field of a store to be.
+ * A field of a store specification.
  *
- * @param name its name
- * @param type its type
- * @param fallback what a gather writes for absent and null: a boxed number or a float[]; or null.
- *     Of a stream's column any value: what an event that does not name the column has
- * @param ttl time to live of each write that carries none, or null
- * @param isRequired whether a stream refuses events without a value of it
- * @param allowed the values that a stream lets in; empty for all
- * @param index how a stream's retained events are found by it, or null
+ * @param name the name
+ * @param type the type
+ * @param fallback the value that a gather writes for absent and null: a boxed number or a float[];
+ *     or null. For a stream's column any value: the value of an event that does not name the column
+ * @param ttl time to live of each write without its own, or null
+ * @param isRequired whether a stream refuses events without a value
+ * @param allowed the values that a stream accepts; empty for all
+ * @param index the index of a stream's column, or null
  */
 public record FieldSpec(
         String name,
@@ -31,22 +31,22 @@ public record FieldSpec(
     private static final int VALUE_BYTES = 24;
 
     /**
-     * A field without default and time to live.
+     * Creates a field without default and time to live.
      *
-     * @param name its name
-     * @param type its type
+     * @param name the name
+     * @param type the type
      */
     public FieldSpec(String name, FieldType type) {
         this(name, type, null, null);
     }
 
     /**
-     * A field of documents.
+     * Creates a field of documents.
      *
-     * @param name its name
-     * @param type its type
-     * @param fallback what a gather writes for absent and null, or null
-     * @param ttl time to live of each write that carries none, or null
+     * @param name the name
+     * @param type the type
+     * @param fallback the value that a gather writes for absent and null, or null
+     * @param ttl time to live of each write without its own, or null
      */
     public FieldSpec(
             String name, FieldType type, @Nullable Object fallback, @Nullable Duration ttl) {
@@ -54,29 +54,29 @@ public record FieldSpec(
     }
 
     /**
-     * The same column, without a value of which a stream refuses an event.
+     * Returns the same column as a required column: the stream refuses an event without a value.
      *
-     * @return the field to be
+     * @return the field specification
      */
     public FieldSpec required() {
         return new FieldSpec(name, type, fallback, ttl, true, allowed, index);
     }
 
     /**
-     * The same column, of which a stream lets only these values in.
+     * Returns the same column, restricted to these values.
      *
      * @param values the values
-     * @return the field to be
+     * @return the field specification
      */
     public FieldSpec allowing(List<?> values) {
         return new FieldSpec(name, type, fallback, ttl, isRequired, List.copyOf(values), index);
     }
 
     /**
-     * The same scalar column, by which a stream's retained events are found.
+     * Returns the same scalar column with an index, by which a stream's retained events are found.
      *
-     * @param other how they are, or null
-     * @return the field to be
+     * @param other the index, or null
+     * @return the field specification
      */
     public FieldSpec index(@Nullable ColumnIndex other) {
         return new FieldSpec(name, type, fallback, ttl, isRequired, allowed, other);

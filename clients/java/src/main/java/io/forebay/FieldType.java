@@ -34,11 +34,11 @@ public record FieldType(int code) {
     };
 
     /**
-     * A list of scalars, none of them null.
+     * Returns the type of a list of scalars, none of them null.
      *
      * @param scalar the type of its components
      * @return the list's type
-     * @throws InvalidArgumentException when {@code scalar} is a list or a vector
+     * @throws InvalidArgumentException if {@code scalar} is a list or a vector
      */
     public static FieldType list(FieldType scalar) {
         if (!scalar.isScalar()) {
@@ -48,7 +48,7 @@ public record FieldType(int code) {
     }
 
     /**
-     * A vector of 32-bit floats.
+     * Returns the type of a vector of 32-bit floats.
      *
      * @param length its number of components, up to 65,535
      * @return the vector's type
@@ -58,7 +58,7 @@ public record FieldType(int code) {
     }
 
     /**
-     * A vector of 16-bit floats.
+     * Returns the type of a vector of 16-bit floats.
      *
      * @param length its number of components, up to 65,535
      * @return the vector's type
@@ -68,7 +68,7 @@ public record FieldType(int code) {
     }
 
     /**
-     * A vector of 8-bit integers.
+     * Returns the type of a vector of 8-bit integers.
      *
      * @param length its number of components, up to 65,535
      * @return the vector's type
@@ -93,17 +93,20 @@ public record FieldType(int code) {
         return (code & 0xff00) == LIST;
     }
 
-    /** The type of a list's components. */
+    /** Returns the type of a list's components. */
     FieldType component() {
         return new FieldType(code & 0xff);
     }
 
-    /** 1 for f32, 2 for f16, 3 for i8; 0 for what is no vector. */
+    /** Returns 1 for f32, 2 for f16, 3 for i8; 0 for a type that is not a vector. */
     int vectorKind() {
         return (code & 0xff00) == 0x200 ? code & 0xff : 0;
     }
 
-    /** The type as definitions and messages spell it, such as {@code int64} or {@code f32[8]}. */
+    /**
+     * Returns the type as definitions and messages spell it, such as {@code int64} or {@code
+     * f32[8]}.
+     */
     @Override
     public String toString() {
         int length = code >>> 16;

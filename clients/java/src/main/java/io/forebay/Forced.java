@@ -1,29 +1,29 @@
-/* A state that a test puts a reader in memory into. */
+/* Simulated states of an in-memory reader. */
 package io.forebay;
 
 import java.time.Duration;
 
 /**
- * What {@link InMemoryReader#force} puts a reader into, until the next one.
+ * The state that {@link InMemoryReader#force} simulates, until the next call.
  *
- * @param state which state
+ * @param state the state
  * @param age of a stale reader; zero for the others
  */
 public record Forced(State state, Duration age) {
-    /** The states. */
+    /** The kinds of states. */
     public enum State {
-        /** None: ready, and as fresh as its clock. */
+        /** No simulated state: ready, and as fresh as the reader's clock. */
         NOTHING,
-        /** It has not caught up: reads and waits are {@link UnavailableException}. */
+        /** Not caught up: reads and waits throw {@link UnavailableException}. */
         NOT_READY,
-        /** What it serves has an age: reads with a bound below it are {@link StaleException}. */
+        /** Stale by an age: reads with a lower bound throw {@link StaleException}. */
         STALE,
-        /** Closed, for good. */
+        /** Closed permanently. */
         CLOSED
     }
 
     /**
-     * No forced state: ready, and as fresh as its clock.
+     * Returns the absence of a simulated state: ready, and as fresh as the reader's clock.
      *
      * @return the state
      */
@@ -32,7 +32,8 @@ public record Forced(State state, Duration age) {
     }
 
     /**
-     * Not caught up. What is written meanwhile is there when another state is forced.
+     * Returns the state of a reader that has not caught up. Writes in this state become visible
+     * when another state is set.
      *
      * @return the state
      */
@@ -41,9 +42,9 @@ public record Forced(State state, Duration age) {
     }
 
     /**
-     * Stale. It ages further with the reader's clock.
+     * Returns the state of a stale reader, whose data ages further with the reader's clock.
      *
-     * @param age how old what it serves is
+     * @param age the age of the data
      * @return the state
      */
     public static Forced stale(Duration age) {
@@ -51,7 +52,7 @@ public record Forced(State state, Duration age) {
     }
 
     /**
-     * Closed.
+     * Returns the state of a closed reader.
      *
      * @return the state
      */

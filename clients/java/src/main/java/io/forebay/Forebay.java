@@ -1,4 +1,4 @@
-/* What is true of the client in this process. */
+/* Information about the client in this process. */
 package io.forebay;
 
 /** The client library itself. */
@@ -6,10 +6,10 @@ public final class Forebay {
     private Forebay() {}
 
     /**
-     * Which native library this process has loaded, and how Java calls it and why. Loads it when
-     * nothing has yet.
+     * Returns which native library this process has loaded, and how Java calls the library and why.
+     * Loads the library if it is not loaded yet.
      *
-     * @return what is loaded
+     * @return the loaded library
      */
     public static NativeInfo nativeInfo() {
         return Native.info();

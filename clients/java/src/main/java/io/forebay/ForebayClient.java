@@ -7,8 +7,8 @@ import java.util.List;
 
 /**
  * Writes to stores, administers them, and opens readers. A client has one random id for its whole
- * life and numbers its writes, so that a write that is sent twice happens once: make one per
- * process and share it between threads.
+ * life and numbers its writes, so that a write that is sent twice happens once: create one client
+ * per process and share it between threads.
  *
  * <pre>{@code
  * try (ForebayClient client = ForebayClient.connect("127.0.0.1:7070")) {
@@ -32,26 +32,26 @@ public final class ForebayClient implements AutoCloseable {
     }
 
     /**
-     * Connects to a node, {@code forebayd dev} for example, with deadlines of 10 seconds.
+     * Connects to a node, for example {@code forebayd dev}, with deadlines of 10 seconds.
      *
      * @param endpoint {@code host:port}
      * @return the client
-     * @throws InvalidArgumentException for an address that is none
-     * @throws UnavailableException when nobody answers there
+     * @throws InvalidArgumentException for an invalid address
+     * @throws UnavailableException if no node answers there
      */
     public static ForebayClient connect(String endpoint) {
         return connect(endpoint, Duration.ZERO);
     }
 
     /**
-     * Connects to a node. The native core's records go to SLF4J from now on, from the level up that
-     * the logger {@code io.forebay.core} has now.
+     * Connects to a node. The native core's log records go to SLF4J from now on, from the current
+     * level of the logger {@code io.forebay.core} up.
      *
      * @param endpoint {@code host:port}
-     * @param deadline time that a call has, its retries included; zero for 10 seconds
+     * @param deadline deadline of each call, retries included; zero for 10 seconds
      * @return the client
-     * @throws InvalidArgumentException for an address that is none
-     * @throws UnavailableException when nobody answers there
+     * @throws InvalidArgumentException for an invalid address
+     * @throws UnavailableException if no node answers there
      */
     public static ForebayClient connect(String endpoint, Duration deadline) {
         NativeLog.refresh();
@@ -74,9 +74,9 @@ public final class ForebayClient implements AutoCloseable {
     /**
      * Opens a store.
      *
-     * @param name its name
+     * @param name the store's name
      * @return the store
-     * @throws NotFoundException when there is none
+     * @throws NotFoundException if there is no such store
      */
     public Store store(String name) {
         CallBuffer call = CallBuffer.take();
@@ -94,10 +94,11 @@ public final class ForebayClient implements AutoCloseable {
     /**
      * Creates a store and opens it.
      *
-     * @param spec what it is to be
+     * @param spec the specification
      * @return the store
-     * @throws ConflictException when the name is taken
-     * @throws UnknownOutcomeException when it may have happened: open the store to see
+     * @throws ConflictException if the name is taken
+     * @throws UnknownOutcomeException if the store may have been created: open the store to find
+     *     out
      */
     public Store createStore(StoreSpec spec) {
         CallBuffer call = CallBuffer.take();
@@ -111,14 +112,14 @@ public final class ForebayClient implements AutoCloseable {
     }
 
     /**
-     * Gives a store its next version; all alterations happen, or none.
+     * Alters a store, which gives the store its next version. All alterations happen, or none.
      *
      * @param name the store's name
-     * @param fromVersion the version that the caller has seen; 0 alters whatever is there
-     * @param alterations what changes
+     * @param fromVersion the version that the caller has seen; 0 alters the current version
+     * @param alterations the alterations
      * @return the new definition
-     * @throws ConflictException when another alteration came first
-     * @throws InvalidArgumentException when old data would become unreadable, with the reason
+     * @throws ConflictException if another alteration came first
+     * @throws InvalidArgumentException if old data would become unreadable, with the reason
      */
     public Definition alterStore(String name, int fromVersion, List<Alteration> alterations) {
         CallBuffer call = CallBuffer.take();
@@ -144,8 +145,8 @@ public final class ForebayClient implements AutoCloseable {
     /**
      * Deletes a store and all its data.
      *
-     * @param name its name
-     * @throws NotFoundException when there is none
+     * @param name the store's name
+     * @throws NotFoundException if there is no such store
      */
     public void deleteStore(String name) {
         CallBuffer call = CallBuffer.take();
@@ -159,11 +160,11 @@ public final class ForebayClient implements AutoCloseable {
     }
 
     /**
-     * The newest definition of a store.
+     * Returns the newest definition of a store.
      *
-     * @param name its name
+     * @param name the store's name
      * @return the definition
-     * @throws NotFoundException when there is none
+     * @throws NotFoundException if there is no such store
      */
     public Definition describeStore(String name) {
         CallBuffer call = CallBuffer.take();
@@ -179,9 +180,9 @@ public final class ForebayClient implements AutoCloseable {
     }
 
     /**
-     * The newest definitions of all stores.
+     * Returns the newest definitions of all stores.
      *
-     * @return the definitions, by name
+     * @return the definitions, sorted by name
      */
     public List<Definition> listStores() {
         CallBuffer call = CallBuffer.take();
@@ -204,18 +205,18 @@ public final class ForebayClient implements AutoCloseable {
      *
      * @param store the store's name
      * @return the reader; wait with {@link ForebayReader#awaitReady}
-     * @throws NotFoundException when there is no such store
+     * @throws NotFoundException if there is no such store
      */
     public ForebayReader reader(String store) {
         return reader(ReaderOptions.of(store));
     }
 
     /**
-     * Opens a reader. It lives on when this client is closed.
+     * Opens a reader, which outlives this client.
      *
-     * @param options what it is to be
+     * @param options the reader's options
      * @return the reader; wait with {@link ForebayReader#awaitReady}
-     * @throws NotFoundException when there is no such store
+     * @throws NotFoundException if there is no such store
      */
     public ForebayReader reader(ReaderOptions options) {
         CallBuffer call = CallBuffer.take();

@@ -1,4 +1,6 @@
-/* The root of Forebay's exceptions: a code, a message that says what to do next, and where. */
+/*
+ * The root of Forebay's exceptions: a code, a message that says what to do next, and the context.
+ */
 package io.forebay;
 
 import java.util.Optional;
@@ -7,8 +9,8 @@ import java.util.OptionalLong;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A failure of Forebay. Each code has a class of its own; catch this one for all of them. Its
- * message says what happened and what to do next, and never shows a key or a value.
+ * A failure of Forebay. Each code has its own class; catch this class for all of them. The message
+ * says what happened and what to do next, and never contains a key or a value.
  */
 public abstract class ForebayException extends RuntimeException {
     private static final long serialVersionUID = 1L;
@@ -16,7 +18,7 @@ public abstract class ForebayException extends RuntimeException {
     private final transient Failure failure;
     private final ErrorCode code;
 
-    /** What the native core tells of a failure. */
+    /** The native core's description of a failure. */
     record Failure(
             ErrorCode code,
             String message,
@@ -85,7 +87,7 @@ public abstract class ForebayException extends RuntimeException {
         return of(Failure.of(code, message));
     }
 
-    /** A crossing that failed by itself. */
+    /** Returns the exception for a native call that failed to execute. */
     static ForebayException broken(Throwable cause) {
         ForebayException broken =
                 of(ErrorCode.INTERNAL, "a call of the native core broke; report it");
@@ -94,7 +96,7 @@ public abstract class ForebayException extends RuntimeException {
     }
 
     /**
-     * The code of the failure.
+     * Returns the code of the failure.
      *
      * @return the code
      */
@@ -103,54 +105,54 @@ public abstract class ForebayException extends RuntimeException {
     }
 
     /**
-     * The store where it happened.
+     * Returns the store of the failure.
      *
-     * @return its name, or empty where none applies
+     * @return the name, or empty if none applies
      */
     public final Optional<String> store() {
         return failure == null ? Optional.empty() : Optional.ofNullable(failure.store());
     }
 
     /**
-     * The partition where it happened.
+     * Returns the partition of the failure.
      *
-     * @return its number, or empty where none applies
+     * @return the number, or empty if none applies
      */
     public final OptionalInt partition() {
         return failure == null ? OptionalInt.empty() : failure.partition();
     }
 
     /**
-     * The field where it happened.
+     * Returns the field of the failure.
      *
-     * @return its name, or empty where none applies
+     * @return the name, or empty if none applies
      */
     public final Optional<String> field() {
         return failure == null ? Optional.empty() : Optional.ofNullable(failure.field());
     }
 
     /**
-     * The xxh3 digest of the key that was asked for.
+     * Returns the xxh3 digest of the requested key.
      *
-     * @return the digest, or empty where none applies
+     * @return the digest, or empty if none applies
      */
     public final OptionalLong keyDigest() {
         return failure == null ? OptionalLong.empty() : failure.keyDigest();
     }
 
     /**
-     * The limit that was passed.
+     * Returns the limit that was exceeded.
      *
-     * @return the limit, or empty where none applies
+     * @return the limit, or empty if none applies
      */
     public final OptionalLong limit() {
         return failure == null ? OptionalLong.empty() : failure.limit();
     }
 
     /**
-     * What was sent or found instead of the limit.
+     * Returns the actual number that exceeded the limit.
      *
-     * @return the actual number, or empty where none applies
+     * @return the actual number, or empty if none applies
      */
     public final OptionalLong actual() {
         return failure == null ? OptionalLong.empty() : failure.actual();

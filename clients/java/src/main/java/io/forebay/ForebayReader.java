@@ -9,14 +9,14 @@ import java.util.function.Consumer;
 
 /**
  * A live copy of a store in this process, opened by {@link ForebayClient#reader}. Reads are local:
- * they take no lock and wait for nothing but the disk that a document was spilled to, where the
- * reader may spill ({@link ReaderOptions#spillingAtMost}). Safe to share between threads; close it
- * when it is no longer needed. The position that it serves never falls.
+ * they take no lock and wait for nothing except the disk, for a spilled document ({@link
+ * ReaderOptions#spillingAtMost}). Safe to share between threads; close the reader when it is no
+ * longer needed. The position that a reader serves never falls.
  */
 public sealed class ForebayReader extends Reads implements AutoCloseable permits InMemoryReader {
     private final String store;
     private final NativeId id;
-    /** Of the callbacks. */
+    /** Tickets of the callbacks. */
     private final Queue<Long> tickets = new ConcurrentLinkedQueue<>();
 
     ForebayReader(String store, long id) {
@@ -26,20 +26,20 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
     }
 
     /**
-     * A reader of a store that lies in this process's memory alone, for tests of programs that
-     * read: ready at once, with these rows in it. No file, thread, port or server stands behind it.
+     * Opens a reader of a store in this process's memory, for tests of programs that read. The
+     * reader is ready at once and contains these rows. No file, thread, port or server is involved.
      *
-     * @param spec the store that it reads
-     * @param rows the documents that it begins with, from {@link Write#row}
-     * @return the reader, which the test writes to, moves and breaks; close it
-     * @throws ForebayException for a store that cannot be, and for a row that it does not take
+     * @param spec the specification of the store
+     * @param rows the initial documents, from {@link Write#row}
+     * @return the reader, with the test's controls; close it
+     * @throws ForebayException for an invalid store or row
      */
     public static InMemoryReader inMemory(StoreSpec spec, Write... rows) {
         return InMemoryReader.open(spec, List.of(rows));
     }
 
     /**
-     * The store's name.
+     * Returns the store's name.
      *
      * @return the name
      */
@@ -48,20 +48,20 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
     }
 
     /**
-     * Reads of this reader that are made in another way.
+     * Returns reads of this reader with another wait or staleness bound.
      *
-     * @param how what they wait for, and how old their answers may be
-     * @return the reads; as long-lived as this reader
+     * @param how the wait and the staleness bound of the reads
+     * @return the reads; they live as long as this reader
      */
     public Reads with(Read how) {
         return new Reads(reader, how);
     }
 
     /**
-     * Waits until every partition serves inside its bound.
+     * Waits until every partition serves within its bound.
      *
      * @param timeout the longest wait
-     * @throws UnavailableException with phase, percent and remaining time when it takes longer
+     * @throws UnavailableException with phase, percent and remaining time, if the wait takes longer
      */
     public void awaitReady(Duration timeout) {
         CallBuffer call = CallBuffer.take();
@@ -74,12 +74,12 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
     }
 
     /**
-     * Waits until everything that a token speaks of is applied here.
+     * Waits until everything that a token covers is applied in this process.
      *
-     * @param token what a write answered
+     * @param token the token of a write
      * @param timeout the longest wait
-     * @throws TokenLostException when a log of the token is no longer served
-     * @throws DeadlineExceededException when it takes longer
+     * @throws TokenLostException if a log of the token is no longer served
+     * @throws DeadlineExceededException if the wait takes longer
      */
     public void awaitToken(Token token, Duration timeout) {
         CallBuffer call = CallBuffer.take();
@@ -100,21 +100,21 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
     /**
      * Resolves a field, to be read as its own type.
      *
-     * @param name its name or an alias
+     * @param name the field's name or an alias
      * @return the field
-     * @throws NotFoundException when the store has no such field
+     * @throws NotFoundException if the store has no such field
      */
     public FieldHandle field(String name) {
         return field(name, new FieldType(0));
     }
 
     /**
-     * Resolves a field, to be read as a type that is the field's own, narrower or wider.
+     * Resolves a field, to be read as its own type, or as a narrower or wider type.
      *
-     * @param name its name or an alias
+     * @param name the field's name or an alias
      * @param asked the type
      * @return the field
-     * @throws NotFoundException when the store has no such field
+     * @throws NotFoundException if the store has no such field
      * @throws InvalidArgumentException for a type that the field cannot be read as
      */
     public FieldHandle field(String name, FieldType asked) {
@@ -137,7 +137,7 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
     }
 
     /**
-     * The partition that a key belongs to.
+     * Returns the partition that a key belongs to.
      *
      * @param key a key
      * @return the partition's number
@@ -155,7 +155,7 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
     }
 
     /**
-     * The store's definition at the newest version that this reader has seen.
+     * Returns the store's definition at the newest version that this reader has seen.
      *
      * @return the definition
      */
@@ -170,7 +170,7 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
     }
 
     /**
-     * The newest schema version that any partition of this reader has seen.
+     * Returns the newest schema version that any partition of this reader has seen.
      *
      * @return the version; 0 before the first entry
      */
@@ -185,11 +185,11 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
     }
 
     /**
-     * Calls back with the definition of each schema version that this reader comes to from now on,
-     * in their order, until it is closed.
+     * Calls back with the definition of each schema version that this reader reaches from now on,
+     * in order, until the reader is closed.
      *
-     * @param listener called on a thread of Forebay's, one call at a time; it must not block. What
-     *     it throws is logged
+     * @param listener called on a thread of Forebay's, one call at a time; the listener must not
+     *     block. Exceptions of the listener are logged
      */
     public void onSchemaChange(Consumer<Definition> listener) {
         Inbox inbox = Inbox.get();
@@ -214,7 +214,7 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
      * @param fields the fields, in the order of their columns
      * @param lossy whether values may be rounded to fit
      * @return the plan
-     * @throws InvalidArgumentException for a field that has no place in such a matrix
+     * @throws InvalidArgumentException for a field whose type does not fit such a matrix
      */
     public GatherPlan planFloats(List<GatherField> fields, boolean lossy) {
         return GatherPlan.open(reader, fields, GatherPlan.Cell.FLOAT, lossy);
@@ -226,7 +226,7 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
      * @param fields the fields, in the order of their columns
      * @param lossy whether values may be rounded to fit
      * @return the plan
-     * @throws InvalidArgumentException for a field that has no place in such a matrix
+     * @throws InvalidArgumentException for a field whose type does not fit such a matrix
      */
     public GatherPlan planDoubles(List<GatherField> fields, boolean lossy) {
         return GatherPlan.open(reader, fields, GatherPlan.Cell.DOUBLE, lossy);
@@ -236,16 +236,16 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
      * Plans a gather into a matrix of longs.
      *
      * @param fields the fields, in the order of their columns
-     * @param lossy whether values may be cut to fit
+     * @param lossy whether values may be truncated to fit
      * @return the plan
-     * @throws InvalidArgumentException for a field that has no place in such a matrix
+     * @throws InvalidArgumentException for a field whose type does not fit such a matrix
      */
     public GatherPlan planLongs(List<GatherField> fields, boolean lossy) {
         return GatherPlan.open(reader, fields, GatherPlan.Cell.LONG, lossy);
     }
 
     /**
-     * How the reader and each of its partitions are at this moment.
+     * Returns the current status of the reader and of each of its partitions.
      *
      * @return the status
      */
@@ -254,7 +254,7 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
     }
 
     /**
-     * Counts and sizes since the reader was opened.
+     * Returns counts and sizes since the reader was opened.
      *
      * @return the metrics
      */
@@ -269,17 +269,18 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
     }
 
     /**
-     * Compares the copy of a partition that this reader answers from with the shard of the node
-     * that it is connected to, at one position, and names the documents that are not the same.
-     * Reads both whole, the shard over the network; the partition applies nothing while its own
-     * copy is read, and answers on.
+     * Compares this reader's copy of a partition with the shard of the connected node, at one
+     * position, and names the documents that differ. Reads both completely, the shard over the
+     * network; while the reader's copy is read, the partition applies no entries but still answers
+     * reads.
      *
      * @param partition the partition
-     * @param timeout the longest wait for the shard, and then until the reader has come as far
-     * @return what came of it
+     * @param timeout the longest wait for the shard, and then until the reader has reached the same
+     *     position
+     * @return the result of the comparison
      * @throws InvalidArgumentException for a partition that is not followed
-     * @throws UnsupportedException for a reader in memory, and where another reader of the
-     *     directory keeps the copy
+     * @throws UnsupportedException for an in-memory reader, and if another reader of the directory
+     *     maintains the copy
      */
     public Verified verify(int partition, Duration timeout) {
         CallBuffer call = CallBuffer.take();
@@ -294,10 +295,10 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
     }
 
     /**
-     * Ends the reader: reads in flight end, later ones throw {@link ClosedException}, and its
-     * memory goes after the last of them. One that keeps checkpoints writes a last one of each
-     * partition and waits for them, up to 10 s; one that takes longer leaves the one before. A
-     * second close changes nothing.
+     * Closes the reader: reads in flight end, later ones throw {@link ClosedException}, and the
+     * memory is freed after the last of them. A reader with checkpoints writes a last checkpoint of
+     * each partition and waits for them, up to 10 s; a checkpoint that takes longer leaves the
+     * previous one in effect. A second close changes nothing.
      */
     @Override
     public void close() {

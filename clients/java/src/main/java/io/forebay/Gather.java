@@ -1,4 +1,4 @@
-/* One gather: its checks, its off-heap memory, its call. */
+/* A gather: its checks, its off-heap memory, its call. */
 package io.forebay;
 
 import java.lang.ref.Reference;
@@ -7,7 +7,7 @@ import java.nio.ByteOrder;
 import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
-/** A gather of one plan for some keys, made once. */
+/** A gather of one plan for some keys, used once. */
 final class Gather {
     private final KeyedReads reads;
     private final GatherPlan plan;
@@ -43,12 +43,12 @@ final class Gather {
         run(found -> found.asLongBuffer().get(values, 0, count()));
     }
 
-    /** The cells of the matrix, once {@link #check} has let them pass. */
+    /** Returns the number of cells of the matrix, after {@link #check}. */
     private int count() {
         return keys.size() * plan.width();
     }
 
-    /** Refuses a plan of another type, and room that is too small. */
+    /** Refuses a plan of another type, and an output that is too small. */
     private void check(GatherPlan.Cell cell, long room) {
         long count = (long) keys.size() * plan.width();
         if (plan.cell() != cell) {
@@ -66,7 +66,7 @@ final class Gather {
         return ForebayException.of(ErrorCode.INVALID_ARGUMENT, why);
     }
 
-    /** Gathers into memory of the call, and hands it to a taker. */
+    /** Gathers into memory of the call, and passes the memory to a taker. */
     private void run(Consumer<ByteBuffer> taker) {
         CallBuffer call = CallBuffer.take();
         try {

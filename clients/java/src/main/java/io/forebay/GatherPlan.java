@@ -5,12 +5,12 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A plan to gather fields into the columns of a matrix: one column for a number, one per
- * component of a vector. It survives every alteration as a handle does. Safe to share; it is
- * closed with {@link #close}, or when it is forgotten.
+ * A plan to gather fields into the columns of a matrix: one column for a number, one per component
+ * of a vector. A plan survives every alteration as a handle does. Safe to share; {@link #close} or
+ * the garbage collector closes it.
  */
 public final class GatherPlan implements AutoCloseable {
-    /** What the cells of the matrix are; in the order of the codes of the native core. */
+    /** The cell types of a matrix; in the order of the codes of the native core. */
     enum Cell {
         FLOAT(Float.BYTES),
         DOUBLE(Double.BYTES),
@@ -24,11 +24,11 @@ public final class GatherPlan implements AutoCloseable {
     }
 
     /**
-     * Where a field's columns lie.
+     * The columns of a field.
      *
-     * @param field the name that the plan was made with
-     * @param first its first column
-     * @param count its columns: 1, or the components of a vector
+     * @param field the name in the plan
+     * @param first the first column
+     * @param count the number of columns: 1, or the components of a vector
      */
     public record Columns(String field, int first, int count) {}
 
@@ -88,18 +88,18 @@ public final class GatherPlan implements AutoCloseable {
     }
 
     /**
-     * The columns of a row.
+     * Returns the number of columns of a row.
      *
-     * @return how many there are
+     * @return the number of columns
      */
     public int width() {
         return width;
     }
 
     /**
-     * Names and places of the columns.
+     * Returns names and positions of the columns.
      *
-     * @return one per field, in the order that they were given in
+     * @return one per field, in the order of the fields
      */
     public List<Columns> columns() {
         return columns;

@@ -1,4 +1,4 @@
-/* Local reads of strings and bytes, straight between arrays on the heap. */
+/* Local reads of strings and bytes, directly between arrays on the heap. */
 package io.forebay;
 
 import io.forebay.HeapCalls.ManyValues;
@@ -6,16 +6,16 @@ import java.util.Arrays;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What {@link KeyedReads} tries first, where this Java crosses by foreign functions. A collector's
- * pause waits for these reads, so they are bounded: by the keys of a batch, and by the bytes that
- * are copied. {@link #ELSEWHERE} sends all else on to off-heap memory, failures too: whoever reads
- * there hears of them.
+ * The reads that {@link KeyedReads} tries first, if this Java calls the native core by foreign
+ * functions. A garbage collection waits for these reads, so they are bounded: by the keys of a
+ * batch, and by the copied bytes. {@link #ELSEWHERE} directs all other reads to off-heap memory,
+ * failures included: the read there reports the error.
  */
 final class HeapReads {
-    /** Stands for an answer that is to be had elsewhere. */
+    /** Marks a result that must be read through off-heap memory. */
     static final byte[] ELSEWHERE = new byte[0];
 
-    /** A value up to this is read into an array of the size that its field's values have. */
+    /** Largest value that is read into an array of its field's usual size. */
     static final int LIKELY_BYTES_MAX = 4096;
 
     private static final int COPIED_BYTES_MAX = 64 * 1024;
@@ -27,7 +27,7 @@ final class HeapReads {
 
     private HeapReads() {}
 
-    /** A value in an array of its own, null when absent or null; or {@link #ELSEWHERE}. */
+    /** Returns a value in a new array, null if absent or null; or {@link #ELSEWHERE}. */
     static byte @Nullable [] copied(KeyedReads reads, FieldHandle field, KeyType type, byte[] key) {
         int likely = field.likelyBytes();
         if (HEAP == null || likely < 0 || !reads.read.isLocal()) {
@@ -37,7 +37,7 @@ final class HeapReads {
         return fitted(field, out, HEAP.get(reads.reader, field.id(), type.code(), key, out));
     }
 
-    /** As the one above, by an int64 key. */
+    /** Works like the method above, by an int64 key. */
     static byte @Nullable [] copied(KeyedReads reads, FieldHandle field, long key) {
         int likely = field.likelyBytes();
         if (HEAP == null || likely < 0 || !reads.read.isLocal()) {
@@ -58,7 +58,7 @@ final class HeapReads {
         return length < out.length ? Arrays.copyOf(out, (int) length) : ELSEWHERE;
     }
 
-    /** Copies a value to an array; answers as {@link HeapCalls#get} does. */
+    /** Copies a value to an array; returns the same as {@link HeapCalls#get}. */
     static long copiedInto(
             KeyedReads reads, FieldHandle field, KeyType type, byte[] key, byte[] out) {
         if (HEAP == null || out.length > COPIED_BYTES_MAX || !reads.read.isLocal()) {
@@ -67,7 +67,7 @@ final class HeapReads {
         return inside(HEAP.get(reads.reader, field.id(), type.code(), key, out));
     }
 
-    /** As the one above, by an int64 key. */
+    /** Works like the method above, by an int64 key. */
     static long copiedInto(KeyedReads reads, FieldHandle field, long key, byte[] out) {
         if (HEAP == null || out.length > COPIED_BYTES_MAX || !reads.read.isLocal()) {
             return HeapCalls.FAILED;
@@ -75,16 +75,16 @@ final class HeapReads {
         return inside(HEAP.get(reads.reader, field.id(), key, out));
     }
 
-    /** Lengths that no array has are refused elsewhere. */
+    /** Lengths that no array has are refused by the other path. */
     private static long inside(long length) {
         return length > Integer.MAX_VALUE ? HeapCalls.FAILED : length;
     }
 
-    /** The values of many keys; null when they are to be had elsewhere. */
+    /** Returns the values of many keys; null if they must be read through off-heap memory. */
     static @Nullable PackedValues packed(KeyedReads reads, FieldHandle field, BatchKeys keys) {
         int count = keys.size();
         long capacity = field.likelyBytes(count);
-        // How much it is to copy is not known before the first batch.
+        // Before the first batch, the size of the values is unknown.
         if (HEAP == null || capacity == 0 || count > BATCH_KEYS_MAX || !reads.read.isLocal()) {
             return null;
         }

@@ -1,4 +1,4 @@
-/* A reader in memory, for tests of programs that read. */
+/* In-memory readers, for tests of programs that read. */
 package io.forebay;
 
 import java.time.Duration;
@@ -6,12 +6,12 @@ import java.time.Instant;
 import java.util.List;
 
 /**
- * A reader over a store in this process's memory, from {@link ForebayReader#inMemory}: it is what
- * the program under test takes, and has what the test does to it.
+ * A reader over a store in this process's memory, from {@link ForebayReader#inMemory}. The program
+ * under test takes it as a reader; its own methods are the test's controls.
  *
- * <p>Everything below the writes is the product: the index, merges, conditions, times to live and
- * alterations. A write is there when it is answered. The clock begins at the host's time and then
- * stands still until the test moves it. Safe to share between threads.
+ * <p>Everything below the writes is production code: the index, merges, conditions, times to live
+ * and alterations. A write is visible when its call returns. The clock starts at the host's time
+ * and then stands still until the test moves it. Safe to share between threads.
  *
  * <pre>{@code
  * StoreSpec spec =
@@ -53,8 +53,8 @@ public final class InMemoryReader extends ForebayReader {
     }
 
     /**
-     * The store that it reads, for programs that write: its writes and batches are here when they
-     * are answered. It has no streams of writes.
+     * Returns the store behind this reader, for programs that write. Writes and batches are visible
+     * when they return. The store has no write streams.
      *
      * @return the store
      */
@@ -63,7 +63,7 @@ public final class InMemoryReader extends ForebayReader {
     }
 
     /**
-     * As {@link Store#upsert}.
+     * Creates an upsert; see {@link Store#upsert}.
      *
      * @param key the document's key
      * @return a write to be sent
@@ -73,7 +73,7 @@ public final class InMemoryReader extends ForebayReader {
     }
 
     /**
-     * As {@link Store#put}.
+     * Creates a put; see {@link Store#put}.
      *
      * @param key the document's key
      * @return a write to be sent
@@ -83,7 +83,7 @@ public final class InMemoryReader extends ForebayReader {
     }
 
     /**
-     * As {@link Store#delete}.
+     * Creates a delete; see {@link Store#delete}.
      *
      * @param key the document's key
      * @return a write to be sent
@@ -93,11 +93,11 @@ public final class InMemoryReader extends ForebayReader {
     }
 
     /**
-     * Gives the store its next version; all alterations happen, or none.
+     * Alters the store, which gives the store its next version. All alterations happen, or none.
      *
-     * @param alterations what changes
+     * @param alterations the alterations
      * @return the new definition
-     * @throws InvalidArgumentException when old data would become unreadable, with the reason
+     * @throws InvalidArgumentException if old data would become unreadable, with the reason
      */
     public Definition alter(List<Alteration> alterations) {
         CallBuffer call = CallBuffer.take();
@@ -116,7 +116,7 @@ public final class InMemoryReader extends ForebayReader {
     }
 
     /**
-     * The time that its clock shows, to the microsecond.
+     * Returns the time of the reader's clock, to the microsecond.
      *
      * @return the time
      */
@@ -131,10 +131,10 @@ public final class InMemoryReader extends ForebayReader {
     }
 
     /**
-     * Makes its clock show a time. What has expired by then is absent.
+     * Sets the reader's clock. Documents that expire by then are absent.
      *
      * @param now the time, in whole microseconds
-     * @throws InvalidArgumentException for a time before the one that it shows
+     * @throws InvalidArgumentException for a time before the clock's current time
      */
     public void setClock(Instant now) {
         CallBuffer call = CallBuffer.take();
@@ -147,18 +147,18 @@ public final class InMemoryReader extends ForebayReader {
     }
 
     /**
-     * Moves its clock forward.
+     * Moves the reader's clock forward.
      *
-     * @param by how far, in whole microseconds
+     * @param by the distance, in whole microseconds
      */
     public void advance(Duration by) {
         setClock(clock().plus(by));
     }
 
     /**
-     * Puts it into a state, until the next one is forced.
+     * Simulates a state, until the next call.
      *
-     * @param forced the state; of an age whole milliseconds count
+     * @param forced the state; an age counts in whole milliseconds
      */
     public void force(Forced forced) {
         CallBuffer call = CallBuffer.take();

@@ -1,6 +1,7 @@
 /*
- * What the native core tells later. It never calls into Java: one daemon thread fetches its events
- * and hands each to whoever waits for it, so nothing that a listener throws reaches native code.
+ * Later events of the native core. The native core never calls into Java: one daemon thread fetches
+ * its events and passes each event to its listener, so an exception of a listener never reaches
+ * native code.
  */
 package io.forebay;
 
@@ -24,14 +25,14 @@ final class Inbox {
     private final long id;
     private final Thread thread;
 
-    /** Hears an event. It is called on the inbox's thread and must not block. */
+    /** A receiver of events. The inbox's thread calls the listener, which must not block. */
     interface Listener {
         void hear(Unpacker event);
     }
 
     private record Waiting(Listener listener, boolean once) {}
 
-    /** Opened by the first that waits for anything. */
+    /** Holder of the inbox, which the first use opens. */
     private static final class Opened {
         static final Inbox INBOX = new Inbox();
     }
@@ -53,12 +54,12 @@ final class Inbox {
         return Opened.INBOX;
     }
 
-    /** A ticket for one event. */
+    /** Returns a ticket for one event. */
     long once(Listener listener) {
         return add(new Waiting(listener, true));
     }
 
-    /** A ticket for any number of events, until it is forgotten. */
+    /** Returns a ticket for any number of events, until the ticket is removed. */
     long each(Listener listener) {
         return add(new Waiting(listener, false));
     }
@@ -73,12 +74,12 @@ final class Inbox {
         waiting.remove(ticket);
     }
 
-    /** Whether the caller is a listener, which nothing may wait for. */
+    /** Returns whether the caller is a listener, which must not wait. */
     boolean isOwnThread() {
         return Thread.currentThread() == thread;
     }
 
-    /** Writes an fb_sink; answers its address. */
+    /** Writes an fb_sink; returns its address. */
     long sink(CallBuffer call, long ticket) {
         CallBuffer.Place place = call.allocate(SINK_BYTES);
         ByteBuffer buffer = place.buffer();
@@ -134,7 +135,7 @@ final class Inbox {
         try {
             Thread.sleep(REST_MS);
         } catch (InterruptedException interrupted) {
-            // Nobody but this thread knows it; the next round goes on.
+            // No other code has this thread; the next round continues.
             LOG.debug("the thread of events was interrupted", interrupted);
         }
     }

@@ -1,4 +1,4 @@
-/* The exception of one code of the error table, Internal. */
+/* The exception of the error code Internal. */
 package io.forebay;
 
 /** A broken invariant; report it. */

@@ -1,4 +1,4 @@
-/* The exception of one code of the error table, InvalidArgument. */
+/* The exception of the error code InvalidArgument. */
 package io.forebay;
 
 /** The request can never succeed as it stands. */

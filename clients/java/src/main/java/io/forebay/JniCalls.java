@@ -1,4 +1,4 @@
-/* The crossing by JNI, for JDK 17 and later. */
+/* Native calls by JNI, for JDK 17 and later. */
 package io.forebay;
 
 import java.nio.ByteBuffer;

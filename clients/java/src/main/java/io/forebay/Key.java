@@ -1,4 +1,4 @@
-/* What names a document: its primary key, with its partition key where the store declares one. */
+/* Keys of documents: a primary key, with a partition key if the store declares one. */
 package io.forebay;
 
 import java.nio.ByteBuffer;
@@ -9,8 +9,8 @@ import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A document's key, encoded once. It is never converted: a store of int64 keys refuses a string.
- * Keep a key that is used often, and its bytes are made only once.
+ * A document's key, encoded once. A key is never converted: a store of int64 keys refuses a string.
+ * Reuse a key that is used often, so that its bytes are built only once.
  */
 public final class Key {
     private final KeyType type;
@@ -24,9 +24,9 @@ public final class Key {
     }
 
     /**
-     * A string key.
+     * Creates a string key.
      *
-     * @param text any text without lone surrogates, empty too
+     * @param text any text without lone surrogates, also empty
      * @return the key
      * @throws InvalidArgumentException for a lone surrogate
      */
@@ -35,7 +35,7 @@ public final class Key {
     }
 
     /**
-     * An int64 key.
+     * Creates an int64 key.
      *
      * @param number any number
      * @return the key
@@ -47,7 +47,7 @@ public final class Key {
     }
 
     /**
-     * A bytes key.
+     * Creates a bytes key.
      *
      * @param bytes any bytes; they are copied
      * @return the key
@@ -57,7 +57,7 @@ public final class Key {
     }
 
     /**
-     * The same key in a store that is partitioned by a field.
+     * Returns the same key in a store that is partitioned by a field.
      *
      * @param partitionKey the value of that field
      * @return the key with its partition key
@@ -71,7 +71,7 @@ public final class Key {
     }
 
     /**
-     * The key's type.
+     * Returns the key's type.
      *
      * @return the type
      */
@@ -80,10 +80,10 @@ public final class Key {
     }
 
     /**
-     * The text of a string key.
+     * Returns the text of a string key.
      *
      * @return the text
-     * @throws InvalidArgumentException when the key is of another type
+     * @throws InvalidArgumentException if the key has another type
      */
     public String text() {
         require(KeyType.STRING);
@@ -91,10 +91,10 @@ public final class Key {
     }
 
     /**
-     * The number of an int64 key.
+     * Returns the number of an int64 key.
      *
      * @return the number
-     * @throws InvalidArgumentException when the key is of another type
+     * @throws InvalidArgumentException if the key has another type
      */
     public long number() {
         require(KeyType.INT64);
@@ -102,7 +102,7 @@ public final class Key {
     }
 
     /**
-     * The key's bytes, as every language hashes and compares them.
+     * Returns the key's bytes, as every language hashes and compares them.
      *
      * @return a copy
      */
@@ -122,9 +122,9 @@ public final class Key {
     }
 
     /**
-     * The partition key that goes with it.
+     * Returns the key's partition key.
      *
-     * @return the partition key, or null where the store declares none
+     * @return the partition key, or null if the store declares none
      */
     public @Nullable Key partitionKey() {
         return partitionKey;
@@ -143,7 +143,7 @@ public final class Key {
         return 31 * Arrays.hashCode(bytes) + Objects.hash(type, partitionKey);
     }
 
-    /** Names the type alone: a key is never shown. */
+    /** Returns the type and the length alone: a key is never shown. */
     @Override
     public String toString() {
         return "Key(" + type + ", " + bytes.length + " bytes)";

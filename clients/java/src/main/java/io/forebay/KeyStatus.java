@@ -1,17 +1,17 @@
-/* What became of one key of a batch. */
+/* Status of one key of a batch. */
 package io.forebay;
 
-/** What became of one key of a batch. */
+/** The status of one key of a batch. */
 public enum KeyStatus {
-    /** There is no live document under it. */
+    /** No live document has this key. */
     ABSENT,
-    /** There is one. */
+    /** The document was found. */
     FOUND,
-    /** Its partition is still bootstrapping, or not reachable. */
+    /** The key's partition is still bootstrapping, or unreachable. */
     UNAVAILABLE,
-    /** Its partition is older than the caller's bound. */
+    /** The key's partition is older than the caller's bound. */
     STALE,
-    /** Its partition is not followed by this reader. */
+    /** The reader does not follow the key's partition. */
     NOT_FOLLOWED;
 
     private static final KeyStatus[] ALL = values();

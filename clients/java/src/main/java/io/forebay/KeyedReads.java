@@ -1,4 +1,4 @@
-/* Reads by keys that are no objects, and how every read of one document is made. */
+/* Reads by keys without key objects, and the implementation of all reads of one document. */
 package io.forebay;
 
 import io.forebay.internal.Calls;
@@ -11,10 +11,10 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The part of {@link Reads} that takes an int64, string or bytes key as it is, without a {@link
- * Key}. Each read means what the one by a {@link Key} means; a store of another type of keys
- * refuses it with {@link InvalidArgumentException}, and so does one that is partitioned by a field,
- * which needs {@link Key#within}.
+ * The part of {@link Reads} that takes an int64, string or bytes key directly, without a {@link
+ * Key}. Each read has the meaning of the read by a {@link Key}. A store with another type of keys
+ * refuses the read with {@link InvalidArgumentException}, and so does a store that is partitioned
+ * by a field, which needs {@link Key#within}.
  */
 abstract class KeyedReads {
     static {
@@ -33,52 +33,52 @@ abstract class KeyedReads {
 
     // Reads by an int64 key.
 
-    /** As {@link Reads#getLong(FieldHandle, Key, long)}, by an int64 key. */
+    /** Reads like {@link Reads#getLong(FieldHandle, Key, long)}, by an int64 key. */
     public long getLong(FieldHandle field, long key, long fallback) {
         return integer(CallBuffer.with(key), field, FieldType.INT64, fallback);
     }
 
-    /** As {@link Reads#getInt(FieldHandle, Key, int)}, by an int64 key. */
+    /** Reads like {@link Reads#getInt(FieldHandle, Key, int)}, by an int64 key. */
     public int getInt(FieldHandle field, long key, int fallback) {
         return (int) integer(CallBuffer.with(key), field, FieldType.INT32, fallback);
     }
 
-    /** As {@link Reads#getBoolean(FieldHandle, Key, boolean)}, by an int64 key. */
+    /** Reads like {@link Reads#getBoolean(FieldHandle, Key, boolean)}, by an int64 key. */
     public boolean getBoolean(FieldHandle field, long key, boolean fallback) {
         return truth(CallBuffer.with(key), field, fallback);
     }
 
-    /** As {@link Reads#getTimestampMicros(FieldHandle, Key, long)}, by an int64 key. */
+    /** Reads like {@link Reads#getTimestampMicros(FieldHandle, Key, long)}, by an int64 key. */
     public long getTimestampMicros(FieldHandle field, long key, long fallback) {
         return integer(CallBuffer.with(key), field, FieldType.TIMESTAMP, fallback);
     }
 
-    /** As {@link Reads#getFloat(FieldHandle, Key, float)}, by an int64 key. */
+    /** Reads like {@link Reads#getFloat(FieldHandle, Key, float)}, by an int64 key. */
     public float getFloat(FieldHandle field, long key, float fallback) {
         return (float) real(CallBuffer.with(key), field, FieldType.FLOAT32, fallback);
     }
 
-    /** As {@link Reads#getDouble(FieldHandle, Key, double)}, by an int64 key. */
+    /** Reads like {@link Reads#getDouble(FieldHandle, Key, double)}, by an int64 key. */
     public double getDouble(FieldHandle field, long key, double fallback) {
         return real(CallBuffer.with(key), field, FieldType.FLOAT64, fallback);
     }
 
-    /** As {@link Reads#getTimestamp(FieldHandle, Key)}, by an int64 key. */
+    /** Reads like {@link Reads#getTimestamp(FieldHandle, Key)}, by an int64 key. */
     public @Nullable Instant getTimestamp(FieldHandle field, long key) {
         return instant(CallBuffer.with(key), field);
     }
 
-    /** As {@link Reads#getString(FieldHandle, Key)}, by an int64 key. */
+    /** Reads like {@link Reads#getString(FieldHandle, Key)}, by an int64 key. */
     public @Nullable String getString(FieldHandle field, long key) {
         return text(copied(field, key, FieldType.STRING));
     }
 
-    /** As {@link Reads#getBytes(FieldHandle, Key)}, by an int64 key. */
+    /** Reads like {@link Reads#getBytes(FieldHandle, Key)}, by an int64 key. */
     public byte @Nullable [] getBytes(FieldHandle field, long key) {
         return copied(field, key, FieldType.BYTES);
     }
 
-    /** As {@link Reads#getBytes(FieldHandle, Key, byte[])}, by an int64 key. */
+    /** Reads like {@link Reads#getBytes(FieldHandle, Key, byte[])}, by an int64 key. */
     public int getBytes(FieldHandle field, long key, byte[] out) {
         long length = HeapReads.copiedInto(this, field, key, out);
         return length == HeapCalls.FAILED
@@ -86,146 +86,146 @@ abstract class KeyedReads {
                 : (int) length;
     }
 
-    /** As {@link Reads#getBytes(FieldHandle, Key, ByteBuffer)}, by an int64 key. */
+    /** Reads like {@link Reads#getBytes(FieldHandle, Key, ByteBuffer)}, by an int64 key. */
     public int getBytes(FieldHandle field, long key, ByteBuffer out) {
         return copiedInto(CallBuffer.with(key), field, out);
     }
 
-    /** As {@link Reads#presence(FieldHandle, Key)}, by an int64 key. */
+    /** Reads like {@link Reads#presence(FieldHandle, Key)}, by an int64 key. */
     public Presence presence(FieldHandle field, long key) {
         return presence(CallBuffer.with(key), field);
     }
 
-    /** As {@link Reads#getValue(FieldHandle, Key)}, by an int64 key. */
+    /** Reads like {@link Reads#getValue(FieldHandle, Key)}, by an int64 key. */
     public @Nullable Object getValue(FieldHandle field, long key) {
         return value(CallBuffer.with(key), field);
     }
 
-    /** As {@link Reads#getDocument(Key)}, by an int64 key. */
+    /** Reads like {@link Reads#getDocument(Key)}, by an int64 key. */
     public @Nullable Document getDocument(long key) {
         return document(CallBuffer.with(key));
     }
 
     // Reads by a string key.
 
-    /** As {@link Reads#getLong(FieldHandle, Key, long)}, by a string key. */
+    /** Reads like {@link Reads#getLong(FieldHandle, Key, long)}, by a string key. */
     public long getLong(FieldHandle field, String key, long fallback) {
         return integer(CallBuffer.with(key), field, FieldType.INT64, fallback);
     }
 
-    /** As {@link Reads#getInt(FieldHandle, Key, int)}, by a string key. */
+    /** Reads like {@link Reads#getInt(FieldHandle, Key, int)}, by a string key. */
     public int getInt(FieldHandle field, String key, int fallback) {
         return (int) integer(CallBuffer.with(key), field, FieldType.INT32, fallback);
     }
 
-    /** As {@link Reads#getBoolean(FieldHandle, Key, boolean)}, by a string key. */
+    /** Reads like {@link Reads#getBoolean(FieldHandle, Key, boolean)}, by a string key. */
     public boolean getBoolean(FieldHandle field, String key, boolean fallback) {
         return truth(CallBuffer.with(key), field, fallback);
     }
 
-    /** As {@link Reads#getTimestampMicros(FieldHandle, Key, long)}, by a string key. */
+    /** Reads like {@link Reads#getTimestampMicros(FieldHandle, Key, long)}, by a string key. */
     public long getTimestampMicros(FieldHandle field, String key, long fallback) {
         return integer(CallBuffer.with(key), field, FieldType.TIMESTAMP, fallback);
     }
 
-    /** As {@link Reads#getFloat(FieldHandle, Key, float)}, by a string key. */
+    /** Reads like {@link Reads#getFloat(FieldHandle, Key, float)}, by a string key. */
     public float getFloat(FieldHandle field, String key, float fallback) {
         return (float) real(CallBuffer.with(key), field, FieldType.FLOAT32, fallback);
     }
 
-    /** As {@link Reads#getDouble(FieldHandle, Key, double)}, by a string key. */
+    /** Reads like {@link Reads#getDouble(FieldHandle, Key, double)}, by a string key. */
     public double getDouble(FieldHandle field, String key, double fallback) {
         return real(CallBuffer.with(key), field, FieldType.FLOAT64, fallback);
     }
 
-    /** As {@link Reads#getTimestamp(FieldHandle, Key)}, by a string key. */
+    /** Reads like {@link Reads#getTimestamp(FieldHandle, Key)}, by a string key. */
     public @Nullable Instant getTimestamp(FieldHandle field, String key) {
         return instant(CallBuffer.with(key), field);
     }
 
-    /** As {@link Reads#getString(FieldHandle, Key)}, by a string key. */
+    /** Reads like {@link Reads#getString(FieldHandle, Key)}, by a string key. */
     public @Nullable String getString(FieldHandle field, String key) {
         return text(copied(field, key, FieldType.STRING));
     }
 
-    /** As {@link Reads#getBytes(FieldHandle, Key)}, by a string key. */
+    /** Reads like {@link Reads#getBytes(FieldHandle, Key)}, by a string key. */
     public byte @Nullable [] getBytes(FieldHandle field, String key) {
         return copied(field, key, FieldType.BYTES);
     }
 
-    /** As {@link Reads#getBytes(FieldHandle, Key, byte[])}, by a string key. */
+    /** Reads like {@link Reads#getBytes(FieldHandle, Key, byte[])}, by a string key. */
     public int getBytes(FieldHandle field, String key, byte[] out) {
         return copiedInto(CallBuffer.with(key), field, out);
     }
 
-    /** As {@link Reads#getBytes(FieldHandle, Key, ByteBuffer)}, by a string key. */
+    /** Reads like {@link Reads#getBytes(FieldHandle, Key, ByteBuffer)}, by a string key. */
     public int getBytes(FieldHandle field, String key, ByteBuffer out) {
         return copiedInto(CallBuffer.with(key), field, out);
     }
 
-    /** As {@link Reads#presence(FieldHandle, Key)}, by a string key. */
+    /** Reads like {@link Reads#presence(FieldHandle, Key)}, by a string key. */
     public Presence presence(FieldHandle field, String key) {
         return presence(CallBuffer.with(key), field);
     }
 
-    /** As {@link Reads#getValue(FieldHandle, Key)}, by a string key. */
+    /** Reads like {@link Reads#getValue(FieldHandle, Key)}, by a string key. */
     public @Nullable Object getValue(FieldHandle field, String key) {
         return value(CallBuffer.with(key), field);
     }
 
-    /** As {@link Reads#getDocument(Key)}, by a string key. */
+    /** Reads like {@link Reads#getDocument(Key)}, by a string key. */
     public @Nullable Document getDocument(String key) {
         return document(CallBuffer.with(key));
     }
 
     // Reads by a bytes key.
 
-    /** As {@link Reads#getLong(FieldHandle, Key, long)}, by a bytes key. */
+    /** Reads like {@link Reads#getLong(FieldHandle, Key, long)}, by a bytes key. */
     public long getLong(FieldHandle field, byte[] key, long fallback) {
         return integer(CallBuffer.with(key), field, FieldType.INT64, fallback);
     }
 
-    /** As {@link Reads#getInt(FieldHandle, Key, int)}, by a bytes key. */
+    /** Reads like {@link Reads#getInt(FieldHandle, Key, int)}, by a bytes key. */
     public int getInt(FieldHandle field, byte[] key, int fallback) {
         return (int) integer(CallBuffer.with(key), field, FieldType.INT32, fallback);
     }
 
-    /** As {@link Reads#getBoolean(FieldHandle, Key, boolean)}, by a bytes key. */
+    /** Reads like {@link Reads#getBoolean(FieldHandle, Key, boolean)}, by a bytes key. */
     public boolean getBoolean(FieldHandle field, byte[] key, boolean fallback) {
         return truth(CallBuffer.with(key), field, fallback);
     }
 
-    /** As {@link Reads#getTimestampMicros(FieldHandle, Key, long)}, by a bytes key. */
+    /** Reads like {@link Reads#getTimestampMicros(FieldHandle, Key, long)}, by a bytes key. */
     public long getTimestampMicros(FieldHandle field, byte[] key, long fallback) {
         return integer(CallBuffer.with(key), field, FieldType.TIMESTAMP, fallback);
     }
 
-    /** As {@link Reads#getFloat(FieldHandle, Key, float)}, by a bytes key. */
+    /** Reads like {@link Reads#getFloat(FieldHandle, Key, float)}, by a bytes key. */
     public float getFloat(FieldHandle field, byte[] key, float fallback) {
         return (float) real(CallBuffer.with(key), field, FieldType.FLOAT32, fallback);
     }
 
-    /** As {@link Reads#getDouble(FieldHandle, Key, double)}, by a bytes key. */
+    /** Reads like {@link Reads#getDouble(FieldHandle, Key, double)}, by a bytes key. */
     public double getDouble(FieldHandle field, byte[] key, double fallback) {
         return real(CallBuffer.with(key), field, FieldType.FLOAT64, fallback);
     }
 
-    /** As {@link Reads#getTimestamp(FieldHandle, Key)}, by a bytes key. */
+    /** Reads like {@link Reads#getTimestamp(FieldHandle, Key)}, by a bytes key. */
     public @Nullable Instant getTimestamp(FieldHandle field, byte[] key) {
         return instant(CallBuffer.with(key), field);
     }
 
-    /** As {@link Reads#getString(FieldHandle, Key)}, by a bytes key. */
+    /** Reads like {@link Reads#getString(FieldHandle, Key)}, by a bytes key. */
     public @Nullable String getString(FieldHandle field, byte[] key) {
         return text(copied(field, key, FieldType.STRING));
     }
 
-    /** As {@link Reads#getBytes(FieldHandle, Key)}, by a bytes key. */
+    /** Reads like {@link Reads#getBytes(FieldHandle, Key)}, by a bytes key. */
     public byte @Nullable [] getBytes(FieldHandle field, byte[] key) {
         return copied(field, key, FieldType.BYTES);
     }
 
-    /** As {@link Reads#getBytes(FieldHandle, Key, byte[])}, by a bytes key. */
+    /** Reads like {@link Reads#getBytes(FieldHandle, Key, byte[])}, by a bytes key. */
     public int getBytes(FieldHandle field, byte[] key, byte[] out) {
         long length = HeapReads.copiedInto(this, field, KeyType.BYTES, key, out);
         return length == HeapCalls.FAILED
@@ -233,39 +233,41 @@ abstract class KeyedReads {
                 : (int) length;
     }
 
-    /** As {@link Reads#getBytes(FieldHandle, Key, ByteBuffer)}, by a bytes key. */
+    /** Reads like {@link Reads#getBytes(FieldHandle, Key, ByteBuffer)}, by a bytes key. */
     public int getBytes(FieldHandle field, byte[] key, ByteBuffer out) {
         return copiedInto(CallBuffer.with(key), field, out);
     }
 
-    /** As {@link Reads#presence(FieldHandle, Key)}, by a bytes key. */
+    /** Reads like {@link Reads#presence(FieldHandle, Key)}, by a bytes key. */
     public Presence presence(FieldHandle field, byte[] key) {
         return presence(CallBuffer.with(key), field);
     }
 
-    /** As {@link Reads#getValue(FieldHandle, Key)}, by a bytes key. */
+    /** Reads like {@link Reads#getValue(FieldHandle, Key)}, by a bytes key. */
     public @Nullable Object getValue(FieldHandle field, byte[] key) {
         return value(CallBuffer.with(key), field);
     }
 
-    /** As {@link Reads#getDocument(Key)}, by a bytes key. */
+    /** Reads like {@link Reads#getDocument(Key)}, by a bytes key. */
     public @Nullable Document getDocument(byte[] key) {
         return document(CallBuffer.with(key));
     }
 
-    // Reads of many documents, by int64 keys; other keys go by Keys.of without an object per key.
+    // Reads of many documents, by int64 keys; for other keys, Keys.of avoids an object per key.
 
-    /** As {@link Reads#multiGet(FieldHandle, Keys)}, by int64 keys. */
+    /** Reads like {@link Reads#multiGet(FieldHandle, Keys)}, by int64 keys. */
     public PackedValues multiGet(FieldHandle field, long[] keys) {
         return packed(field, BatchKeys.of(keys));
     }
 
-    /** As {@link Reads#getDocuments(Keys)}, by int64 keys. */
+    /** Reads like {@link Reads#getDocuments(Keys)}, by int64 keys. */
     public List<DocumentAnswer> getDocuments(long[] keys) {
         return documents(BatchKeys.of(keys));
     }
 
-    /** As {@link Reads#gather(GatherPlan, Keys, float[], byte[], byte[])}, by int64 keys. */
+    /**
+     * Works like {@link Reads#gather(GatherPlan, Keys, float[], byte[], byte[])}, by int64 keys.
+     */
     public void gather(
             GatherPlan plan,
             long[] keys,
@@ -275,7 +277,9 @@ abstract class KeyedReads {
         new Gather(this, plan, BatchKeys.of(keys), statuses, cells).into(values);
     }
 
-    /** As {@link Reads#gather(GatherPlan, Keys, double[], byte[], byte[])}, by int64 keys. */
+    /**
+     * Works like {@link Reads#gather(GatherPlan, Keys, double[], byte[], byte[])}, by int64 keys.
+     */
     public void gather(
             GatherPlan plan,
             long[] keys,
@@ -285,7 +289,7 @@ abstract class KeyedReads {
         new Gather(this, plan, BatchKeys.of(keys), statuses, cells).into(values);
     }
 
-    /** As {@link Reads#gather(GatherPlan, Keys, long[], byte[], byte[])}, by int64 keys. */
+    /** Works like {@link Reads#gather(GatherPlan, Keys, long[], byte[], byte[])}, by int64 keys. */
     public void gather(
             GatherPlan plan,
             long[] keys,
@@ -295,7 +299,9 @@ abstract class KeyedReads {
         new Gather(this, plan, BatchKeys.of(keys), statuses, cells).into(values);
     }
 
-    /** As {@link Reads#gather(GatherPlan, Keys, ByteBuffer, byte[], byte[])}, by int64 keys. */
+    /**
+     * Works like {@link Reads#gather(GatherPlan, Keys, ByteBuffer, byte[], byte[])}, by int64 keys.
+     */
     public void gather(
             GatherPlan plan,
             long[] keys,
@@ -305,9 +311,9 @@ abstract class KeyedReads {
         new Gather(this, plan, BatchKeys.of(keys), statuses, cells).into(values);
     }
 
-    // How reads are made: with a buffer that holds the key and is released at the end.
+    // Implementation of reads: a buffer holds the key and is released at the end.
 
-    /** Reads a number into results 0 to 2 of the call; answers its presence. */
+    /** Reads a number into results 0 to 2 of the call; returns its presence. */
     final int scalar(CallBuffer call, FieldHandle field, FieldType wanted) {
         call.check(
                 Native.CALLS.readerGetScalar(
@@ -429,7 +435,7 @@ abstract class KeyedReads {
                 call.copyRoom(out, length);
                 return length;
             }
-            // It may have grown since; then the answer says so.
+            // The value may have grown since; then the length says so.
             CallBuffer.Place place = call.allocateDirty(out.length);
             length = bytesInto(call, field, readAt, place.address(), out.length);
             if (length >= 0 && length <= out.length) {

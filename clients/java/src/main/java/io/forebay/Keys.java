@@ -10,8 +10,8 @@ import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Many keys of one type, one behind another, as the native core takes them. Immutable; keep keys
- * that are used often.
+ * Many keys of one type, concatenated as the native core takes them. Immutable; reuse keys that are
+ * used often.
  */
 public final class Keys extends BatchKeys {
     private final KeyType type;
@@ -72,9 +72,9 @@ public final class Keys extends BatchKeys {
     }
 
     /**
-     * The keys of a batch.
+     * Packs the keys of a batch.
      *
-     * @param keys keys of one type, all with a partition key or none; a key may stand twice
+     * @param keys keys of one type, all with a partition key or none; duplicates are allowed
      * @return the keys, packed
      * @throws InvalidArgumentException for keys of several types
      */
@@ -101,7 +101,7 @@ public final class Keys extends BatchKeys {
     }
 
     /**
-     * The keys of a batch.
+     * Packs the keys of a batch.
      *
      * @param keys keys, as {@link #of(List)}
      * @return the keys, packed
@@ -111,9 +111,9 @@ public final class Keys extends BatchKeys {
     }
 
     /**
-     * The int64 keys of a batch, without an object per key.
+     * Packs the int64 keys of a batch, without an object per key.
      *
-     * @param keys any numbers; one may stand twice
+     * @param keys any numbers; duplicates are allowed
      * @return the keys, packed
      */
     public static Keys of(long[] keys) {
@@ -128,9 +128,9 @@ public final class Keys extends BatchKeys {
     }
 
     /**
-     * The string keys of a batch, without an object per key.
+     * Packs the string keys of a batch, without an object per key.
      *
-     * @param keys texts without lone surrogates; one may stand twice
+     * @param keys texts without lone surrogates; duplicates are allowed
      * @return the keys, packed
      * @throws InvalidArgumentException for a lone surrogate
      */
@@ -144,9 +144,9 @@ public final class Keys extends BatchKeys {
     }
 
     /**
-     * The bytes keys of a batch, without an object per key.
+     * Packs the bytes keys of a batch, without an object per key.
      *
-     * @param keys any bytes; they are copied, and may stand twice
+     * @param keys any bytes, which are copied; duplicates are allowed
      * @return the keys, packed
      */
     public static Keys of(byte[][] keys) {
@@ -164,9 +164,9 @@ public final class Keys extends BatchKeys {
     }
 
     /**
-     * The number of keys.
+     * Returns the number of keys.
      *
-     * @return how many there are
+     * @return the number of keys
      */
     @Override
     public int size() {

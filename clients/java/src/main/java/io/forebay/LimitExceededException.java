@@ -1,4 +1,4 @@
-/* The exception of one code of the error table, LimitExceeded. */
+/* The exception of the error code LimitExceeded. */
 package io.forebay;
 
 /** A limit was passed; the error names the limit and the actual value. */

@@ -10,15 +10,20 @@ import java.util.Locale;
 
 /** The native core of this process. */
 final class Native {
-    /** Names the library's file; without it the library is taken out of the jar. */
+    /**
+     * Property with the library's file; if it is not set, the library is extracted from the jar.
+     */
     static final String PATH_PROPERTY = "forebay.native.path";
 
-    /** {@code jni} keeps to JNI also where foreign functions are there. */
+    /**
+     * Property that selects JNI with the value {@code jni}, even if foreign functions are
+     * available.
+     */
     static final String CROSSING_PROPERTY = "forebay.native.crossing";
 
     private static final int FOREIGN_FEATURE = 22;
 
-    /** Set while the library is loaded, before {@link #CALLS} is there. */
+    /** Set while the library is loaded, before {@link #CALLS} is. */
     private static String library = "";
 
     private static String reason = "";
@@ -27,7 +32,7 @@ final class Native {
 
     private Native() {}
 
-    /** What is loaded, and how it is crossed to. */
+    /** Returns which library is loaded, and how Java calls it. */
     static NativeInfo info() {
         String crossing = CALLS instanceof JniCalls ? "jni" : "foreign functions";
         return new NativeInfo(crossing, reason, library, CALLS.version(), platform());
@@ -51,7 +56,7 @@ final class Native {
         return calls;
     }
 
-    /** Refuses a library of another release, before anything else of it is called. */
+    /** Refuses a library of another release, before any other call. */
     static void requireVersion(int found) {
         if (found != NativeCalls.VERSION) {
             throw ForebayException.of(
@@ -65,7 +70,7 @@ final class Native {
         }
     }
 
-    /** Foreign functions, where this Java and this jar have them; else JNI. */
+    /** Returns foreign functions if this Java and this jar have them; else JNI. */
     private static NativeCalls crossing() {
         if ("jni".equals(System.getProperty(CROSSING_PROPERTY))) {
             reason = "-D" + CROSSING_PROPERTY + "=jni asks for it";
@@ -87,7 +92,7 @@ final class Native {
         }
     }
 
-    /** Loads a file; an error says what kept it from being loaded: its architecture, its libc. */
+    /** Loads a file; an error names the reason, such as its architecture or its libc. */
     private static void loadFile(String file) {
         try {
             System.load(file);
@@ -105,7 +110,7 @@ final class Native {
         }
     }
 
-    /** Loads the jar's own library, from a file that is gone again once it is loaded. */
+    /** Loads the jar's own library, from a file that is deleted once it is loaded. */
     private static void loadPacked() {
         String place = "/io/forebay/native/" + platform() + "/libforebay_ffi.so";
         library = "the jar's " + place;

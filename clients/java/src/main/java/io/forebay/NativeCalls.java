@@ -1,28 +1,28 @@
-/* The one way into the native core; how it is crossed is the implementation's business. */
+/* The only interface to the native core; the implementation decides how to call it. */
 package io.forebay;
 
 import java.nio.ByteBuffer;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The functions of {@code forebay.h} over raw addresses. Each answers a status; 0 is good. Structs
- * lie in off-heap memory that the caller keeps alive for the call.
+ * The functions of {@code forebay.h} over raw addresses. Each returns a status; 0 is success.
+ * Structs are in off-heap memory that the caller keeps alive during the call.
  */
 interface NativeCalls {
-    /** The ABI that this package speaks. */
+    /** The version of the ABI that this package uses. */
     int VERSION = 12;
 
     int version();
 
-    /** Reads between arrays on the heap; null where this crossing cannot. */
+    /** Returns reads between arrays on the heap; null if this implementation has none. */
     @Nullable HeapCalls heap();
 
-    /** The address of a direct buffer's place 0. */
+    /** Returns the address of index 0 of a direct buffer. */
     long addressOf(ByteBuffer buffer);
 
     byte @Nullable [] bytesAt(long address, int length);
 
-    /** The address of a function that writes to the caller's memory; 0 for none. */
+    /** Returns the address of a function that writes to the caller's memory; 0 for none. */
     long function(long number);
 
     int close(long id, long error);

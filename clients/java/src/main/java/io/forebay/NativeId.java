@@ -16,21 +16,23 @@ final class NativeId {
         this.closing = closing;
     }
 
-    /** An id that its owner closes: it goes on working when its owner is forgotten. */
+    /**
+     * Returns an id that its owner closes: the object lives on if its owner is garbage-collected.
+     */
     static NativeId explicit(long id) {
         return new NativeId(id, new Closing(new AtomicLong(id)));
     }
 
     /**
-     * An id that is closed with its owner at the latest. Calls fence the owner, so that it is not
-     * gone before they are.
+     * Returns an id that is closed with its owner at the latest. Calls fence the owner, so that the
+     * owner outlives them.
      */
     static NativeId ownedBy(Object owner, long id) {
         Closing closing = new Closing(new AtomicLong(id));
         return new NativeId(id, CLEANER.register(owner, closing)::clean);
     }
 
-    /** The id; the native core answers {@code Closed} for it once it was closed. */
+    /** Returns the id; the native core returns {@code Closed} for it after the close. */
     long id() {
         return id;
     }
@@ -44,7 +46,7 @@ final class NativeId {
         public void run() {
             long id = open.getAndSet(0);
             if (id != 0) {
-                // An id that is closed already needs nothing more.
+                // A closed id needs no further action.
                 Native.CALLS.close(id, 0);
             }
         }

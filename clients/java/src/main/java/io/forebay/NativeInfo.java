@@ -1,13 +1,13 @@
-/* What the client runs on in this process. */
+/* The native core of this process. */
 package io.forebay;
 
 /**
  * The native core of this process, from {@link Forebay#nativeInfo}.
  *
- * @param crossing how Java calls it: {@code jni} or {@code foreign functions}
- * @param reason why it crosses so
- * @param library where the library was loaded from
- * @param abiVersion the version of the interface between the two
+ * @param crossing how Java calls the native core: {@code jni} or {@code foreign functions}
+ * @param reason why Java calls it so
+ * @param library the origin of the loaded library
+ * @param abiVersion the version of the ABI between Java and the native core
  * @param platform the operating system and architecture, as {@code linux-amd64}
  */
 public record NativeInfo(

@@ -1,12 +1,12 @@
-/* Log records of the native core, on their way to SLF4J. */
+/* Passes log records of the native core to SLF4J. */
 package io.forebay;
 
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Hands the native core's records to loggers below {@code io.forebay.core}. The native core makes
- * none below the level of that logger, and none at all where no logger wants them.
+ * Passes the native core's records to loggers below {@code io.forebay.core}. The native core
+ * creates no records below the level of that logger, and none at all if no logger wants them.
  */
 final class NativeLog {
     private static final String NAME = "io.forebay.core";
@@ -21,7 +21,7 @@ final class NativeLog {
 
     private NativeLog() {}
 
-    /** Asks for what the logger wants now. */
+    /** Requests the records that the logger wants now. */
     static synchronized void refresh() {
         int wanted = wanted();
         if (wanted == asked) {

@@ -1,4 +1,4 @@
-/* The exception of one code of the error table, NotFound. */
+/* The exception of the error code NotFound. */
 package io.forebay;
 
 /** The store or field that was named does not exist. An absent key is no error. */

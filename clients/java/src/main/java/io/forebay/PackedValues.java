@@ -1,4 +1,4 @@
-/* Strings or bytes of many documents, one behind another. */
+/* Strings or bytes of many documents, concatenated. */
 package io.forebay;
 
 import java.nio.ByteBuffer;
@@ -7,14 +7,14 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import org.jspecify.annotations.Nullable;
 
-/** One field of many documents, in the order of the keys that were asked for. Immutable. */
+/** A field of many documents, in the order of the requested keys. Immutable. */
 public final class PackedValues {
     private final byte[] values;
     private final long[] ends;
     private final byte[] statuses;
     private final byte[] presences;
 
-    /** Of these arrays as they are; there may be room behind the last value. */
+    /** Wraps these arrays without a copy; the array of values may have free space at its end. */
     PackedValues(byte[] values, long[] ends, byte[] statuses, byte[] presences) {
         this.values = values;
         this.ends = ends;
@@ -22,7 +22,7 @@ public final class PackedValues {
         this.presences = presences;
     }
 
-    /** Of ends as the native core packs them. */
+    /** Creates values from ends as the native core packs them. */
     static PackedValues of(byte[] values, byte[] packedEnds, byte[] statuses, byte[] presences) {
         long[] ends = new long[statuses.length];
         ByteBuffer.wrap(packedEnds).order(ByteOrder.LITTLE_ENDIAN).asLongBuffer().get(ends);
@@ -30,18 +30,18 @@ public final class PackedValues {
     }
 
     /**
-     * The number of keys.
+     * Returns the number of keys.
      *
-     * @return how many were asked for
+     * @return the number of requested keys
      */
     public int size() {
         return statuses.length;
     }
 
     /**
-     * What became of a key.
+     * Returns the status of a key.
      *
-     * @param place the key's place in the batch
+     * @param place the key's index in the batch
      * @return its status
      */
     public KeyStatus status(int place) {
@@ -49,20 +49,20 @@ public final class PackedValues {
     }
 
     /**
-     * Whether a key's field is absent, null or a value.
+     * Returns whether a key's field is absent, null or a value.
      *
-     * @param place the key's place in the batch
-     * @return which of the three
+     * @param place the key's index in the batch
+     * @return absent, null or a value
      */
     public Presence presence(int place) {
         return Presence.of(presences[place]);
     }
 
     /**
-     * A key's bytes.
+     * Returns a key's bytes.
      *
-     * @param place the key's place in the batch
-     * @return a copy, or null when absent or null
+     * @param place the key's index in the batch
+     * @return a copy, or null if absent or null
      */
     public byte @Nullable [] bytes(int place) {
         return presence(place) == Presence.VALUE
@@ -71,10 +71,10 @@ public final class PackedValues {
     }
 
     /**
-     * A key's text.
+     * Returns a key's text.
      *
-     * @param place the key's place in the batch
-     * @return the text, or null when absent or null
+     * @param place the key's index in the batch
+     * @return the text, or null if absent or null
      */
     public @Nullable String string(int place) {
         int start = start(place);
@@ -84,9 +84,9 @@ public final class PackedValues {
     }
 
     /**
-     * All values, each in an array of its own.
+     * Returns all values, each in a new array.
      *
-     * @return a copy per key, null where absent or null
+     * @return a copy per key, null if absent or null
      */
     public byte @Nullable [][] toArrays() {
         byte[][] arrays = new byte[size()][];

@@ -1,12 +1,13 @@
-/* A write that was sent and is not settled. */
+/* Unsettled writes. */
 package io.forebay;
 
 import java.time.Duration;
 
 /**
- * A write or batch whose deadline passed before its outcome was known. Retrying it sends the same
- * changes under the same sequences: what is in the log already happens no second time. Belongs to
- * one thread; when it is forgotten the write is given up, and what became of it stays unknown.
+ * A write or batch whose deadline passed before its outcome was known. A retry sends the same
+ * changes under the same sequences: a change that is in the log already does not happen again.
+ * Belongs to one thread; if the object is garbage-collected, the write is given up, and its outcome
+ * stays unknown.
  */
 public final class PendingWrite {
     private final NativeId id;
@@ -23,12 +24,12 @@ public final class PendingWrite {
     }
 
     /**
-     * Sends what is not settled again, until the deadline that the write had. Can be used once; a
-     * further failure has a write of its own.
+     * Retries the unsettled changes, with the deadline of the write. Can be used once; a further
+     * failure has a new pending write.
      *
-     * @return what became of each change
+     * @return the outcome of each change
      * @throws UnknownOutcomeException at the deadline, with the write, to retry it
-     * @throws ClosedException when it was retried before
+     * @throws ClosedException if the write was retried before
      */
     public BatchOutcome retry() {
         try {

@@ -1,4 +1,4 @@
-/* The exception of one code of the error table, PermissionDenied. */
+/* The exception of the error code PermissionDenied. */
 package io.forebay;
 
 /** Valid credentials without the needed role. */

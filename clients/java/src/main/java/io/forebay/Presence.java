@@ -1,9 +1,9 @@
-/* The three answers that a field may give. */
+/* The three presences of a field. */
 package io.forebay;
 
-/** Whether a field is there. Absent, null and a value, an empty one too, are three answers. */
+/** Presence of a field. Absent, null and a value, which may be empty, are three results. */
 public enum Presence {
-    /** There is no document, or it has no such field. */
+    /** There is no document, or the document does not have the field. */
     ABSENT,
     /** The field was set to null. */
     NULL,

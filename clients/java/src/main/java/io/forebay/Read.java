@@ -1,10 +1,10 @@
-/* How a read is made: what it waits for, and how old its answer may be. */
+/* Options of a read: its wait, and its staleness bound. */
 package io.forebay;
 
 import java.time.Duration;
 import org.jspecify.annotations.Nullable;
 
-/** What a read asks for beyond what is applied here. Immutable. */
+/** The wait and the staleness bound of a read. Immutable. */
 public final class Read {
     private static final Read LOCAL = new Read(0, 0, 0, null);
 
@@ -21,7 +21,7 @@ public final class Read {
     }
 
     /**
-     * Reads what is applied here; the default.
+     * Returns a read of what is applied in this process; the default.
      *
      * @return the read
      */
@@ -30,9 +30,9 @@ public final class Read {
     }
 
     /**
-     * Waits until a write is applied here: read your writes.
+     * Returns a read that waits until a write is applied in this process: read your writes.
      *
-     * @param token what the write answered
+     * @param token the token of the write
      * @param timeout the longest wait
      * @return the read
      */
@@ -41,8 +41,8 @@ public final class Read {
     }
 
     /**
-     * Appends a barrier and waits until it is applied: linearizable per partition, at the price
-     * of an acknowledged append.
+     * Returns a read that appends a barrier and waits until the barrier is applied: linearizable
+     * per partition, at the price of an acknowledged append.
      *
      * @param timeout the longest wait
      * @return the read
@@ -52,7 +52,8 @@ public final class Read {
     }
 
     /**
-     * The same read, refused with {@link StaleException} when the data is older than a bound.
+     * Returns the same read with a staleness bound: older data is refused with {@link
+     * StaleException}.
      *
      * @param bound at least twice the store's heartbeat interval
      * @return the read
@@ -67,7 +68,7 @@ public final class Read {
                     ErrorCode.INVALID_ARGUMENT, "give a time that is not below 0");
         }
         try {
-            // A time below a millisecond is not none.
+            // A time below a millisecond must not become 0.
             return time.isZero() ? 0 : Math.max(1, time.toMillis());
         } catch (ArithmeticException beyond) {
             return Long.MAX_VALUE;

@@ -4,26 +4,26 @@ package io.forebay;
 import java.util.OptionalLong;
 
 /**
- * A pull snapshot of a reader's counts, for whoever exports metrics.
+ * A snapshot of a reader's counts, for metrics exporters.
  *
  * @param hits reads that found a document
- * @param misses reads that found none, or an expired one
+ * @param misses reads that found no document, or an expired one
  * @param memoryBytes estimated bytes of memory of all documents
- * @param memoryUsed bytes that the partitions which this reader keeps take: documents, their index
- *     and free space
- * @param memoryBudget bytes that they may take; empty without a bound
- * @param spilledBytes bytes on disk that documents take which have no room in memory
- * @param spillLimit bytes on disk that they may take; 0 where nothing is spilled
+ * @param memoryUsed bytes of the partitions that this reader maintains: documents, their index and
+ *     free space
+ * @param memoryBudget the bound of these bytes; empty without a bound
+ * @param spilledBytes bytes on disk of the documents that exceed the memory budget
+ * @param spillLimit the bound of these bytes; 0 if nothing is spilled
  * @param recordsApplied records applied
  * @param readBytes bytes of the records read
  * @param recordsSkipped records skipped, as all replicas skip them
- * @param repeats changes skipped because their client sent them before
- * @param tooLarge changes skipped because their document would have grown over the limit
+ * @param repeats changes skipped because their client had sent them before
+ * @param tooLarge changes skipped because their document would have exceeded the limit
  * @param logErrors failed calls of the log
- * @param rebuilds copies that were begun after the first
- * @param bootstraps copies that were begun with a snapshot
- * @param bootstrapsFailed snapshots that could not be had, or not be used
- * @param checkpoints what happened to its checkpoints
+ * @param rebuilds copies that were started after the first
+ * @param bootstraps copies that were started from a snapshot
+ * @param bootstrapsFailed snapshots that were unavailable or unusable
+ * @param checkpoints counts of the reader's checkpoints
  * @param status the reader and each of its partitions
  */
 public record ReaderMetrics(
@@ -46,16 +46,16 @@ public record ReaderMetrics(
         CheckpointCounts checkpoints,
         ReaderStatus status) {
     /**
-     * What happened to the checkpoints of all partitions together.
+     * Counts of the checkpoints of all partitions together.
      *
      * @param written written, durably
      * @param failed not written: the disk refused, or the partition is too large
-     * @param restored gone on from, at most one per partition
-     * @param damaged ignored at open because they are damaged, or given up because they were found
-     *     so later
+     * @param restored used to continue after a restart, at most one per partition
+     * @param damaged ignored at open because they are damaged, or given up later because damage was
+     *     found
      * @param ignored ignored at open for another reason
-     * @param blocksMended blocks of those gone on from that were damaged and mended: what is read
-     *     is right, and the disk is worth a look
+     * @param blocksMended damaged blocks of restored checkpoints that were repaired: reads are
+     *     right, and the disk deserves a check
      */
     public record CheckpointCounts(
             long written,

@@ -1,4 +1,4 @@
-/* What a reader is asked to be. */
+/* Options of a reader. */
 package io.forebay;
 
 import java.time.Duration;
@@ -10,20 +10,19 @@ import org.jspecify.annotations.Nullable;
  * A reader's options.
  *
  * @param store the store's name
- * @param partitions which partitions to follow, or null for all
- * @param servePartial answers from partitions that have not caught up, where absent may mean not
- *      yet
+ * @param partitions the partitions to follow, or null for all
+ * @param servePartial whether to answer from partitions that have not caught up, for which absent
+ *     may mean not yet
  * @param readyAgeMax oldest age at which the reader becomes ready
- * @param openTimeout longest wait of the opening
- * @param checkpoints where and how often to write checkpoints, from which a restart goes on; null
- *     for none
- * @param memoryBudget bytes that its documents and their index may take; 0 for half of the control
- *     group's limit or of the host's memory, whichever is less, and for less where that would leave
- *     below 56 MiB and 8 for each partition
- * @param spillBytesMax bytes of disk, in the directory of the checkpoints, that documents may take
- *     which have no room in memory; 0 spills nothing
- * @param snapshots URL of the folder of snapshots that it begins with where it has no checkpoint;
- *     null to begin with the log
+ * @param openTimeout longest wait of the open
+ * @param checkpoints the checkpoints, from which a restart continues; null for none
+ * @param memoryBudget most bytes of the documents and their index; 0 for half of the control
+ *     group's limit or of the host's memory, whichever is less, and for less if half would leave
+ *     less than 56 MiB and 8 MiB for each partition
+ * @param spillBytesMax most bytes of disk, in the directory of the checkpoints, for documents that
+ *     exceed the memory budget; 0 spills nothing
+ * @param snapshots URL of the folder of snapshots from which a reader without a checkpoint starts;
+ *     null to start from the log
  */
 public record ReaderOptions(
         String store,
@@ -39,7 +38,7 @@ public record ReaderOptions(
     private static final Duration TEN_SECONDS = Duration.ofSeconds(10);
 
     /**
-     * A reader of all partitions of a store.
+     * Returns the options of a reader of all partitions of a store.
      *
      * @param store the store's name
      * @return the options
@@ -49,7 +48,7 @@ public record ReaderOptions(
     }
 
     /**
-     * The same, following these partitions alone; reads of others are refused.
+     * Returns the same options, following only these partitions; reads of others are refused.
      *
      * @param only their numbers
      * @return the options
@@ -68,7 +67,7 @@ public record ReaderOptions(
     }
 
     /**
-     * The same, also answering from partitions that have not caught up once.
+     * Returns the same options, also answering from partitions that have not caught up once.
      *
      * @return the options
      */
@@ -86,9 +85,9 @@ public record ReaderOptions(
     }
 
     /**
-     * The same, keeping checkpoints.
+     * Returns the same options with checkpoints.
      *
-     * @param kept where and how often
+     * @param kept the checkpoints
      * @return the options
      */
     public ReaderOptions keeping(Checkpoints kept) {
@@ -105,11 +104,12 @@ public record ReaderOptions(
     }
 
     /**
-     * The same, with a memory budget. Where an entry needs more, the reader spills, if it may; else
-     * it stops applying and its status says so; it answers on, and turns stale by its bounds.
-     * Readers that share a copy count it once, by the budget of the one that keeps it.
+     * Returns the same options with a memory budget. If an entry needs more memory, the reader
+     * spills documents, if it may. Otherwise the reader stops applying entries, and its status says
+     * so; it still answers reads, which turn stale by their bounds. Readers that share a copy count
+     * it once, in the budget of the reader that maintains it.
      *
-     * @param bytes how much its documents and their index may take, not below 0; 0 for the default
+     * @param bytes most bytes of the documents and their index, not below 0; 0 for the default
      * @return the options
      */
     public ReaderOptions takingAtMost(long bytes) {
@@ -126,12 +126,12 @@ public record ReaderOptions(
     }
 
     /**
-     * The same, with room on disk, in the directory of the checkpoints ({@link #keeping}), for what
-     * has none in memory; without such a directory the reader is refused. The documents that were
-     * written longest ago go there, and a read of one waits for the disk; the index stays in
-     * memory.
+     * Returns the same options with disk space, in the directory of the checkpoints ({@link
+     * #keeping}), for documents that exceed the memory budget; without such a directory the reader
+     * is refused. The reader spills the least recently written documents, and a read of a spilled
+     * document waits for the disk; the index stays in memory.
      *
-     * @param bytes how much they may take there, not below 0; 0 to spill nothing
+     * @param bytes most bytes of spilled documents, not below 0; 0 to spill nothing
      * @return the options
      */
     public ReaderOptions spillingAtMost(long bytes) {
@@ -148,14 +148,14 @@ public record ReaderOptions(
     }
 
     /**
-     * The same, beginning with a snapshot where there is no checkpoint, and following the log from
-     * there. That spares reading the whole log, and takes the place of what was trimmed of it. The
-     * snapshot's images are fetched into the directory of the checkpoints. Credentials come from
-     * the environment, by the names that the stores' own tools use.
+     * Returns the same options, starting from a snapshot if there is no checkpoint, and following
+     * the log from there. A snapshot avoids reading the whole log, and replaces the trimmed part of
+     * the log. The snapshot's images are fetched into the directory of the checkpoints. Credentials
+     * come from the environment, by the names that the object stores' own tools use.
      *
      * @param url the folder of the snapshots: {@code file:///folder}, {@code s3://bucket/folder},
-     *     {@code az://container/folder} or {@code gs://bucket/folder}; a reader of one that names
-     *     no such folder is refused with {@link InvalidArgumentException}
+     *     {@code az://container/folder} or {@code gs://bucket/folder}; opening a reader with a URL
+     *     that names no such folder throws {@link InvalidArgumentException}
      * @return the options
      */
     public ReaderOptions beginningWith(String url) {
@@ -182,7 +182,7 @@ public record ReaderOptions(
                     "give room for spilled documents that is not below 0 bytes");
         }
         if (snapshots != null && snapshots.isEmpty()) {
-            // The native core takes an empty text for none.
+            // The native core treats an empty text as none.
             throw ForebayException.of(
                     ErrorCode.INVALID_ARGUMENT,
                     "an empty URL names no folder for snapshots; give file:///FOLDER, or null");

@@ -1,4 +1,4 @@
-/* How a reader and each of its partitions are at one moment. */
+/* Status of a reader and of each of its partitions. */
 package io.forebay;
 
 import java.time.Duration;
@@ -7,15 +7,15 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A reader at one moment.
+ * The status of a reader at one moment.
  *
  * @param store the store's name
  * @param isReady whether the process should get traffic
  * @param phase the phase of the partition that is furthest from serving
- * @param percent how much of all first copies is done, 0 to 100: of the snapshots that they begin
- *     with while any is fetched, then of the logs behind them
- * @param remaining time until they are done; null before there is a rate
- * @param age the highest age of its partitions; null while one is unknown
+ * @param percent progress of all first copies, 0 to 100: of the snapshots that they start from
+ *     while any is fetched, then of the logs after the snapshots
+ * @param remaining time until the first copies are complete; null before there is a rate
+ * @param age the highest age of the partitions; null while one is unknown
  * @param schemaVersion the newest schema version that any partition has seen
  * @param partitions every followed partition, in order
  */
@@ -28,13 +28,13 @@ public record ReaderStatus(
         @Nullable Duration age,
         int schemaVersion,
         List<Partition> partitions) {
-    /** Whether a partition answers. */
+    /** The phase of a partition. */
     public enum Phase {
-        /** It has not caught up once, and answers {@code Unavailable}. */
+        /** The partition has not caught up once, and returns {@code Unavailable}. */
         BOOTSTRAPPING,
-        /** It answers. */
+        /** The partition answers reads. */
         SERVING,
-        /** An invariant of it broke; it answers {@code Internal} until it is rebuilt. */
+        /** An invariant of the partition broke; it returns {@code Internal} until it is rebuilt. */
         POISONED;
 
         static Phase of(int code) {
@@ -43,21 +43,21 @@ public record ReaderStatus(
     }
 
     /**
-     * One partition of a reader.
+     * The status of one partition.
      *
-     * @param partition its number
-     * @param phase whether it answers
+     * @param partition the partition's number
+     * @param phase the phase
      * @param generation the number of the copy that is served, from 1
      * @param offsetApplied the first offset that is not applied yet
-     * @param end the log's end, as last heard
-     * @param lagRecords records between the two
-     * @param age how old the served data may be; null while nothing tells
-     * @param schemaVersion the newest schema version that it has seen
-     * @param documents documents held
+     * @param end the log's end, as last reported
+     * @param lagRecords records between the applied offset and the end
+     * @param age the possible age of the served data; null while it is unknown
+     * @param schemaVersion the newest schema version that the partition has seen
+     * @param documents number of documents
      * @param bytes bytes of their keys and rows
-     * @param fetching how far the snapshot is that the copy is to begin with; null unless it is
-     *     fetched or waits for its turn
-     * @param trouble why it applies nothing; null when it does
+     * @param fetching progress of the snapshot that the copy starts from; null unless the snapshot
+     *     is fetched or waits for its turn
+     * @param trouble the reason why nothing is applied; null if entries are applied
      */
     public record Partition(
             int partition,
@@ -74,10 +74,10 @@ public record ReaderStatus(
             @Nullable String trouble) {}
 
     /**
-     * How much of a snapshot's image is there.
+     * The progress of a snapshot download.
      *
-     * @param bytes bytes that are
-     * @param bytesInAll all of them
+     * @param bytes bytes that are fetched
+     * @param bytesInAll size of the image
      */
     public record Fetching(long bytes, long bytesInAll) {
         static @Nullable Fetching unpack(Unpacker packed) {

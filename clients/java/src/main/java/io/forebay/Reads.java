@@ -1,4 +1,4 @@
-/* The reads of a reader, all made in one way. */
+/* The reads of a reader, all with the same wait and staleness bound. */
 package io.forebay;
 
 import java.nio.ByteBuffer;
@@ -7,22 +7,22 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Reads out of this process's own memory. {@link ForebayReader} reads what is applied here; {@link
- * ForebayReader#with} gives reads that wait, or that refuse what is too old. Primitives come
- * without boxing. Safe to share between threads.
+ * Reads from this process's own memory. {@link ForebayReader} reads what is applied in this
+ * process; {@link ForebayReader#with} returns reads that wait, or that refuse stale data.
+ * Primitives are returned without boxing. Safe to share between threads.
  *
  * <p>Every read throws {@link ClosedException} after a close, {@link UnavailableException} while
  * its partition has not caught up, and {@link InvalidArgumentException} for a key or a field of
- * another type. An absent key is no error: it gives the default.
+ * another type. An absent key is no error: the read returns the default.
  *
- * <p>Every read of one document takes a {@link Key}, or as the key an int64, a {@code String} or a
- * {@code byte[]} as it is: no object is made for it, and none is converted.
+ * <p>Every read of one document takes a {@link Key}, or directly an int64, a {@code String} or a
+ * {@code byte[]}, without a key object and without a conversion.
  */
 public class Reads extends KeyedReads {
-    /** What a read into a buffer answers for an absent document or field. */
+    /** Result of a read into a buffer for an absent document or field. */
     public static final int ABSENT = -1;
 
-    /** What a read into a buffer answers for a field that is null. */
+    /** Result of a read into a buffer for a field that is null. */
     public static final int NULL = -2;
 
     Reads(long reader, Read read) {
@@ -30,11 +30,11 @@ public class Reads extends KeyedReads {
     }
 
     /**
-     * An int64.
+     * Reads an int64.
      *
      * @param field the field, resolved as {@link FieldType#INT64}
      * @param key the document's key
-     * @param fallback what to answer when absent or null
+     * @param fallback the result if absent or null
      * @return the value
      */
     public long getLong(FieldHandle field, Key key, long fallback) {
@@ -42,11 +42,11 @@ public class Reads extends KeyedReads {
     }
 
     /**
-     * An int32.
+     * Reads an int32.
      *
      * @param field the field, resolved as {@link FieldType#INT32}
      * @param key the document's key
-     * @param fallback what to answer when absent or null
+     * @param fallback the result if absent or null
      * @return the value
      */
     public int getInt(FieldHandle field, Key key, int fallback) {
@@ -54,11 +54,11 @@ public class Reads extends KeyedReads {
     }
 
     /**
-     * A bool.
+     * Reads a bool.
      *
      * @param field the field, resolved as {@link FieldType#BOOL}
      * @param key the document's key
-     * @param fallback what to answer when absent or null
+     * @param fallback the result if absent or null
      * @return the value
      */
     public boolean getBoolean(FieldHandle field, Key key, boolean fallback) {
@@ -66,11 +66,11 @@ public class Reads extends KeyedReads {
     }
 
     /**
-     * A timestamp in microseconds since the Unix epoch.
+     * Reads a timestamp in microseconds since the Unix epoch.
      *
      * @param field the field, resolved as {@link FieldType#TIMESTAMP}
      * @param key the document's key
-     * @param fallback what to answer when absent or null
+     * @param fallback the result if absent or null
      * @return the microseconds
      */
     public long getTimestampMicros(FieldHandle field, Key key, long fallback) {
@@ -78,22 +78,22 @@ public class Reads extends KeyedReads {
     }
 
     /**
-     * A timestamp.
+     * Reads a timestamp.
      *
      * @param field the field, resolved as {@link FieldType#TIMESTAMP}
      * @param key the document's key
-     * @return the time, or null when absent or null
+     * @return the time, or null if absent or null
      */
     public @Nullable Instant getTimestamp(FieldHandle field, Key key) {
         return instant(CallBuffer.with(key), field);
     }
 
     /**
-     * A float32.
+     * Reads a float32.
      *
      * @param field the field, resolved as {@link FieldType#FLOAT32}
      * @param key the document's key
-     * @param fallback what to answer when absent or null
+     * @param fallback the result if absent or null
      * @return the value
      */
     public float getFloat(FieldHandle field, Key key, float fallback) {
@@ -101,11 +101,11 @@ public class Reads extends KeyedReads {
     }
 
     /**
-     * A float64.
+     * Reads a float64.
      *
      * @param field the field, resolved as {@link FieldType#FLOAT64}
      * @param key the document's key
-     * @param fallback what to answer when absent or null
+     * @param fallback the result if absent or null
      * @return the value
      */
     public double getDouble(FieldHandle field, Key key, double fallback) {
@@ -113,35 +113,35 @@ public class Reads extends KeyedReads {
     }
 
     /**
-     * A string.
+     * Reads a string.
      *
      * @param field the field, resolved as {@link FieldType#STRING}
      * @param key the document's key
-     * @return the value, or null when absent or null
+     * @return the value, or null if absent or null
      */
     public @Nullable String getString(FieldHandle field, Key key) {
         return text(copied(field, key, FieldType.STRING));
     }
 
     /**
-     * Bytes; of a key-value store, the value.
+     * Reads bytes; in a key-value store, the value.
      *
      * @param field the field, resolved as {@link FieldType#BYTES}
      * @param key the document's key
-     * @return the value, or null when absent or null
+     * @return the value, or null if absent or null
      */
     public byte @Nullable [] getBytes(FieldHandle field, Key key) {
         return copied(field, key, FieldType.BYTES);
     }
 
     /**
-     * The bytes of a string (UTF-8) or bytes field, copied into an array of the caller's. Allocates
-     * nothing for values below 15 KiB. Where the value has no room nothing is copied, and the
-     * answer, which is larger than the array, is the size that it needs.
+     * Copies the bytes of a string (UTF-8) or bytes field into an array of the caller's. Allocates
+     * nothing for values below 15 KiB. If the value does not fit, nothing is copied, and the
+     * result, which is larger than the array, is the needed size.
      *
      * @param field the field, resolved as a string or bytes
      * @param key the document's key
-     * @param out where the value goes, from its start
+     * @param out the array, which the value fills from its start
      * @return the value's length; {@link #ABSENT} or {@link #NULL}, with nothing copied
      */
     public int getBytes(FieldHandle field, Key key, byte[] out) {
@@ -155,70 +155,71 @@ public class Reads extends KeyedReads {
     }
 
     /**
-     * The bytes of a string (UTF-8) or bytes field, copied into a buffer of the caller's, from its
-     * position on; position and limit stay. Into a direct buffer it copies once and allocates
-     * nothing. Where the value has no room nothing is copied, and the answer, which is larger than
-     * what remains, is the size that it needs.
+     * Copies the bytes of a string (UTF-8) or bytes field into a buffer of the caller's, from its
+     * position on; position and limit stay. A copy into a direct buffer is the only one and
+     * allocates nothing. If the value does not fit, nothing is copied, and the result, which is
+     * larger than the remaining bytes, is the needed size.
      *
      * @param field the field, resolved as a string or bytes
      * @param key the document's key
-     * @param out where the value goes; a direct buffer, or one over an array
+     * @param out the output; a direct buffer, or a buffer over an array
      * @return the value's length; {@link #ABSENT} or {@link #NULL}, with nothing copied
-     * @throws InvalidArgumentException for a buffer that is read-only
+     * @throws InvalidArgumentException for a read-only buffer
      */
     public int getBytes(FieldHandle field, Key key, ByteBuffer out) {
         return copiedInto(CallBuffer.with(key), field, out);
     }
 
     /**
-     * Whether a field of a document is absent, null or a value.
+     * Returns whether a field of a document is absent, null or a value.
      *
      * @param field the field
      * @param key the document's key
-     * @return which of the three
+     * @return absent, null or a value
      */
     public Presence presence(FieldHandle field, Key key) {
         return presence(CallBuffer.with(key), field);
     }
 
     /**
-     * A value of any type, boxed; lists and vectors too. See {@link Document#value} for their
+     * Reads a value of any type, boxed; lists and vectors too. See {@link Document#value} for the
      * classes.
      *
      * @param field the field
      * @param key the document's key
-     * @return the value, or null when absent or null
+     * @return the value, or null if absent or null
      */
     public @Nullable Object getValue(FieldHandle field, Key key) {
         return value(CallBuffer.with(key), field);
     }
 
     /**
-     * The whole document. It copies every field, so read single ones through a handle.
+     * Reads the whole document. The read copies every field, so read single fields through a
+     * handle.
      *
      * @param key the document's key
-     * @return the document, or null when there is none
+     * @return the document, or null if there is none
      */
     public @Nullable Document getDocument(Key key) {
         return document(CallBuffer.with(key));
     }
 
     /**
-     * A string or bytes field of many documents.
+     * Reads a string or bytes field of many documents.
      *
      * @param field the field, resolved as a string or bytes
-     * @param keys the documents' keys; one that stands twice is answered twice
-     * @return the values, in the order of the keys; a key without a document is absent in its place
+     * @param keys the documents' keys; a duplicate key has two results
+     * @return the values, in the order of the keys; a key without a document is absent
      */
     public PackedValues multiGet(FieldHandle field, Keys keys) {
         return packed(field, keys);
     }
 
     /**
-     * Many whole documents.
+     * Reads many whole documents.
      *
-     * @param keys the documents' keys; one that stands twice is answered twice
-     * @return an answer per key, in their order
+     * @param keys the documents' keys; a duplicate key has two results
+     * @return a result per key, in the order of the keys
      */
     public List<DocumentAnswer> getDocuments(Keys keys) {
         return documents(keys);
@@ -228,12 +229,11 @@ public class Reads extends KeyedReads {
      * Fills a matrix of floats: a row per key, the plan's columns, without an object per value.
      *
      * @param plan a plan for floats
-     * @param keys the documents' keys; one that stands twice gets two rows
-     * @param values room for {@code keys.size() * plan.width()} cells, row by row
-     * @param statuses room for the code of a {@link KeyStatus} per key, its ordinal; or null, and
-     *      a key
-     *     that cannot be answered is an error
-     * @param cells room for the code of a {@link Presence} per cell, its ordinal; or null
+     * @param keys the documents' keys; a duplicate key gets two rows
+     * @param values space for {@code keys.size() * plan.width()} cells, row by row
+     * @param statuses space for the code of a {@link KeyStatus} per key, its ordinal; if null, a
+     *     key that cannot be answered is an error
+     * @param cells space for the code of a {@link Presence} per cell, its ordinal; or null
      * @throws InvalidArgumentException for arrays that are too small, with nothing written
      */
     public void gather(
@@ -250,9 +250,9 @@ public class Reads extends KeyedReads {
      *
      * @param plan a plan for doubles
      * @param keys the documents' keys
-     * @param values room for {@code keys.size() * plan.width()} cells, row by row
-     * @param statuses room for a status per key, or null
-     * @param cells room for a presence per cell, or null
+     * @param values space for {@code keys.size() * plan.width()} cells, row by row
+     * @param statuses space for a status per key, or null
+     * @param cells space for a presence per cell, or null
      * @throws InvalidArgumentException for arrays that are too small, with nothing written
      */
     public void gather(
@@ -269,9 +269,9 @@ public class Reads extends KeyedReads {
      *
      * @param plan a plan for longs
      * @param keys the documents' keys
-     * @param values room for {@code keys.size() * plan.width()} cells, row by row
-     * @param statuses room for a status per key, or null
-     * @param cells room for a presence per cell, or null
+     * @param values space for {@code keys.size() * plan.width()} cells, row by row
+     * @param statuses space for a status per key, or null
+     * @param cells space for a presence per cell, or null
      * @throws InvalidArgumentException for arrays that are too small, with nothing written
      */
     public void gather(
@@ -284,16 +284,16 @@ public class Reads extends KeyedReads {
     }
 
     /**
-     * Fills a matrix in a direct buffer, in place, with no copy; for a plan of any type. It lies at
-     * the buffer's position, which stays, in the buffer's remaining bytes.
+     * Fills a matrix in a direct buffer, without a copy; for a plan of any type. The matrix starts
+     * at the buffer's position, which stays, and uses the buffer's remaining bytes.
      *
-     * @param plan the plan; its type is that of the cells
+     * @param plan the plan; its type is the type of the cells
      * @param keys the documents' keys
-     * @param values a direct, writable buffer in native order, at a place that is a multiple of a
-     *     cell's bytes
-     * @param statuses room for a status per key, or null
-     * @param cells room for a presence per cell, or null
-     * @throws InvalidArgumentException for another buffer, or room that is too small, with nothing
+     * @param values a direct, writable buffer in native order, whose position is a multiple of a
+     *     cell's bytes in memory
+     * @param statuses space for a status per key, or null
+     * @param cells space for a presence per cell, or null
+     * @throws InvalidArgumentException for another buffer, or too little space, with nothing
      *     written
      */
     public void gather(
@@ -308,7 +308,7 @@ public class Reads extends KeyedReads {
     /**
      * Starts a scan of every live document.
      *
-     * @return the scan; close it when it is not read to its end
+     * @return the scan; close it if it is not read to its end
      */
     public DocumentScan scan() {
         CallBuffer call = CallBuffer.take();

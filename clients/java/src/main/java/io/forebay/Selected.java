@@ -1,4 +1,4 @@
-/* What a select answers. */
+/* The result of a select. */
 package io.forebay;
 
 import java.util.ArrayList;
@@ -7,19 +7,19 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * The events that a {@link Selection} has found.
+ * The events of a {@link Selection}.
  *
- * @param columns the columns that were asked for, as the newest definition has them
- * @param events the events, in the order that was asked for
- * @param token the positions that were read; a later select after it finds no older state
+ * @param columns the selected columns, as the newest definition has them
+ * @param events the events, in the requested order
+ * @param token the positions that were read; a later select after this token reads no older state
  */
 public record Selected(List<Column> columns, List<SelectedEvent> events, Token token) {
     /**
      * A column of a select.
      *
-     * @param id its lasting id
-     * @param name its current name
-     * @param type its type
+     * @param id the permanent id
+     * @param name the current name
+     * @param type the type
      */
     public record Column(int id, String name, FieldType type) {}
 

@@ -1,4 +1,4 @@
-/* One event that a select has found. */
+/* An event of a select. */
 package io.forebay;
 
 import java.time.Instant;
@@ -6,15 +6,16 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * A retained event of a stream, as a {@link Selection} answers it.
+ * A retained event of a stream, in the result of a {@link Selection}.
  *
- * @param key its key
- * @param time when it happened
- * @param appendTime when the log took it
- * @param partition its partition
- * @param offset the offset of its entry there
- * @param place its place in the entry, from 0
- * @param columns its selected columns that are there, by their current names, null ones too
+ * @param key the key
+ * @param time the event time
+ * @param appendTime the time at which the log appended the event
+ * @param partition the partition
+ * @param offset the offset of the event's entry in the partition
+ * @param place the event's index in the entry, from 0
+ * @param columns the selected columns that the event has, by their current names, including null
+ *     columns
  */
 public record SelectedEvent(
         Key key,
@@ -25,7 +26,7 @@ public record SelectedEvent(
         int place,
         Document columns) {
 
-    /** The names are those of the columns, by their ids. */
+    /** Unpacks an event; the names are the columns' names, by their ids. */
     static SelectedEvent unpack(Unpacker packed, Map<Integer, String> names) {
         Key key = packed.key();
         Instant time = Values.instant(packed.i64());

@@ -1,4 +1,4 @@
-/* A select of a stream's retained events, said part by part and then sent. */
+/* A select of a stream's retained events, built part by part and then sent. */
 package io.forebay;
 
 import java.lang.ref.Reference;
@@ -8,11 +8,11 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Which events of a stream are selected, and what of them; {@link #send} asks the node for them.
+ * A select: which events of a stream, and which columns; {@link #send} sends it to the node.
  *
- * <p>They are those of one key, of one value of an indexed column, or between two; without any of
- * these those that happened in a span of time, or all. They come ordered by when they happened,
- * unless by a column. Belongs to one thread.
+ * <p>A select finds the events of one key, of one value of an indexed column, or between two values
+ * of an indexed column; if none of these is set, the events in a span of time, or all events. The
+ * result is ordered by event time, unless a column is set for the order. Belongs to one thread.
  *
  * <pre>{@code
  * Store orders = client.store("orders");
@@ -65,7 +65,7 @@ public final class Selection {
     }
 
     /**
-     * Events of this key.
+     * Selects the events of this key.
      *
      * @param key the key
      * @return this selection
@@ -77,10 +77,10 @@ public final class Selection {
     }
 
     /**
-     * Events with this value in a column that has an index.
+     * Selects the events with this value in an indexed column.
      *
      * @param column the column's name
-     * @param value the value, of the column's type or one that this holds exactly
+     * @param value the value, of the column's type or exactly convertible to it
      * @return this selection
      * @throws InvalidArgumentException for an object that no column holds
      */
@@ -92,12 +92,11 @@ public final class Selection {
     }
 
     /**
-     * Events whose value in a column with an index of ranges lies from one on, up to another one
-     * that is left out.
+     * Selects the events whose value in a column with a range index is in a half-open range.
      *
      * @param column the column's name
      * @param from the least value, or null for no bound
-     * @param to the first value behind, or null for no bound
+     * @param to the end of the range, exclusive, or null for no bound
      * @return this selection
      * @throws InvalidArgumentException for an object that no column holds
      */
@@ -110,7 +109,7 @@ public final class Selection {
     }
 
     /**
-     * Events that happened at this time or later.
+     * Selects the events at this event time or later.
      *
      * @param time the time, to the microsecond
      * @return this selection
@@ -122,7 +121,7 @@ public final class Selection {
     }
 
     /**
-     * Events that happened before this time.
+     * Selects the events before this event time.
      *
      * @param time the time, to the microsecond
      * @return this selection
@@ -134,7 +133,7 @@ public final class Selection {
     }
 
     /**
-     * Only these columns of each event.
+     * Returns only these columns of each event.
      *
      * @param names the columns' names; none for all
      * @return this selection
@@ -145,7 +144,7 @@ public final class Selection {
     }
 
     /**
-     * In the order of this scalar column's values, those of events without one last.
+     * Orders the events by the values of this scalar column; events without a value come last.
      *
      * @param column the column's name
      * @return this selection
@@ -157,7 +156,7 @@ public final class Selection {
     }
 
     /**
-     * The last ones first.
+     * Reverses the order: the last events first.
      *
      * @return this selection
      */
@@ -167,9 +166,9 @@ public final class Selection {
     }
 
     /**
-     * The first of them, at most so many.
+     * Limits the result to the first events.
      *
-     * @param events how many, up to 10,000; 1,000 unless set, and for 0
+     * @param events the limit, up to 10,000; 1,000 unless set, and for 0
      * @return this selection
      * @throws InvalidArgumentException for a number below 0
      */
@@ -183,7 +182,8 @@ public final class Selection {
     }
 
     /**
-     * What is waited for before it begins, and how old it may be; the node's own state unless set.
+     * Sets the wait before the select starts, and the staleness bound; the node's own state unless
+     * set.
      *
      * @param read the read
      * @return this selection
@@ -194,19 +194,19 @@ public final class Selection {
     }
 
     /**
-     * Sends the select; again, until the client's deadline, where nobody answers.
+     * Sends the select; retries until the client's deadline while no node answers.
      *
      * @return the events
      * @throws InvalidArgumentException for a store of documents, a key or a value of another type,
-     *     a column without the index that it takes, and events that are to be found in two ways
-     * @throws NotFoundException for a column that the stream does not have, and for a stream that
-     *     was deleted
-     * @throws LimitExceededException for more events or bytes than are answered, or more than are
-     *     looked at to find them
-     * @throws TokenLostException for a token of what is in the log no more
-     * @throws StaleException when what the node has is older than the read allows
-     * @throws DeadlineExceededException when what the read waits for is not there in time
-     * @throws UnavailableException when nobody answers in time
+     *     a column without the index that the select needs, and a select with two criteria
+     * @throws NotFoundException for a column that the stream does not have, and for a deleted
+     *     stream
+     * @throws LimitExceededException if the result has too many events or bytes, or the node would
+     *     have to look at too many events
+     * @throws TokenLostException for a token of a log that is gone
+     * @throws StaleException if the node's data is older than the read allows
+     * @throws DeadlineExceededException if the wait of the read does not end in time
+     * @throws UnavailableException if no node answers in time
      */
     public Selected send() {
         CallBuffer call = CallBuffer.take();
@@ -222,7 +222,7 @@ public final class Selection {
         }
     }
 
-    /** Writes an fb_select; answers its address. */
+    /** Writes an fb_select; returns its address. */
     private long encode(CallBuffer call) {
         CallBuffer.Place place = call.allocate(SELECT_BYTES);
         ByteBuffer buffer = place.buffer();
@@ -245,7 +245,7 @@ public final class Selection {
         return place.address();
     }
 
-    /** Writes the names of columns as fb_texts; answers their address. */
+    /** Writes the names of columns as fb_texts; returns their address. */
     private long names(CallBuffer call) {
         CallBuffer.Place places = call.allocate((long) TEXT_BYTES * columns.size());
         int at = places.at();

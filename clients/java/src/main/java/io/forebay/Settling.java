@@ -1,4 +1,4 @@
-/* A future of changes that nobody waits for. */
+/* Futures of changes whose caller does not wait. */
 package io.forebay;
 
 import java.time.Duration;
@@ -8,7 +8,7 @@ import java.util.OptionalLong;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Function;
 
-/** Hears what became of changes, and completes their future. */
+/** Receives the outcome of changes, and completes their future. */
 final class Settling<T> implements Inbox.Listener {
     private final CompletableFuture<T> future = new CompletableFuture<>();
     private final int changes;

@@ -1,4 +1,4 @@
-/* The exception of one code of the error table, Stale. */
+/* The exception of the error code Stale. */
 package io.forebay;
 
 /** The data is older than the caller's bound. */

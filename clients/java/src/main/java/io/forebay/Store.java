@@ -1,4 +1,4 @@
-/* A store as a client holds it: the start of every write, and of selects of its events. */
+/* A store of a client: the start of every write, and of selects of its events. */
 package io.forebay;
 
 import java.lang.ref.Reference;
@@ -11,8 +11,9 @@ import java.util.concurrent.CompletableFuture;
 import java.util.function.Function;
 
 /**
- * One store of a client. Bound to the store, not to its name: once the store is deleted it answers
- * {@link NotFoundException}, also when another store has taken the name. Safe to share.
+ * A store of a client. The object is bound to the store, not to its name: once the store is
+ * deleted, calls throw {@link NotFoundException}, also if another store has taken the name. Safe to
+ * share.
  */
 public final class Store {
     private static final int OUTCOME_BYTES = 112;
@@ -30,7 +31,7 @@ public final class Store {
     }
 
     /**
-     * The store's name.
+     * Returns the store's name.
      *
      * @return the name that it was opened by
      */
@@ -39,8 +40,8 @@ public final class Store {
     }
 
     /**
-     * Changes the fields that are named and keeps the others; makes the document if there is none.
-     * The default verb: an older program that upserts keeps fields that it does not know.
+     * Changes the named fields and keeps the others; creates the document if it does not exist.
+     * Upsert is the default verb: an older program that upserts keeps fields that it does not know.
      *
      * @param key the document's key
      * @return a write to be sent
@@ -50,7 +51,7 @@ public final class Store {
     }
 
     /**
-     * Replaces the whole document by the fields that are named.
+     * Replaces the whole document by the named fields.
      *
      * @param key the document's key
      * @return a write to be sent
@@ -70,8 +71,8 @@ public final class Store {
     }
 
     /**
-     * Adds an event to a stream: columns that are not named take their defaults. Events are never
-     * changed, and any number of them have one key. A write that is sent again adds its event once.
+     * Adds an event to a stream; columns that are not named take their defaults. Events never
+     * change. Any number of events may have the same key. A retry of one write adds the event once.
      *
      * @param key the event's key
      * @return a write to be sent
@@ -92,7 +93,7 @@ public final class Store {
     }
 
     /**
-     * A batch of changes, sent together.
+     * Creates a batch of changes, which are sent together.
      *
      * @return an empty batch
      */
@@ -101,7 +102,7 @@ public final class Store {
     }
 
     /**
-     * A stream for many writes, with a bounded number in flight.
+     * Opens a write stream, with a bounded number of changes in flight.
      *
      * @return an empty stream; close it
      */
@@ -110,9 +111,9 @@ public final class Store {
     }
 
     /**
-     * A stream for many writes, with a bounded number in flight.
+     * Opens a write stream, with a bounded number of changes in flight.
      *
-     * @param options how much it holds, and how long its calls wait
+     * @param options the limits of unsettled changes, and the deadline of the calls
      * @return an empty stream; close it
      */
     public WriteStream writeStream(StreamOptions options) {
@@ -129,7 +130,7 @@ public final class Store {
     }
 
     /**
-     * A select of the retained events of this stream, to be narrowed before it is sent.
+     * Creates a select of the retained events of this stream, to be narrowed before it is sent.
      *
      * @return a selection of all events
      */
@@ -138,7 +139,7 @@ public final class Store {
     }
 
     /**
-     * The store's definition as this client has last seen it.
+     * Returns the store's definition as this client has last seen it.
      *
      * @return the definition
      */
@@ -173,7 +174,7 @@ public final class Store {
         }
     }
 
-    /** Writes them as fb_changes; answers their address. */
+    /** Writes changes as fb_changes; returns their address. */
     static long encode(CallBuffer call, List<Write> writes) {
         CallBuffer.Place changes = call.allocate((long) Write.CHANGE_BYTES * writes.size());
         int at = changes.at();
@@ -217,7 +218,7 @@ public final class Store {
         }
     }
 
-    /** The store's id; the caller fences this store until its call is done. */
+    /** Returns the store's id; the caller fences this store until its call is done. */
     long id() {
         return id.id();
     }
@@ -227,7 +228,7 @@ public final class Store {
         id.close();
     }
 
-    /** A call that answers outcomes, and its token as results 0 and 1. */
+    /** A call that returns outcomes, and its token as results 0 and 1. */
     interface Sending {
         int run(CallBuffer call, long outcomes);
     }

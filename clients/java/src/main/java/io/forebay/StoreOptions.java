@@ -1,4 +1,4 @@
-/* What a store does beside holding fields. */
+/* Options of a store. */
 package io.forebay;
 
 import java.nio.ByteBuffer;
@@ -6,18 +6,19 @@ import java.time.Duration;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A store's options. Setting them replaces all: to change one, take the others from the definition.
+ * A store's options. Setting the options replaces all of them: to change one, take the others from
+ * the definition.
  *
- * @param ttl time to live of documents whose put carries none, or null
- * @param versioned whether it keeps each document's version, which a write's {@code ifVersion}
- *      needs
+ * @param ttl time to live of documents whose put has none, or null
+ * @param versioned whether the store keeps each document's version, which a write's {@code
+ *     ifVersion} needs
  * @param heartbeat silence after which a heartbeat is appended
- * @param logWindow how much of the store's logs is kept behind its newest snapshot, in whole
- *      microseconds, not below 0 and at most 100 years; what is older is trimmed. Null keeps all,
- *      and so it is where nobody makes snapshots. Of a stream, which has no snapshots, it is how
- *      long its events are retained
- * @param logBytes how many bytes of events each partition of a stream retains, about; 0 for all,
- *      as every store of documents has it
+ * @param logWindow how much of the store's logs is retained after its newest snapshot, in whole
+ *     microseconds, not below 0 and at most 100 years; older entries are trimmed. Null retains all
+ *     entries, as does a store without snapshots. For a stream, which has no snapshots, the time
+ *     for which its events are retained
+ * @param logBytes approximate bytes of events that each partition of a stream retains; 0 for all,
+ *     as every store of documents has it
  */
 public record StoreOptions(
         @Nullable Duration ttl,
@@ -31,10 +32,10 @@ public record StoreOptions(
     public static final StoreOptions DEFAULT = new StoreOptions(null, false, Duration.ofSeconds(1));
 
     /**
-     * Options that keep all of the store's logs.
+     * Creates options that retain all of the store's logs.
      *
-     * @param ttl time to live of documents whose put carries none, or null
-     * @param versioned whether it keeps each document's version
+     * @param ttl time to live of documents whose put has none, or null
+     * @param versioned whether the store keeps each document's version
      * @param heartbeat silence after which a heartbeat is appended
      */
     public StoreOptions(@Nullable Duration ttl, boolean versioned, Duration heartbeat) {
@@ -42,9 +43,9 @@ public record StoreOptions(
     }
 
     /**
-     * The same options, with another window of the logs.
+     * Returns the same options with another window of the logs.
      *
-     * @param window how much is kept behind the newest snapshot, or null for all
+     * @param window how much is retained after the newest snapshot, or null for all
      * @return the options
      */
     public StoreOptions logWindow(@Nullable Duration window) {
@@ -52,9 +53,9 @@ public record StoreOptions(
     }
 
     /**
-     * The same options, with another bound of the events that a stream retains.
+     * Returns the same options with another bound of the retained events of a stream.
      *
-     * @param bytes how many bytes of them each partition retains, about; 0 for all
+     * @param bytes approximate bytes of events that each partition retains; 0 for all
      * @return the options
      */
     public StoreOptions logBytes(long bytes) {

@@ -1,4 +1,4 @@
-/* A store as its creator asks for it. */
+/* Specifications of stores. */
 package io.forebay;
 
 import java.util.ArrayList;
@@ -6,17 +6,17 @@ import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A store to be.
+ * A store specification.
  *
- * @param name its name
- * @param keyType the type of its primary key
- * @param partitions its number of partitions, for ever
- * @param partitionKey the field that partitions it, or null for the primary key
- * @param fields its fields
- * @param options its options
- * @param isKeyValue whether it holds one bytes field named {@code value} and nothing else
- * @param isStream whether it is a stream of events, whose columns the fields are
- * @param eventTime a stream's column that says when an event happened, or null
+ * @param name the name
+ * @param keyType the type of the primary key
+ * @param partitions the initial number of partitions
+ * @param partitionKey the field that partitions the store, or null for the primary key
+ * @param fields the fields
+ * @param options the options
+ * @param isKeyValue whether the store has one bytes field named {@code value} and nothing else
+ * @param isStream whether the store is a stream of events, whose columns are the fields
+ * @param eventTime a stream's column with the event time, or null
  */
 public record StoreSpec(
         String name,
@@ -38,47 +38,47 @@ public record StoreSpec(
     }
 
     /**
-     * A document store without fields yet.
+     * Specifies a document store without fields yet.
      *
-     * @param name its name
-     * @param keyType the type of its primary key
-     * @param partitions its number of partitions
-     * @return the store to be
+     * @param name the name
+     * @param keyType the type of the primary key
+     * @param partitions the number of partitions
+     * @return the store specification
      */
     public static StoreSpec documents(String name, KeyType keyType, int partitions) {
         return of(name, keyType, partitions, false, false);
     }
 
     /**
-     * A key-value store.
+     * Specifies a key-value store.
      *
-     * @param name its name
-     * @param keyType the type of its keys
-     * @param partitions its number of partitions
-     * @return the store to be
+     * @param name the name
+     * @param keyType the type of the keys
+     * @param partitions the number of partitions
+     * @return the store specification
      */
     public static StoreSpec keyValue(String name, KeyType keyType, int partitions) {
         return of(name, keyType, partitions, true, false);
     }
 
     /**
-     * A stream of events without columns yet. An event's key says which partition it goes to; any
-     * number of events have one key.
+     * Specifies a stream of events without columns yet. An event's key selects its partition; any
+     * number of events may have the same key.
      *
-     * @param name its name
-     * @param keyType the type of its keys
-     * @param partitions its number of partitions
-     * @return the stream to be
+     * @param name the name
+     * @param keyType the type of the keys
+     * @param partitions the number of partitions
+     * @return the stream specification
      */
     public static StoreSpec stream(String name, KeyType keyType, int partitions) {
         return of(name, keyType, partitions, false, true);
     }
 
     /**
-     * The same store with one more field.
+     * Returns the same specification with one more field.
      *
      * @param field the field
-     * @return the store to be
+     * @return the store specification
      */
     public StoreSpec field(FieldSpec field) {
         List<FieldSpec> more = new ArrayList<>(fields);
@@ -96,21 +96,21 @@ public record StoreSpec(
     }
 
     /**
-     * The same store with one more field.
+     * Returns the same specification with one more field.
      *
      * @param field the field's name
-     * @param type its type
-     * @return the store to be
+     * @param type the field's type
+     * @return the store specification
      */
     public StoreSpec field(String field, FieldType type) {
         return field(new FieldSpec(field, type));
     }
 
     /**
-     * The same store, partitioned by a field.
+     * Returns the same specification, partitioned by a field.
      *
      * @param field the field's name; every write and read carries its value
-     * @return the store to be
+     * @return the store specification
      */
     public StoreSpec partitionedBy(String field) {
         return new StoreSpec(
@@ -118,11 +118,11 @@ public record StoreSpec(
     }
 
     /**
-     * The same stream, with the time of its events in a column. Without it, and where an event has
-     * no value of it, an event happened when the log took it.
+     * Returns the same stream with the event time in a column. If there is no such column, or no
+     * value in it, an event happens when the log appends it.
      *
      * @param column the name of a timestamp column
-     * @return the stream to be
+     * @return the stream specification
      */
     public StoreSpec happeningAt(String column) {
         return new StoreSpec(
@@ -138,10 +138,10 @@ public record StoreSpec(
     }
 
     /**
-     * The same store with other options.
+     * Returns the same specification with other options.
      *
      * @param other the options
-     * @return the store to be
+     * @return the store specification
      */
     public StoreSpec with(StoreOptions other) {
         return new StoreSpec(

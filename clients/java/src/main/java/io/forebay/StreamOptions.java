@@ -1,21 +1,21 @@
-/* What a stream of writes is asked to be. */
+/* Options of a write stream. */
 package io.forebay;
 
 import java.time.Duration;
 
 /**
- * How much a {@link WriteStream} holds at a time, and how long its calls wait.
+ * Limits of the unsettled changes of a {@link WriteStream}, and the deadline of its calls.
  *
- * @param changesMax most changes whose outcome is not told yet; a further one waits; 0 for 16,384
- * @param bytesMax most bytes of changes that are not settled; a larger one goes alone; 0 for 64 MiB
- * @param deadline time that each call of the stream has, in whole milliseconds; zero for the
- *     client's
+ * @param changesMax most changes whose futures are not completed; a further change waits; 0 for
+ *     16,384
+ * @param bytesMax most bytes of unsettled changes; a larger change is sent alone; 0 for 64 MiB
+ * @param deadline deadline of each call of the stream, in whole milliseconds; zero for the client's
  */
 public record StreamOptions(int changesMax, long bytesMax, Duration deadline) {
     private static final int BYTES = 24;
 
     /**
-     * The options of a stream of which nobody says more.
+     * Returns the default options.
      *
      * @return the options
      */
@@ -24,9 +24,9 @@ public record StreamOptions(int changesMax, long bytesMax, Duration deadline) {
     }
 
     /**
-     * The same, with this many changes at most.
+     * Returns the same options with another limit of changes.
      *
-     * @param changes most changes whose outcome is not told yet
+     * @param changes most changes whose futures are not completed
      * @return the options
      */
     public StreamOptions holding(int changes) {
@@ -34,16 +34,16 @@ public record StreamOptions(int changesMax, long bytesMax, Duration deadline) {
     }
 
     /**
-     * The same, with this time for each call.
+     * Returns the same options with another deadline for each call.
      *
-     * @param time the time, in whole milliseconds
+     * @param time the deadline, in whole milliseconds
      * @return the options
      */
     public StreamOptions within(Duration time) {
         return new StreamOptions(changesMax, bytesMax, time);
     }
 
-    /** Writes an fb_stream_options; answers its address. */
+    /** Writes an fb_stream_options; returns its address. */
     long encode(CallBuffer call) {
         if (changesMax < 0 || bytesMax < 0) {
             throw ForebayException.of(

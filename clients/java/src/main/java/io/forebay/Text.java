@@ -1,4 +1,4 @@
-/* Text to UTF-8, strictly: what is no text is refused, never replaced. */
+/* Strict conversion of text to UTF-8: invalid text is refused, never replaced. */
 package io.forebay;
 
 import java.nio.ByteBuffer;
@@ -21,12 +21,12 @@ final class Text {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
-    /** Whether the UTF-8 of a text certainly has room in so many bytes. */
+    /** Returns whether the UTF-8 of a text certainly fits into {@code bytes} bytes. */
     static boolean fits(String text, int bytes) {
         return text.length() <= bytes / 3;
     }
 
-    /** Writes the UTF-8 of a text that {@link #fits}, from a place on; answers where it ends. */
+    /** Writes the UTF-8 of a text that {@link #fits}, from an offset on; returns the end. */
     static int utf8(String text, ByteBuffer out, int from) {
         int at = from;
         for (int place = 0; place < text.length(); place++) {

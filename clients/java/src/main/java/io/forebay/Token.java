@@ -1,10 +1,10 @@
-/* What a write answers and a read may wait for. */
+/* Tokens: the position of a write, for which a read may wait. */
 package io.forebay;
 
 import java.util.Arrays;
 import org.jspecify.annotations.Nullable;
 
-/** Says where the log holds a write: a reader that has applied the token sees the write. */
+/** The position of a write in the log: a reader that has applied the token sees the write. */
 public final class Token {
     private final byte[] bytes;
 
@@ -13,9 +13,9 @@ public final class Token {
     }
 
     /**
-     * A token that another process has passed on.
+     * Restores a token that another process has passed on.
      *
-     * @param bytes what {@link #toBytes} answered there
+     * @param bytes the result of {@link #toBytes} there
      * @return the token; a read with it checks the bytes
      */
     public static Token of(byte[] bytes) {
@@ -23,7 +23,7 @@ public final class Token {
     }
 
     /**
-     * The token's bytes, to be passed on.
+     * Returns the token's bytes, to be passed on.
      *
      * @return a copy
      */

@@ -1,4 +1,4 @@
-/* The exception of one code of the error table, TokenLost. */
+/* The exception of the error code TokenLost. */
 package io.forebay;
 
 /** The token belongs to a log that is no longer served. */

@@ -1,4 +1,4 @@
-/* The exception of one code of the error table, Unauthenticated. */
+/* The exception of the error code Unauthenticated. */
 package io.forebay;
 
 /** No valid credentials. */

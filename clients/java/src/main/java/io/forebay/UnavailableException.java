@@ -1,4 +1,4 @@
-/* The exception of one code of the error table, Unavailable. */
+/* The exception of the error code Unavailable. */
 package io.forebay;
 
 /** Not ready or not reachable yet; the same call may succeed later. */

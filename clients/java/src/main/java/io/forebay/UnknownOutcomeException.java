@@ -1,4 +1,4 @@
-/* The exception of one code of the error table, UnknownOutcome, and the write that it is about. */
+/* The exception of the error code UnknownOutcome, with its write. */
 package io.forebay;
 
 import java.time.Duration;
@@ -6,8 +6,9 @@ import java.util.Optional;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The write may or may not be in the log: nobody knows yet, and only the same write can tell.
- * {@link #pending()} is that write; retry it, and it happens once, however often it is sent.
+ * The write may or may not be in the log: its outcome is unknown, and only the same write can
+ * settle it. {@link #pending()} returns that write; a retry makes it happen once, however often it
+ * is sent.
  */
 public final class UnknownOutcomeException extends ForebayException {
     private static final long serialVersionUID = 1L;
@@ -20,9 +21,9 @@ public final class UnknownOutcomeException extends ForebayException {
     }
 
     /**
-     * The write that is not settled.
+     * Returns the unsettled write.
      *
-     * @return the write, or empty where there is none to be retried
+     * @return the write, or empty if there is nothing to retry
      */
     public Optional<PendingWrite> pending() {
         return Optional.ofNullable(pending);

@@ -72,7 +72,7 @@ final class Unpacker {
         return new Values.Encoded(type, bytes());
     }
 
-    /** A value as Java has it; null for none. */
+    /** Reads a value as a Java object; null for none. */
     @Nullable Object object() {
         Values.Encoded value = value();
         return value.type() == 0
@@ -80,7 +80,7 @@ final class Unpacker {
                 : Values.decode(new FieldType(value.type()), value.bytes());
     }
 
-    /** A failure; null for none. */
+    /** Reads a failure; null for none. */
     @Nullable ForebayException failure() {
         int code = i32();
         int applies = i32();

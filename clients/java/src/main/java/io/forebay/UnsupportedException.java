@@ -1,4 +1,4 @@
-/* The exception of one code of the error table, Unsupported. */
+/* The exception of the error code Unsupported. */
 package io.forebay;
 
 /** This build, mode or implementation does not offer the operation. */

@@ -1,4 +1,4 @@
-/* The exception of one code of the error table, UpgradeNeeded. */
+/* The exception of the error code UpgradeNeeded. */
 package io.forebay;
 
 /** A format, change kind or fold version that this build does not know. */

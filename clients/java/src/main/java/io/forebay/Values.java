@@ -1,4 +1,4 @@
-/* Java's own values to the row codec's bytes and back; see {@code proto/spec/row.md}. */
+/* Conversion between Java values and the row codec's bytes; see {@code proto/spec/row.md}. */
 package io.forebay;
 
 import java.nio.ByteBuffer;
@@ -15,7 +15,7 @@ final class Values {
 
     private Values() {}
 
-    /** A value and the type that its bytes are of; type 0 is null. */
+    /** An encoded value and its type; type 0 is null. */
     record Encoded(int type, byte[] bytes) {
         static final Encoded NULL = new Encoded(0, Text.NO_BYTES);
     }
@@ -100,11 +100,11 @@ final class Values {
             }
             bytes.put(part);
         }
-        // An empty list is of any type; the field's declares it.
+        // An empty list has any type; the field declares the type.
         return new Encoded(0x100 | (type == 0 ? 3 : type), bytes.array());
     }
 
-    /** A vector of 8-bit integers, which Java cannot tell from bytes. */
+    /** Encodes a vector of 8-bit integers, which Java cannot distinguish from bytes. */
     static Encoded ofI8(byte[] vector) {
         return new Encoded(FieldType.vectorI8(vector.length).code(), vector.clone());
     }
@@ -124,7 +124,9 @@ final class Values {
         return Instant.ofEpochSecond(Math.floorDiv(micros, SECOND_US), nanos);
     }
 
-    /** The Java value of bytes: vectors of floats are {@code float[]}, of i8 {@code byte[]}. */
+    /**
+     * Decodes bytes into a Java value: vectors of floats are {@code float[]}, of i8 {@code byte[]}.
+     */
     static Object decode(FieldType type, byte[] bytes) {
         ByteBuffer buffer = ByteBuffer.wrap(bytes).order(ByteOrder.LITTLE_ENDIAN);
         return switch (type.vectorKind()) {
@@ -182,7 +184,7 @@ final class Values {
         };
     }
 
-    /** A 16-bit float, widened exactly. */
+    /** Widens a 16-bit float exactly. */
     static float half(short bits) {
         int sign = (bits & 0x8000) << 16;
         int exponent = bits >>> 10 & 0x1f;

@@ -1,20 +1,20 @@
-/* What came of comparing a reader's copy with its node's. */
+/* The result of comparing a reader's copy with its node's. */
 package io.forebay;
 
 import java.util.ArrayList;
 import java.util.List;
 
 /**
- * What came of comparing the copy of a partition that a reader answers from with the shard of its
- * node, at one position.
+ * The result of comparing a reader's copy of a partition with the shard of its node, at one
+ * position.
  *
  * @param partition the partition
  * @param documentsHere live documents of the reader
  * @param documentsThere live documents of the shard
- * @param differences the documents that are not the same: the first ones, by their keys' bytes
- * @param more how many more were found
- * @param rangesLeft ranges of 4,096 that differ, and of which no document was compared: too many
- *     are in them
+ * @param differences the documents that differ: the first ones, in the order of their keys' bytes
+ * @param more number of further differences
+ * @param rangesLeft ranges of 4,096 that differ in too many documents, so that no document was
+ *     compared
  */
 public record Verified(
         int partition,
@@ -24,13 +24,13 @@ public record Verified(
         long more,
         long rangesLeft) {
 
-    /** How a document differs. */
+    /** The kind of a difference. */
     public enum What {
-        /** The reader alone has it. */
+        /** Only the reader has the document. */
         ONLY_HERE,
-        /** The shard alone has it. */
+        /** Only the shard has the document. */
         ONLY_THERE,
-        /** Both have it, with other contents. */
+        /** Both have the document, with different contents. */
         CONTENTS;
 
         private static What of(int code) {
@@ -39,17 +39,17 @@ public record Verified(
     }
 
     /**
-     * A document that is not the same.
+     * A document that differs.
      *
-     * @param key its key
-     * @param what how it differs
+     * @param key the key
+     * @param what the kind of the difference
      */
     public record Difference(Key key, What what) {}
 
     /**
-     * Whether both hold the same documents.
+     * Returns whether both have the same documents.
      *
-     * @return false where any differs
+     * @return false if any document differs
      */
     public boolean isSame() {
         return differences.isEmpty() && rangesLeft == 0;

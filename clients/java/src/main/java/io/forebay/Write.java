@@ -1,4 +1,4 @@
-/* One write, said field by field and then sent. */
+/* A write, built field by field and then sent. */
 package io.forebay;
 
 import java.nio.ByteBuffer;
@@ -12,9 +12,9 @@ import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A write that is not sent yet; {@link #send} sends it, or {@link Batch#add}. A value becomes the
- * type that its field declares, where that loses nothing; anything else is refused when it is
- * sent, with nothing written. Belongs to one thread.
+ * A write that is not sent yet; {@link #send} or {@link Batch#add} sends it. A value is converted
+ * to the field's declared type if the conversion is exact; any other value is refused when the
+ * write is sent, with nothing written. Belongs to one thread.
  */
 public final class Write {
     /** Bytes of an fb_change and an fb_op. */
@@ -33,7 +33,7 @@ public final class Write {
 
     private record Op(int op, String field, Values.Encoded value, int bound) {}
 
-    /** Null for a row, which belongs to no store yet. */
+    /** The store; null for a row, which belongs to no store yet. */
     private final @Nullable Store store;
     private final int verb;
     private final Key key;
@@ -52,8 +52,8 @@ public final class Write {
     }
 
     /**
-     * A document that a reader in memory begins with; see {@link ForebayReader#inMemory}. It is not
-     * sent by itself.
+     * Creates an initial document of an in-memory reader; see {@link ForebayReader#inMemory}. A row
+     * is not sent by itself.
      *
      * @param key the document's key
      * @return a row without fields
@@ -157,10 +157,10 @@ public final class Write {
     }
 
     /**
-     * Adds to an integer; absent and null count as 0, and integers stop at their bounds.
+     * Adds to an integer. Absent and null count as 0, and integers saturate at their bounds.
      *
      * @param field the field's name
-     * @param by what to add
+     * @param by the increment
      * @return this write
      */
     public Write increment(String field, long by) {
@@ -171,7 +171,7 @@ public final class Write {
      * Adds to a float; absent and null count as 0.
      *
      * @param field the field's name
-     * @param by what to add
+     * @param by the increment
      * @return this write
      */
     public Write increment(String field, double by) {
@@ -205,7 +205,7 @@ public final class Write {
      *
      * @param field the field's name
      * @param items the components
-     * @param bound how many of the last components stay
+     * @param bound the number of last components that stay
      * @return this write
      */
     public Write listAppend(String field, List<?> items, int bound) {
@@ -213,11 +213,11 @@ public final class Write {
     }
 
     /**
-     * Adds the components that a list does not hold yet.
+     * Adds the components that a list does not contain yet.
      *
      * @param field the field's name
      * @param items the components
-     * @param bound how many of the last components stay
+     * @param bound the number of last components that stay
      * @return this write
      */
     public Write setAdd(String field, List<?> items, int bound) {
@@ -236,10 +236,10 @@ public final class Write {
     }
 
     /**
-     * Gives a field that this write changes a time to live of its own.
+     * Sets the time to live of a field that this write changes.
      *
      * @param field the field's name
-     * @param ttl its time to live, in whole microseconds
+     * @param ttl the time to live, in whole microseconds
      * @return this write
      */
     public Write fieldTtl(String field, Duration ttl) {
@@ -248,9 +248,9 @@ public final class Write {
     }
 
     /**
-     * Gives the document a time to live from this write on.
+     * Sets the document's time to live, counted from this write.
      *
-     * @param ttl its time to live, in whole microseconds
+     * @param ttl the time to live, in whole microseconds
      * @return this write
      */
     public Write ttl(Duration ttl) {
@@ -259,7 +259,7 @@ public final class Write {
     }
 
     /**
-     * Happens only if there is no document under the key.
+     * Applies the write only if there is no document under the key.
      *
      * @return this write
      */
@@ -268,7 +268,7 @@ public final class Write {
     }
 
     /**
-     * Happens only if the document has exactly this version; the store must be versioned.
+     * Applies the write only if the document has exactly this version; the store must be versioned.
      *
      * @param version the version
      * @return this write
@@ -279,7 +279,8 @@ public final class Write {
     }
 
     /**
-     * Happens only if the value that this write sets the field to is above the one that it holds.
+     * Applies the write only if the value that it sets the field to is greater than the field's
+     * current value.
      *
      * @param field the field's name
      * @return this write
@@ -299,9 +300,9 @@ public final class Write {
     }
 
     /**
-     * Time that this write has, its retries included, instead of the client's.
+     * Sets the deadline of this write, retries included; the client's deadline unless set.
      *
-     * @param deadline the time
+     * @param deadline the deadline
      * @return this write
      */
     public Write deadline(Duration deadline) {
@@ -310,23 +311,24 @@ public final class Write {
     }
 
     /**
-     * Sends the write, again where needed, until what became of it is known.
+     * Sends the write, and retries until its outcome is known.
      *
-     * @return what became of it
+     * @return the outcome
      * @throws UnknownOutcomeException at the deadline, with the write, to retry it
-     * @throws ForebayException for what cannot be, with nothing written
+     * @throws ForebayException for an invalid write, with nothing written
      */
     public WriteOutcome send() {
         return ownStore().send(List.of(this), deadline).single();
     }
 
     /**
-     * Sends the write without waiting. Two writes that are sent so may overtake each other; for
-     * their order wait for the first, or use a {@link WriteStream}.
+     * Sends the write without waiting. Two writes that are sent like this may overtake each other;
+     * to preserve their order, wait for the first, or use a {@link WriteStream}.
      *
-     * @return completed with what became of it, or with the exception that {@link #send} would
-     *     throw; {@link LimitExceededException} when 16,384 changes of the client are in flight. It
-     *     is completed on a thread of Forebay's: what it starts there must not block
+     * @return a future that completes with the outcome, or with the exception that {@link #send}
+     *     would throw; with {@link LimitExceededException} if 16,384 changes of the client are in
+     *     flight. The future completes on a thread of Forebay's: its dependents there must not
+     *     block
      */
     public CompletableFuture<WriteOutcome> sendAsync() {
         return ownStore().sendAsync(List.of(this), deadline, BatchOutcome::single);
@@ -345,7 +347,7 @@ public final class Write {
         return store;
     }
 
-    /** Writes this as an fb_change, which is zero so far. */
+    /** Writes this as an fb_change into zeroed memory. */
     void encode(CallBuffer call, ByteBuffer buffer, int at) {
         for (String field : fieldTtls.keySet()) {
             if (ops.stream().noneMatch(op -> op.field().equals(field))) {
@@ -379,7 +381,9 @@ public final class Write {
         return micros(ttl, "a time to live is not below 0");
     }
 
-    /** Microseconds of a time that may be missing, which is -1; refused with a text below 0. */
+    /**
+     * Returns the microseconds of a time, or -1 for null; refuses a time below 0 with a message.
+     */
     static long micros(@Nullable Duration time, String refusal) {
         if (time == null) {
             return -1;

@@ -1,4 +1,4 @@
-/* A stream of writes for bulk: many in flight, each partition in order. */
+/* Write streams, for bulk: many writes in flight, each partition in order. */
 package io.forebay;
 
 import java.lang.ref.Reference;
@@ -10,12 +10,12 @@ import java.util.concurrent.locks.ReentrantLock;
 
 /**
  * A stream of writes to one store, opened by {@link Store#writeStream}. Writes of one partition
- * reach the log in the order in which they were sent, over failures and restarts of the writer too.
- * A full stream makes {@link #send} wait; {@link #close} waits for everything. Belongs to one
- * thread.
+ * reach the log in the order in which they were sent, even over failures and restarts of the
+ * writer. A full stream makes {@link #send} wait; {@link #close} waits for everything. Belongs to
+ * one thread.
  *
- * <p>Futures are completed on a thread of Forebay's. What they start there must not block; give
- * the {@code ...Async} methods an executor for work that does.
+ * <p>Futures are completed on a thread of Forebay's. Their dependents must not block there; give
+ * the {@code ...Async} methods an executor for blocking work.
  *
  * <pre>{@code
  * try (WriteStream stream = users.writeStream()) {
@@ -40,12 +40,12 @@ public final class WriteStream implements AutoCloseable {
     private boolean closed;
 
     /**
-     * What became of the writes of a stream so far.
+     * Counts and token of a stream's writes so far.
      *
-     * @param token says where the log holds every write that it holds
-     * @param settled writes of which it is known what became of them
-     * @param notMet settled ones whose condition did not hold
-     * @param failed settled ones that were refused, or whose outcome nobody will know
+     * @param token positions in the log of every write that is in the log
+     * @param settled writes whose outcome is known
+     * @param notMet settled writes whose condition did not hold
+     * @param failed settled writes that were refused, or whose outcome stays unknown
      */
     public record Summary(Token token, long settled, long notMet, long failed) {}
 
@@ -56,13 +56,14 @@ public final class WriteStream implements AutoCloseable {
     }
 
     /**
-     * Takes a write in, once there is room, and answers before it is sent.
+     * Queues a write once there is space; returns before the write is sent.
      *
      * @param write a write of this stream's store
-     * @return completed with what became of it, or with the exception that {@link Write#send}
-     *     would throw; may be dropped, for the stream counts it all the same
-     * @throws UnavailableException when the stream stays full until the deadline: send it again
-     * @throws ForebayException for a write that cannot be; it was not taken in
+     * @return a future that completes with the outcome, or with the exception that {@link
+     *     Write#send} would throw; it may be dropped, because the stream still counts the write
+     * @throws UnavailableException if the stream stays full until the deadline: send the write
+     *     again
+     * @throws ForebayException for an invalid write, which was not queued
      */
     public CompletableFuture<WriteOutcome> send(Write write) {
         store.requireOwn(write);
@@ -117,8 +118,8 @@ public final class WriteStream implements AutoCloseable {
     /**
      * Waits until every write that was sent is settled and its future completed.
      *
-     * @return what became of all writes so far
-     * @throws UnknownOutcomeException when writes are still in flight at the deadline: flush again,
+     * @return the counts and the token of all writes so far
+     * @throws UnknownOutcomeException if writes are still in flight at the deadline: flush again,
      *     and the same writes settle
      * @throws ForebayException the first error of a write since the last flush
      */
@@ -155,7 +156,10 @@ public final class WriteStream implements AutoCloseable {
         }
     }
 
-    /** Nothing is in flight; its events are on their way, unless a listener holds them up. */
+    /**
+     * Waits for the last events; nothing is in flight, and the events arrive unless a listener
+     * delays them.
+     */
     private void awaitHeard() {
         long left = deadline.toNanos();
         boolean interrupted = false;
@@ -186,11 +190,11 @@ public final class WriteStream implements AutoCloseable {
     }
 
     /**
-     * Flushes, then ends the stream. What is in flight at the deadline is given up, and its futures
-     * end with {@link UnknownOutcomeException}; flush first, if you want to wait again. A second
-     * close changes nothing.
+     * Flushes, then ends the stream. Writes in flight at the deadline are given up, and their
+     * futures end with {@link UnknownOutcomeException}; to be able to wait again, flush first. A
+     * second close changes nothing.
      *
-     * @throws UnknownOutcomeException when writes were still in flight at the deadline
+     * @throws UnknownOutcomeException if writes were still in flight at the deadline
      * @throws ForebayException the first error of a write since the last flush
      */
     @Override

@@ -1,5 +1,6 @@
 /**
- * Forebay's Java client: write once through a durable log, read in the process that needs it.
+ * Forebay's Java client: write once through a durable log, and read in the process that needs the
+ * data.
  *
  * <p>{@link io.forebay.ForebayClient} writes and administers; {@link io.forebay.ForebayReader}
  * holds a live copy of a store in this process. Both are safe to share between threads, platform

@@ -1,4 +1,4 @@
-/* The crossing by foreign functions, for JDK 22 and later; compiled by such a JDK alone. */
+/* Native calls by foreign functions, for JDK 22 and later; only such a JDK compiles this file. */
 package io.forebay;
 
 import java.lang.foreign.Arena;
@@ -17,19 +17,19 @@ import org.jspecify.annotations.Nullable;
  * functions with null for environment and class.
  *
  * <p>Short reads that wait for nothing are critical calls: the thread does not leave Java for them,
- * which saves most of the crossing, and a collector's pause waits until they are back. They take
- * about a microsecond, block nowhere, also not for the disk that a document was spilled to, and
- * call nothing back. What such a call does not answer is asked again by a plain one, which waits
- * for the disk and tells what has failed. All other calls are plain ones.
+ * which saves most of the cost of a native call, and a garbage collection waits until they return.
+ * Critical calls take about a microsecond, never block, not even for the disk of a spilled
+ * document, and make no upcalls. If a critical call does not return a result, a plain call repeats
+ * it, which waits for the disk and reports errors. All other calls are plain calls.
  */
 final class ForeignCalls implements NativeCalls {
-    /** More bytes than this are copied by a plain call. */
+    /** Largest copy of a critical call; a plain call copies more bytes than this. */
     private static final long CRITICAL_BYTES_MAX = 64 * 1024;
 
     private static final int READ_BYTES = 40;
     private static final int WAIT_NO_DISK = 3;
 
-    /** An fb_read of FB_WAIT_NO_DISK, for critical calls. */
+    /** Address of an fb_read of FB_WAIT_NO_DISK, for critical calls. */
     private static final long NO_DISK = noDisk();
 
     private static final Linker LINKER = Linker.nativeLinker();
@@ -102,7 +102,9 @@ final class ForeignCalls implements NativeCalls {
         return read.address();
     }
 
-    /** A function of environment, class and so many numbers more. */
+    /**
+     * Returns the handle of a function of environment, class and {@code numbers} further numbers.
+     */
     private static MethodHandle handle(String name, int numbers, Linker.Option... options) {
         ValueLayout[] arguments = new ValueLayout[2 + numbers];
         Arrays.fill(arguments, ValueLayout.JAVA_LONG);

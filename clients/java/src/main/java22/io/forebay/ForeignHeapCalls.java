@@ -1,4 +1,4 @@
-/* Reads between arrays on the heap, for JDK 22 and later; compiled by such a JDK alone. */
+/* Reads between arrays on the heap, for JDK 22 and later; only such a JDK compiles this file. */
 package io.forebay;
 
 import static java.lang.foreign.ValueLayout.ADDRESS;
@@ -12,7 +12,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.invoke.MethodHandle;
 
-/** {@link HeapCalls} by critical calls: the thread stays in Java, so the heap stands still. */
+/** {@link HeapCalls} by critical calls: the thread stays in Java, so the heap does not move. */
 final class ForeignHeapCalls implements HeapCalls {
     private static final MethodHandle GET =
             handle("get", JAVA_LONG, JAVA_LONG, JAVA_INT, ADDRESS, JAVA_LONG, ADDRESS, JAVA_LONG);

@@ -1,4 +1,4 @@
-/* Reads by int64, string and bytes keys as they are, without an object for the key. */
+/* Reads by int64, string and bytes keys directly, without an object for the key. */
 package io.forebay;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
@@ -30,7 +30,7 @@ class BareKeysTest extends Behaviours {
                     String.class, reader(KeyType.STRING, Key.of("-7"), Key.of("8")),
                     byte[].class, reader(KeyType.BYTES, key("-7"), key("8")));
 
-    /** What each read reads, and what it takes behind the key. */
+    /** The field of each read, and the parameters after its key. */
     private static final Map<String, String> FIELDS =
             new TreeMap<>(
                     Map.of(
@@ -77,7 +77,7 @@ class BareKeysTest extends Behaviours {
         READERS.values().forEach(InMemoryReader::close);
     }
 
-    /** Every read of one document by a {@link Key}. */
+    /** Returns every read of one document by a {@link Key}. */
     private static List<Method> readsByKey() {
         List<Method> found = new ArrayList<>();
         for (Method method : Reads.class.getDeclaredMethods()) {
@@ -89,7 +89,7 @@ class BareKeysTest extends Behaviours {
         return found;
     }
 
-    /** The arguments of a read: its handle, a key, and what stands behind it. */
+    /** Returns the arguments of a read: its handle, a key, and the parameters after the key. */
     private static Object[] arguments(Method read, Reads reader, Object key) {
         Class<?>[] types = read.getParameterTypes();
         Object[] arguments = new Object[types.length];
@@ -125,7 +125,7 @@ class BareKeysTest extends Behaviours {
         return Reads.class.getMethod(read.getName(), types);
     }
 
-    /** What a read answers and leaves in its buffer, to be compared. */
+    /** Returns a read's result and the contents of its buffer, to be compared. */
     private static List<Object> answer(Method read, Reads reader, Object key) throws Exception {
         Object[] arguments = arguments(read, reader, key);
         Object answer = read.invoke(reader, arguments);
@@ -329,12 +329,13 @@ class BareKeysTest extends Behaviours {
         long reads = 30_000;
         var threads = (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
         long allocated = Long.MAX_VALUE;
-        // The first rounds run before all of it is compiled; one that allocates nothing is enough.
+        // The first rounds run before all code is compiled; one round that allocates nothing is
+        // enough.
         for (int round = 0; round < 20 && allocated > reads / 10; round++) {
             long before = threads.getCurrentThreadAllocatedBytes();
             long sum = 0;
             for (long read = 0; read < reads; read++) {
-                // Numbers that no cache of boxes holds, beside the one that is there.
+                // Numbers that no cache of boxes contains, and one existing key.
                 sum += numbers.getLong(int64[0], 1_000_000 + read, 1);
                 sum += numbers.getBytes(text[0], -7, array);
                 sum += numbers.getBytes(text[0], -7, direct);

@@ -18,7 +18,9 @@ class BatchBehavioursTest extends Behaviours {
     private static final byte ABSENT = (byte) KeyStatus.ABSENT.ordinal();
     private static final byte FOUND = (byte) KeyStatus.FOUND.ordinal();
 
-    /** Two documents: one of all fields, one with a null and an absent field. */
+    /**
+     * Opens a store with two documents: one with all fields, one with a null and an absent field.
+     */
     private static Opened filled() {
         Opened at =
                 open(

@@ -1,4 +1,4 @@
-/* Holds the tests against the one list of behaviours of all languages. */
+/* Proves that the tests are those of the list of behaviours of all languages. */
 package io.forebay;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -44,7 +44,7 @@ class BehaviourListTest {
         assertEquals(listed, tested);
     }
 
-    /** {@code nonUtf8Key} is {@code non_utf8_key}. */
+    /** Converts {@code nonUtf8Key} to {@code non_utf8_key}. */
     private static String snake(String name) {
         return name.replaceAll("([A-Z])", "_$1").toLowerCase(Locale.ROOT);
     }

@@ -1,4 +1,4 @@
-/* What the tests of the behaviours share. */
+/* Code that the tests of the behaviours share. */
 package io.forebay;
 
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -47,7 +47,7 @@ abstract class Behaviours {
         return new Opened(store, reader, spec.name());
     }
 
-    /** A store of string keys with the integers a and b and the string s. */
+    /** Opens a store of string keys with the integers a and b and the string s. */
     static Opened open() {
         return open(
                 KeyType.STRING,

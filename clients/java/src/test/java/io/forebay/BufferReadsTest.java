@@ -1,4 +1,4 @@
-/* Reads into what the caller owns: arrays and buffers, and what they allocate. */
+/* Reads into arrays and buffers of the caller, and their allocations. */
 package io.forebay;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
@@ -133,7 +133,8 @@ class BufferReadsTest extends Behaviours {
         ByteBuffer direct = ByteBuffer.allocateDirect(64);
         FieldHandle number = READER.field("i");
         long reads = 100_000;
-        // The first rounds run before all of it is compiled; one that allocates nothing is enough.
+        // The first rounds run before all code is compiled; one round that allocates nothing is
+        // enough.
         long allocated = Long.MAX_VALUE;
         for (int round = 0; round < 20 && allocated > reads / 10; round++) {
             long before = threads.getCurrentThreadAllocatedBytes();
@@ -167,7 +168,7 @@ class BufferReadsTest extends Behaviours {
                 }
                 allocated = threads.getCurrentThreadAllocatedBytes() - before;
             }
-            // A few objects of the call itself; one byte per cell would be too many.
+            // The call itself allocates a few objects; one byte per cell would be too many.
             assertTrue(allocated <= 300 * gathers, allocated + " bytes for " + gathers);
         }
     }

@@ -1,4 +1,4 @@
-/* The pool of off-heap memory, and the exact conversions beside it. */
+/* The pool of off-heap memory, and exact conversions of values. */
 package io.forebay;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

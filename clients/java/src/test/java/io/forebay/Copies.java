@@ -1,4 +1,4 @@
-/* The shared copies that a test leaves behind. */
+/* The shared copies that remain after a test. */
 package io.forebay;
 
 import java.io.FileNotFoundException;
@@ -10,7 +10,7 @@ import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 
-/** Copies that are there for the next reader, of which a test has none. */
+/** Shared copies, which a test removes so that the next reader finds none. */
 final class Copies {
     private static final int NAME_AT = 1_024;
     private static final int NAME_BYTES_MAX = 1_024;
@@ -18,8 +18,8 @@ final class Copies {
     private Copies() {}
 
     /**
-     * Removes those of the readers below a folder, as a restart of the machine does. Their
-     * documents lie in shared memory, where each file names the header that leads to it.
+     * Removes the copies of the readers of a folder, as a restart of the machine does. Their
+     * documents are in shared memory, where each file names the path of its header.
      */
     static void forget(Path folder) {
         Path memory = Path.of("/dev/shm");
@@ -40,7 +40,7 @@ final class Copies {
             opened.seek(NAME_AT);
             opened.read(name);
         } catch (FileNotFoundException removed) {
-            // Other processes remove theirs meanwhile.
+            // Other processes remove their files at the same time.
             return Path.of("");
         }
         String names = new String(name, StandardCharsets.UTF_8);

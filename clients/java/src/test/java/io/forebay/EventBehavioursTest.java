@@ -18,7 +18,10 @@ class EventBehavioursTest extends Behaviours {
     private static final StoreOptions RETAINING =
             StoreOptions.DEFAULT.logWindow(Duration.ofHours(1)).logBytes(1L << 40);
 
-    /** Orders: when, a city that is required, one of two devices, a class of one to three. */
+    /**
+     * Creates a stream of orders: a time, a required city, one of two devices, a class of one to
+     * three.
+     */
     private static Store orders() {
         FieldSpec city = new FieldSpec("city", FieldType.STRING).required();
         FieldSpec device = new FieldSpec("device", FieldType.STRING, "phone", null);

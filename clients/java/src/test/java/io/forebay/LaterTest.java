@@ -1,4 +1,4 @@
-/* What happens later: asynchronous writes, callbacks that throw, log records. */
+/* Later events: asynchronous writes, callbacks that throw, log records. */
 package io.forebay;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -21,7 +21,7 @@ import org.junit.jupiter.api.Test;
 class LaterTest extends Behaviours {
     private static final Key K = Key.of("k");
 
-    /** Keeps what is logged. */
+    /** Stores log records. */
     private static final class Kept extends Handler {
         final List<LogRecord> records = new CopyOnWriteArrayList<>();
 

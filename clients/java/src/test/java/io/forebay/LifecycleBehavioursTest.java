@@ -133,7 +133,10 @@ class LifecycleBehavioursTest extends Behaviours {
         refused(ClosedException.class, () -> reader.getLong(a, K, -1));
     }
 
-    /** Ends when a read says Closed, which it may only once somebody closes; fails on all else. */
+    /**
+     * Ends when a read throws Closed, which it may only after a close; fails on any other
+     * exception.
+     */
     private static void readUntilClosed(
             Runnable read, CountDownLatch running, AtomicBoolean closing) {
         read.run();
@@ -186,7 +189,8 @@ class LifecycleBehavioursTest extends Behaviours {
             try (ForebayReader again = CLIENT.reader(options)) {
                 again.awaitReady(PATIENCE);
                 again.awaitToken(later, PATIENCE);
-                // Reads have begun with the checkpoints; the copies are made of them behind that.
+                // Reads have started from the checkpoints; afterwards the copies are built from
+                // them.
                 Node.eventually("all", () -> again.metrics().checkpoints().restored() == 4);
                 assertTrue(again.metrics().recordsApplied() < applied);
                 FieldHandle a = again.field("a");

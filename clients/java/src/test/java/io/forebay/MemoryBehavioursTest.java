@@ -1,4 +1,4 @@
-/* The behaviours of readers in memory. */
+/* Behaviours of in-memory readers. */
 package io.forebay;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
@@ -39,7 +39,7 @@ class MemoryBehavioursTest extends Behaviours {
         return document == null ? null : values(document);
     }
 
-    /** The fields that hold a value or null. */
+    /** Returns the fields with a value or null. */
     private static Map<String, Object> values(Document document) {
         Map<String, Object> values = new TreeMap<>();
         document.fields().forEach(field -> values.put(field, document.value(field)));
@@ -63,7 +63,7 @@ class MemoryBehavioursTest extends Behaviours {
         return documents;
     }
 
-    /** A program under test: what a ranking would ask of a store, by any reader. */
+    /** Makes the reads of a ranking, by any reader: the program under test. */
     private static List<String> profile(ForebayReader users, List<String> keys) {
         FieldHandle visits = users.field("visits");
         FieldHandle score = users.field("score");
@@ -216,7 +216,9 @@ class MemoryBehavioursTest extends Behaviours {
         return answers.stream().map(DocumentAnswer::status).toList();
     }
 
-    /** Of a gather of the field a with the default 5 for the keys k and l, where none answers. */
+    /**
+     * Gathers the field a with the default 5 for the keys k and l; asserts that neither answers.
+     */
     private static void gathersNothing(InMemoryReader reader, Reads reads, KeyStatus status) {
         try (GatherPlan plan = reader.planLongs(List.of(new GatherField("a", 5)), false)) {
             long[] values = {7, 7};

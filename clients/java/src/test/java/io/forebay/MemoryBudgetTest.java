@@ -1,4 +1,7 @@
-/* A reader's memory budget: beyond it nothing more is applied, and all that was answers on. */
+/*
+ * A reader beyond its memory budget applies nothing more, and still answers from what it has
+ * applied.
+ */
 package io.forebay;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
@@ -45,7 +48,7 @@ class MemoryBudgetTest extends Behaviours {
             assertEquals(ReaderStatus.Phase.SERVING, halted.phase());
             assertTrue(halted.trouble().startsWith("LimitExceeded: "), halted.trouble());
             assertTrue(halted.trouble().contains("raise the reader's memory budget"));
-            // What was applied is there, as of one position, and nothing behind it.
+            // The applied documents are visible, as of one position, and nothing after it.
             int applied = (int) halted.documents();
             assertTrue(applied > DOCUMENTS / 10 && applied < DOCUMENTS, "applied " + applied);
             FieldHandle raw = reader.field("raw");

@@ -1,4 +1,4 @@
-/* Real nodes for tests: one that all share, and others that a test may kill and freeze. */
+/* Real nodes for tests: one that all tests share, and others that a test may kill and freeze. */
 package io.forebay;
 
 import java.io.BufferedReader;
@@ -18,7 +18,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 
-/** A {@code forebayd dev} process with a data directory of its own. */
+/** A {@code forebayd dev} process with its own data directory. */
 final class Node implements AutoCloseable {
     /** The bound of every wait of a test. */
     static final Duration PATIENCE = Duration.ofSeconds(60);
@@ -31,7 +31,7 @@ final class Node implements AutoCloseable {
     private Process process;
     private String address;
 
-    /** The node that most tests share, started by the first that asks. */
+    /** Holder of the node that most tests share; the first use starts it. */
     private static final class Shared {
         static final Node NODE = new Node(0, false);
         static final ForebayClient CLIENT = NODE.connect();
@@ -49,12 +49,12 @@ final class Node implements AutoCloseable {
         }
     }
 
-    /** A node on a port that stays its own when it is killed. */
+    /** Starts a node on a port that stays reserved for it when it is killed. */
     static Node own() {
         return new Node(freePort(), false);
     }
 
-    /** A node that keeps snapshots, a new one each second. */
+    /** Starts a node that stores snapshots, a new one each second. */
     static Node withSnapshots() {
         return new Node(0, true);
     }
@@ -75,12 +75,12 @@ final class Node implements AutoCloseable {
         return Shared.NODE.address;
     }
 
-    /** A name that no other test has. */
+    /** Returns a name that no other test has. */
     static String name() {
         return "store-" + STORES.incrementAndGet();
     }
 
-    /** Waits until something is so. */
+    /** Waits until a condition holds. */
     static void eventually(String what, BooleanSupplier isSo) {
         long end = System.nanoTime() + PATIENCE.toNanos();
         while (!isSo.getAsBoolean()) {
@@ -103,12 +103,12 @@ final class Node implements AutoCloseable {
         return address;
     }
 
-    /** A folder that goes with it. */
+    /** Returns the node's folder, which is deleted with the node. */
     Path folder() {
         return data;
     }
 
-    /** The URL of its snapshots. */
+    /** Returns the URL of the node's snapshots. */
     String snapshots() {
         return "file://" + data.resolve("snapshots");
     }
@@ -139,7 +139,7 @@ final class Node implements AutoCloseable {
         }
     }
 
-    /** Runs a command of forebayd at it. */
+    /** Runs a command of forebayd against the node. */
     void run(String... command) {
         try {
             ProcessBuilder builder = new ProcessBuilder(System.getProperty("forebay.program"));
@@ -159,8 +159,8 @@ final class Node implements AutoCloseable {
     }
 
     /**
-     * Takes the processor away from it: it hears and says nothing more until it is killed. Waits
-     * until it stands: on a busy machine some of its threads run on for a moment.
+     * Stops the process: it receives and sends nothing more until it is killed. Waits until all
+     * threads are stopped, because on a busy machine some of them run on for a moment.
      */
     void freeze() {
         try {
@@ -178,24 +178,24 @@ final class Node implements AutoCloseable {
         }
     }
 
-    /** Whether each of these threads is stopped. */
+    /** Returns whether each of these threads is stopped. */
     private static boolean stands(Path threads) throws IOException {
         try (var all = Files.list(threads)) {
             for (Path thread : all.toList()) {
                 String stat = Files.readString(thread.resolve("stat"));
-                // The state follows the name, which may hold anything.
+                // The state follows the name, which may contain anything.
                 if (!stat.substring(stat.lastIndexOf(')')).startsWith(") T")) {
                     return false;
                 }
             }
             return true;
         } catch (NoSuchFileException ended) {
-            // A thread that ends is none that stands.
+            // A thread that ends does not count as stopped.
             return false;
         }
     }
 
-    /** Ends it as kill -9 does. */
+    /** Kills the process as kill -9 does. */
     void kill() {
         try {
             process.destroyForcibly().waitFor();
@@ -210,7 +210,7 @@ final class Node implements AutoCloseable {
         try (var files = Files.walk(data)) {
             files.sorted(Comparator.reverseOrder()).forEach(file -> file.toFile().delete());
         } catch (IOException error) {
-            // The folder was deleted by an earlier close.
+            // An earlier close deleted the folder.
         }
     }
 }

@@ -1,4 +1,4 @@
-/* The jar alone: it brings the library, and the crossing for the Java that runs it. */
+/* The jar alone contains the library, and the calls for the Java that runs it. */
 package io.forebay;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -24,14 +24,16 @@ import org.slf4j.Logger;
 class PackagedJarTest {
     private static final int FEATURE = Runtime.version().feature();
 
-    /** The program that runs on the jar: it writes, reads, and says how it crosses. */
+    /**
+     * The program that runs on the jar: it writes, reads, and prints how it calls the native core.
+     */
     public static final class Program {
         private Program() {}
 
         /**
-         * Runs it.
+         * Runs the program.
          *
-         * @param arguments the address of a node, and the name of a store to be
+         * @param arguments the address of a node, and the name of a new store
          */
         public static void main(String[] arguments) {
             try (ForebayClient client = ForebayClient.connect(arguments[0])) {
@@ -70,7 +72,7 @@ class PackagedJarTest {
         if (FEATURE >= 22) {
             command.add("--enable-native-access=ALL-UNNAMED");
         }
-        // Without a provider SLF4J would say so.
+        // Otherwise SLF4J reports the missing provider.
         command.add("-Dslf4j.internal.verbosity=ERROR");
         List<String> path = new ArrayList<>();
         for (Class<?> type :
@@ -82,7 +84,7 @@ class PackagedJarTest {
         return new ProcessBuilder(command).redirectError(err.toFile()).start();
     }
 
-    /** What a program that cannot load its library says. */
+    /** Returns the error of a program that cannot load its library. */
     private static String failure(Path folder, String... options) throws Exception {
         Path err = folder.resolve("err");
         Process program = start(err, options);
@@ -117,7 +119,7 @@ class PackagedJarTest {
         String machine = failure(folder, "-Dos.arch=riscv64");
         assertTrue(machine.contains("linux-riscv64"), machine);
         assertTrue(machine.contains("no library for this system and architecture"), machine);
-        // The library of another machine: ELF, 64 bits, of an architecture that is not this one.
+        // A library of another machine: ELF, 64 bits, of a foreign architecture.
         byte[] header = new byte[64];
         byte[] start = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, (byte) 0xf3};
         System.arraycopy(start, 0, header, 0, start.length);
@@ -129,7 +131,7 @@ class PackagedJarTest {
 
     @Test
     void aLibraryThatNeedsANewerLibcNamesIt(@TempDir Path folder) throws Exception {
-        // The library itself, which now asks for a version of the libc that none has.
+        // A copy of the library that requires a libc version that does not exist.
         String place = "/io/forebay/native/linux-amd64/libforebay_ffi.so";
         Path newer = folder.resolve("libnewer.so");
         try (InputStream packed = ForebayClient.class.getResourceAsStream(place)) {

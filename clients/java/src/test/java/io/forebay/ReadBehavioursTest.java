@@ -1,4 +1,4 @@
-/* Behaviours of single reads and what they promise; see proto/vectors/behaviours.toml. */
+/* Behaviours of single reads and their promises; see proto/vectors/behaviours.toml. */
 package io.forebay;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
@@ -91,7 +91,10 @@ class ReadBehavioursTest extends Behaviours {
         }
     }
 
-    /** Reads until absent: never absent before the expiry, and never there after it. */
+    /**
+     * Reads until absent; asserts that the document is never absent before the expiry, and never
+     * present after it.
+     */
     private static void expires(Instant expiry, Supplier<Boolean> isThere) {
         Node.eventually(
                 "it has expired",
@@ -398,7 +401,7 @@ class ReadBehavioursTest extends Behaviours {
         }
     }
 
-    /** Every document is that of the version which was pushed, or of the one before. */
+    /** Asserts that every document is that of the pushed version, or of the previous one. */
     private static void requireVersion(ForebayReader reader, FieldHandle a, boolean isPushed) {
         for (long number = 0; number < PUSHED_TO; number++) {
             long pushed = number < PUSHED_FROM ? -1 : PUSHED + number;
@@ -407,7 +410,7 @@ class ReadBehavioursTest extends Behaviours {
         }
     }
 
-    /** Every document is right, and one more that counts the readers. */
+    /** Asserts that every document is right, including one that counts the readers. */
     private static void requireAll(ForebayReader reader, Store store, long round) {
         FieldHandle a = reader.field("a");
         assertEquals(-1, reader.getLong(a, 0, -1));

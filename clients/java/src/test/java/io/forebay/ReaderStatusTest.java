@@ -1,4 +1,4 @@
-/* What a reader's status says of a snapshot that is fetched, as forebay.h packs it. */
+/* A reader's status while a snapshot is fetched, as forebay.h packs it. */
 package io.forebay;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

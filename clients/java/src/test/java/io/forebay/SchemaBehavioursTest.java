@@ -15,7 +15,7 @@ class SchemaBehavioursTest extends Behaviours {
 
     private static void alter(Opened at, Alteration... alterations) {
         Definition altered = CLIENT.alterStore(at.name(), 0, List.of(alterations));
-        // Every partition sees the new version in its log, whether or not anybody writes.
+        // Every partition sees the new version in its log, even if no client writes.
         Node.eventually(
                 "every partition has the new version",
                 () ->

@@ -22,7 +22,10 @@ class SelectBehavioursTest extends Behaviours {
         }
     }
 
-    /** Twelve orders, one a second: the even ones in Rome with a null note, the others in Oslo. */
+    /**
+     * Writes twelve orders, one a second: the even ones in Rome with a null note, the others in
+     * Oslo.
+     */
     private static Orders orders() {
         FieldSpec price = new FieldSpec("price", FieldType.INT64);
         StoreSpec spec =
@@ -50,7 +53,9 @@ class SelectBehavioursTest extends Behaviours {
         return new Orders(store, batch.send().requireComplete().token());
     }
 
-    /** 0, 10 to 110, in an order of their own; the last order has none. */
+    /**
+     * Returns the price of an order: 0, 10 to 110, in a different order; the last order has none.
+     */
     private static long price(long n) {
         return n * 7 % 12 * 10;
     }

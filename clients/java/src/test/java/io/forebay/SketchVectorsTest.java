@@ -1,4 +1,7 @@
-/* Sketches of aggregates: DataSketches of Java reads ours, and writes those that we read. */
+/*
+ * Sketches of aggregates: Java's DataSketches reads Forebay's sketches, and writes those that
+ * Forebay reads.
+ */
 package io.forebay;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
@@ -43,7 +46,7 @@ class SketchVectorsTest {
         return Path.of(System.getProperty("forebay.root"), file);
     }
 
-    /** The values that a vector is of: see the file's description. */
+    /** Returns the values of a vector: see the file's description. */
     private static LongStream numbers(JsonObject vector) {
         JsonObject numbers = vector.getAsJsonObject("numbers");
         long modulus = numbers.get("modulus").getAsLong();
@@ -62,7 +65,7 @@ class SketchVectorsTest {
         return HexFormat.of().parseHex(vector.get("sketch_hex").getAsString());
     }
 
-    /** Updates with a number as its column's type says. */
+    /** Updates a sketch with a number, in the form of its column's type. */
     private static void update(HllSketch sketch, String input, long number) {
         switch (input) {
             case "bool" -> sketch.update(number % 2);
@@ -98,7 +101,7 @@ class SketchVectorsTest {
     }
 
     private static double estimate(HllSketch sketch) {
-        // United with itself it forgets the order of its values, as ours do.
+        // The union with itself forgets the order of its values, as Forebay's sketches do.
         Union union = new Union(sketch.getLgConfigK());
         union.update(sketch);
         union.update(sketch);
@@ -124,7 +127,10 @@ class SketchVectorsTest {
         assertEquals(read.getEstimate(), union.getEstimate(), CLOSE, "the hashes differ");
     }
 
-    /** By ranks: quantiles of releases for Java 17 swap two weights (datasketches-java, 755). */
+    /**
+     * Compares by ranks: quantiles of releases for Java 17 swap two weights (datasketches-java,
+     * 755).
+     */
     private static void checkQuantiles(JsonObject vector) {
         byte[] sketch = sketch(vector);
         TDigestDouble read = TDigestDouble.heapify(Memory.wrap(sketch));
@@ -147,7 +153,7 @@ class SketchVectorsTest {
         }
     }
 
-    /** The values that wait beside the digest of a state. */
+    /** Returns the values of a state that are not in its digest yet. */
     private static TDigestDouble waiting(JsonObject vector, short k) {
         byte[] state = HexFormat.of().parseHex(vector.get("state_hex").getAsString());
         ByteBuffer bytes = ByteBuffer.wrap(state).order(ByteOrder.LITTLE_ENDIAN).position(2);
@@ -297,9 +303,9 @@ class SketchVectorsTest {
     }
 
     /**
-     * Holds a digest to the one that was written, and gives it its bytes: where a centroid ends is
-     * decided by a logarithm, whose last digit is another one once Java has compiled the method.
-     * Other sketches stay as they are.
+     * Compares a digest with the stored one, and then takes the stored bytes: a logarithm decides
+     * where a centroid ends, and its last digit changes once Java has compiled the method. Other
+     * sketches are unchanged.
      */
     private static void takeAlike(JsonObject held, JsonObject made) {
         boolean isDigest = made.get("kind").getAsString().equals("quantiles");

@@ -1,4 +1,4 @@
-/* Documents that have no room in memory: they are read from disk, by every kind of read. */
+/* Documents that exceed the memory: every kind of read reads them from disk. */
 package io.forebay;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
@@ -15,7 +15,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 class SpillTest extends Behaviours {
-    /** Enough for the index of the documents, and for a few of them. */
+    /** Enough memory for the index of the documents, and for a few documents. */
     private static final long BUDGET = 512 << 10;
 
     private static final long SPILL = 64 << 20;

@@ -18,7 +18,7 @@ import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 
 class VectorsTest {
-    /** One key of proto/vectors/partitioning.json; its partitions are those at each of COUNTS. */
+    /** A key of proto/vectors/partitioning.json; its partitions are those at each of COUNTS. */
     private static final Pattern KEY =
             Pattern.compile(
                     "\"key_type\": \"(\\w+)\",.*?\"key_hex\": \"([0-9a-f]*)\",\\s*\"repeat\": "

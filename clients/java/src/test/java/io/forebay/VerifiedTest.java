@@ -1,4 +1,4 @@
-/* What differs between a reader and its node, as forebay.h packs it. */
+/* Differences between a reader and its node, as forebay.h packs them. */
 package io.forebay;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

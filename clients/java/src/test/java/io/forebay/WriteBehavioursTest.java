@@ -273,7 +273,7 @@ class WriteBehavioursTest extends Behaviours {
                     Write write = at.store().upsert(Key.of("k" + place % 10));
                     write.listAppend("order", List.of((long) place), writes).increment("a", 1);
                     sent.add(stream.send(write).whenComplete((one, no) -> heard.addAndGet(1)));
-                    // A room full in the core, and one that is being handed over.
+                    // The core is full, and as many changes are being passed on.
                     assertTrue(sent.size() - heard.get() <= 2 * room);
                 }
                 invalid(() -> stream.send(at.store().upsert(K).set("a", "text")));

@@ -1,4 +1,4 @@
-/* What the benchmarks read: a store of a real node, and an embedded reader that follows it. */
+/* Data of the benchmarks: a store of a real node, and an embedded reader that follows it. */
 package io.forebay.bench;
 
 import io.forebay.Batch;
@@ -26,7 +26,7 @@ import org.openjdk.jmh.annotations.Setup;
 import org.openjdk.jmh.annotations.State;
 import org.openjdk.jmh.annotations.TearDown;
 
-/** Made once per trial; every thread reads it. */
+/** Created once per trial; every thread reads it. */
 @State(Scope.Benchmark)
 public class Data {
     /** Keys of one batch. */
@@ -35,7 +35,7 @@ public class Data {
     /** The columns of the matrix; the first holds the document's number. */
     static final List<String> GATHERED = List.of("number", "visits", "score", "price");
 
-    /** Single keys, and batches, that are asked for in turn: powers of two. */
+    /** Number of single keys and of batches that the reads cycle through: powers of two. */
     static final int SINGLES = 4_096;
 
     static final int BATCHES = 64;
@@ -45,14 +45,14 @@ public class Data {
     private static final int WRITTEN_TOGETHER = 1_000;
     private static final Duration PATIENCE = Duration.ofSeconds(60);
 
-    /** Any number: which keys are read is the same in each run. */
+    /** Arbitrary seed: each run reads the same keys. */
     private static final long SEED = 41;
 
     /** Documents of the store. */
     @Param("100000")
     public int documents;
 
-    /** The numbers of the documents that are asked for, beside their keys. */
+    /** Numbers of the documents to read, in the order of their keys. */
     final long[] numbers = new long[SINGLES];
 
     final Key[] keys = new Key[SINGLES];
@@ -68,9 +68,9 @@ public class Data {
     private GatherPlan plan;
 
     /**
-     * Starts a node, writes the documents and waits until the reader has them.
+     * Starts a node, writes the documents and waits until the reader has applied them.
      *
-     * @throws IOException there is no node to start
+     * @throws IOException if there is no node to start
      */
     @Setup(Level.Trial)
     public void open() throws IOException {
@@ -91,7 +91,7 @@ public class Data {
         }
         number = reader.field("number", FieldType.INT64);
         line = reader.field("line", FieldType.BYTES);
-        // Numbers of documents are below 2^53, so nothing is lost in a double.
+        // Numbers of documents are below 2^53, so a double holds them exactly.
         plan = reader.planDoubles(GATHERED.stream().map(GatherField::new).toList(), true);
         choose();
     }
@@ -110,7 +110,7 @@ public class Data {
         return batch.send().requireComplete().token();
     }
 
-    /** The bytes of a document; they begin with its number. */
+    /** Returns the bytes of a document, which begin with its number. */
     private static byte[] line(long number) {
         return ByteBuffer.allocate(LINE_BYTES).putLong(0, number).array();
     }
@@ -131,7 +131,7 @@ public class Data {
         }
     }
 
-    /** Removes a document, and waits until the reader has no more of it. */
+    /** Removes a document, and waits until the reader has applied the removal. */
     void delete(Key key) {
         reader.awaitToken(store.delete(key).send().token(), PATIENCE);
     }

@@ -1,4 +1,4 @@
-/* A real node in a process of its own, on a data directory of its own. */
+/* A real node in a separate process, with its own data directory. */
 package io.forebay.bench;
 
 import java.io.BufferedReader;
@@ -11,7 +11,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** A {@code forebayd dev}; killed, and its data removed, when it is closed. */
+/** A {@code forebayd dev} process; close kills it and removes its data. */
 final class Node implements AutoCloseable {
     private static final String READY = "forebayd ready ";
 
@@ -66,7 +66,7 @@ final class Node implements AutoCloseable {
         try (Stream<Path> files = Files.walk(data)) {
             files.sorted(Comparator.reverseOrder()).forEach(file -> file.toFile().delete());
         } catch (IOException error) {
-            // An earlier close has removed it.
+            // An earlier close has removed the file.
         }
     }
 }

@@ -1,4 +1,4 @@
-/* What reads out of this process's own memory cost. */
+/* Cost of reads from this process's own memory. */
 package io.forebay.bench;
 
 import io.forebay.PackedValues;
@@ -15,8 +15,8 @@ import org.openjdk.jmh.annotations.State;
 import org.openjdk.jmh.annotations.Warmup;
 
 /**
- * Reads of documents that exist. Each answer is checked against what was written, inside the time
- * measured: a miss is an error, and never a fast hit.
+ * Reads of existing documents. Each result is checked against the written value within the measured
+ * time: a miss is an error, never a fast hit.
  */
 @BenchmarkMode(Mode.AverageTime)
 @OutputTimeUnit(TimeUnit.NANOSECONDS)
@@ -24,7 +24,7 @@ import org.openjdk.jmh.annotations.Warmup;
 @Measurement(iterations = 5, time = 1)
 @Fork(2)
 public class ReadsBenchmark {
-    /** Where a thread is in the keys, and what it reads into. */
+    /** A thread's position in the keys, and its output. */
     @State(Scope.Thread)
     public static class Cursor {
         private final double[] matrix = new double[Data.BATCH * Data.GATHERED.size()];
@@ -46,10 +46,10 @@ public class ReadsBenchmark {
     }
 
     /**
-     * One number, without an object.
+     * Reads one number, without an object.
      *
-     * @param data what is read
-     * @param cursor which key is next
+     * @param data the data
+     * @param cursor the position of the next key
      * @return the number
      */
     @Benchmark
@@ -61,10 +61,10 @@ public class ReadsBenchmark {
     }
 
     /**
-     * 64 bytes, copied out of the native core's buffer.
+     * Reads 64 bytes, copied from the native core's buffer.
      *
-     * @param data what is read
-     * @param cursor which key is next
+     * @param data the data
+     * @param cursor the position of the next key
      * @return the bytes
      */
     @Benchmark
@@ -76,10 +76,10 @@ public class ReadsBenchmark {
     }
 
     /**
-     * 64 bytes each of 100 documents, in one call; the check copies each out.
+     * Reads 64 bytes each of 100 documents, in one call; the check copies each value.
      *
-     * @param data what is read
-     * @param cursor which batch is next
+     * @param data the data
+     * @param cursor the position of the next batch
      * @return the values
      */
     @Benchmark
@@ -95,17 +95,17 @@ public class ReadsBenchmark {
     }
 
     /**
-     * Four fields of 100 documents, into a matrix that is used again and again.
+     * Reads four fields of 100 documents, into a reused matrix.
      *
-     * @param data what is read
-     * @param cursor which batch is next, and the matrix
+     * @param data the data
+     * @param cursor the position of the next batch, and the matrix
      * @return the matrix
      */
     @Benchmark
     public double[] gather(Data data, Cursor cursor) {
         int batch = cursor.batch();
         double[] matrix = cursor.matrix;
-        // A row that is not written over must not look like the last one.
+        // A row that is not overwritten must not look like the last one.
         matrix[0] = -1;
         data.reader().gather(data.plan(), data.batches[batch], matrix, null, null);
         for (int place = 0; place < Data.BATCH; place++) {

@@ -1,4 +1,7 @@
-/* Every benchmark once, briefly: that it runs and that it checks what it reads, not how fast. */
+/*
+ * Every benchmark once, briefly: proves that it runs and that it checks its reads, but times
+ * nothing.
+ */
 package io.forebay.bench;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;

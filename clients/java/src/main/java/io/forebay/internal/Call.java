@@ -1,4 +1,4 @@
-/* The off-heap memory of one call, as the second artifact sees it. */
+/* The off-heap memory of one call, for the second artifact. */
 package io.forebay.internal;
 
 import io.forebay.Key;
@@ -7,41 +7,41 @@ import io.forebay.Keys;
 import io.forebay.Reads;
 
 /**
- * The off-heap memory that a call's structs are laid out in, from {@link Calls#take} until {@link
- * #release}. Addresses are good until then. Belongs to one thread.
+ * The off-heap memory that holds a call's structs, from {@link Calls#take} until {@link #release}.
+ * Addresses are valid until the release. Belongs to one thread.
  */
 public interface Call {
-    /** Gives the memory back. */
+    /** Releases the memory. */
     void release();
 
     /**
-     * Where the call's error goes.
+     * Returns the address of the call's error.
      *
      * @return the address of an fb_error
      */
     long error();
 
     /**
-     * Where a result of up to 8 bytes goes.
+     * Returns the address of a result of up to 8 bytes.
      *
-     * @param number which of eight
-     * @return its address
+     * @param number the number of the result, one of eight
+     * @return the address
      */
     long out(int number);
 
     /**
-     * A result.
+     * Returns a result of 4 bytes.
      *
-     * @param number which of eight
-     * @return its first 4 bytes
+     * @param number the number of the result, one of eight
+     * @return the first 4 bytes
      */
     int outInt(int number);
 
     /**
-     * A result.
+     * Returns a result of 8 bytes.
      *
-     * @param number which of eight
-     * @return its 8 bytes
+     * @param number the number of the result, one of eight
+     * @return the 8 bytes
      */
     long outLong(int number);
 
@@ -80,9 +80,9 @@ public interface Call {
     /**
      * Writes the call's one key, whose bytes are in native memory.
      *
-     * @param type its type
-     * @param bytes where they are
-     * @param length how many they are
+     * @param type the key's type
+     * @param bytes the address of the bytes
+     * @param length the number of bytes
      * @return the address of an fb_key
      */
     long key(KeyType type, long bytes, long length);
@@ -98,17 +98,17 @@ public interface Call {
     /**
      * Writes the keys of a batch, whose bytes are in native memory.
      *
-     * @param type their type
-     * @param count how many they are
-     * @param bytes where their bytes are
-     * @param length how many bytes they have
-     * @param ends where the end of each is; 0 for int64 keys
+     * @param type the keys' type
+     * @param count the number of keys
+     * @param bytes the address of the keys' bytes
+     * @param length the number of bytes
+     * @param ends the address of the keys' ends; 0 for int64 keys
      * @return the address of an fb_keys
      */
     long keys(KeyType type, long count, long bytes, long length, long ends);
 
     /**
-     * Writes what the reads wait for.
+     * Writes the wait of reads.
      *
      * @param reads the reads
      * @return the address of an fb_read; 0 for reads that wait for nothing
@@ -116,17 +116,17 @@ public interface Call {
     long read(Reads reads);
 
     /**
-     * Memory for the call, at a multiple of 8; it holds whatever was there.
+     * Allocates memory for the call, at a multiple of 8, without clearing it.
      *
-     * @param bytes how much
-     * @return its address
+     * @param bytes the size
+     * @return the address
      */
     long room(long bytes);
 
     /**
-     * Throws what a status stands for.
+     * Throws the exception of a status.
      *
-     * @param status what a function answered; 0 is good
+     * @param status the result of a function; 0 is success
      */
     void check(int status);
 }

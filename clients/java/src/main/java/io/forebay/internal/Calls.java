@@ -1,4 +1,4 @@
-/* The way from the second artifact into the client. */
+/* The interface of the client for its second artifact. */
 package io.forebay.internal;
 
 import io.forebay.FieldHandle;
@@ -10,24 +10,24 @@ import io.forebay.Reads;
 import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
-/** What the client lets its second artifact do. */
+/** The functions of the client that its second artifact may use. */
 public abstract class Calls {
-    /** The number of fb_reader_get_bytes. */
+    /** Number of fb_reader_get_bytes. */
     public static final int GET_BYTES = 0;
 
-    /** The number of fb_reader_get_many_into. */
+    /** Number of fb_reader_get_many_into. */
     public static final int GET_MANY = 1;
 
-    /** The number of fb_reader_gather_f32; those of f64 and i64 follow. */
+    /** Number of fb_reader_gather_f32; the numbers of f64 and i64 follow. */
     public static final int GATHER = 2;
 
     private static volatile @Nullable Calls only;
 
-    /** For the client alone. */
+    /** Constructor for the client alone. */
     protected Calls() {}
 
     /**
-     * Makes the client's calls known, once.
+     * Installs the client's calls, once.
      *
      * @param calls the client's own
      */
@@ -39,7 +39,7 @@ public abstract class Calls {
     }
 
     /**
-     * The client's calls; there once a reader is.
+     * Returns the client's calls; they are installed before the first reader exists.
      *
      * @return the calls
      */
@@ -48,30 +48,30 @@ public abstract class Calls {
     }
 
     /**
-     * A function of the native core.
+     * Returns the address of a function of the native core.
      *
      * @param number one of the constants here
-     * @return its address
+     * @return the address
      */
     public abstract long function(int number);
 
     /**
-     * Memory for a call.
+     * Takes memory for a call.
      *
      * @return the memory; release it
      */
     public abstract Call take();
 
     /**
-     * The id of a reader.
+     * Returns the id of a reader.
      *
-     * @param reads reads of it
+     * @param reads reads of the reader
      * @return the id
      */
     public abstract long idOf(Reads reads);
 
     /**
-     * The id of a field.
+     * Returns the id of a field.
      *
      * @param field the field
      * @return the id
@@ -79,7 +79,7 @@ public abstract class Calls {
     public abstract long idOf(FieldHandle field);
 
     /**
-     * The id of a plan.
+     * Returns the id of a plan.
      *
      * @param plan the plan, which outlives the use of its id
      * @return the id
@@ -87,7 +87,7 @@ public abstract class Calls {
     public abstract long idOf(GatherPlan plan);
 
     /**
-     * The type of a plan's cells.
+     * Returns the type of a plan's cells.
      *
      * @param plan the plan
      * @return 0 for floats, 1 for doubles, 2 for longs
@@ -101,7 +101,7 @@ public abstract class Calls {
      * @param call the call, with its key
      * @param field the field
      * @param wanted the type that the field is read as
-     * @param fallback what to answer when absent or null
+     * @param fallback the result if absent or null
      * @return the value
      */
     public abstract long integer(
@@ -114,7 +114,7 @@ public abstract class Calls {
      * @param call the call, with its key
      * @param field the field
      * @param wanted the type that the field is read as
-     * @param fallback what to answer when absent or null
+     * @param fallback the result if absent or null
      * @return the value
      */
     public abstract double real(
@@ -131,17 +131,17 @@ public abstract class Calls {
     public abstract Presence presence(Reads reads, Call call, FieldHandle field);
 
     /**
-     * What the second artifact throws for what it is given.
+     * Returns the exception of the second artifact for an invalid argument.
      *
-     * @param message what is wrong, and what to do
+     * @param message the problem, and what to do
      * @return an {@code InvalidArgumentException}
      */
     public abstract ForebayException invalid(String message);
 
     /**
-     * What the second artifact throws when a call itself breaks.
+     * Returns the exception of the second artifact for a native call that failed to execute.
      *
-     * @param cause what it threw
+     * @param cause the exception of the call
      * @return an {@code InternalException}
      */
     public abstract ForebayException broken(Throwable cause);

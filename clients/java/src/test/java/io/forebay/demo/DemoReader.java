@@ -1,6 +1,6 @@
 /*
- * The demo's Java reader: holds embedded readers of the demo's stores, measures how fresh they are
- * while the load runs, then reads, ranks and dumps what it holds. Speaks the messages of
+ * The demo's Java reader: follows the demo's stores with embedded readers, measures their freshness
+ * while the load runs, then reads, ranks and dumps the documents. The messages are those of
  * tools/demo/README.md.
  */
 package io.forebay.demo;
@@ -52,7 +52,7 @@ public final class DemoReader {
      * Follows the stores of a running {@code forebayd dev}.
      *
      * @param arguments {@code --address http://HOST:PORT --probe-key N}
-     * @throws Exception whatever ends it early; the demo shows it
+     * @throws Exception a failure that ends the program early; the demo shows it
      */
     public static void main(String[] arguments) throws Exception {
         long began = System.nanoTime();
@@ -72,7 +72,7 @@ public final class DemoReader {
         }
     }
 
-    /** Hears the demo's only message on a thread of its own. */
+    /** Waits for the demo's only message on a separate thread. */
     private static FutureTask<JsonObject> listening() {
         Callable<JsonObject> hear =
                 () -> {
@@ -129,7 +129,7 @@ public final class DemoReader {
         return Dump.write(reader, Path.of(keys.get(reader.store()).getAsString()), out);
     }
 
-    /** How many documents the reader says that it holds. */
+    /** Returns the number of documents that the reader reports. */
     private static long held(ForebayReader reader) {
         return reader.status().partitions().stream()
                 .mapToLong(ReaderStatus.Partition::documents)

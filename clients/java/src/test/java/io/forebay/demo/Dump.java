@@ -25,7 +25,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import org.jspecify.annotations.Nullable;
 
-/** What the iteration of one store has seen: ratings by key. */
+/** The iteration of one store: ratings by key. */
 final class Dump {
     private static final Gson GSON = new GsonBuilder().serializeNulls().create();
 
@@ -71,7 +71,7 @@ final class Dump {
         return fields;
     }
 
-    /** A value of the demo's types; a timestamp is its microseconds. */
+    /** Converts a value of the demo's types; a timestamp becomes its microseconds. */
     private static JsonElement json(@Nullable Object value) {
         if (value == null) {
             return JsonNull.INSTANCE;
@@ -97,12 +97,12 @@ final class Dump {
                 "the demo's stores have no field of a " + value.getClass().getSimpleName());
     }
 
-    /** Every key, in order. */
+    /** Returns every key, in order. */
     long[] keys() {
         return ratings.keySet().stream().mapToLong(Long::longValue).toArray();
     }
 
-    /** The keys with the most ratings; of equals the smaller key comes first. */
+    /** Returns the keys with the most ratings; of equal counts the smaller key is first. */
     List<Long> mostRated(int count) {
         return ratings.entrySet().stream()
                 .sorted(Map.Entry.comparingByValue(Comparator.reverseOrder()))

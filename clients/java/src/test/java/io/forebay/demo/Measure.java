@@ -1,4 +1,4 @@
-/* What reads cost: gets of one field in blocks, and gathers into a reused matrix. */
+/* Cost of reads: gets of one field in blocks, and gathers into a reused matrix. */
 package io.forebay.demo;
 
 import com.google.gson.JsonObject;
@@ -14,7 +14,7 @@ import java.util.Random;
 
 /** Measures reads. */
 final class Measure {
-    /** The fields that are gathered, in this order. */
+    /** The gathered fields, in this order. */
     static final List<String> GATHERED =
             List.of(
                     "year",
@@ -26,23 +26,23 @@ final class Measure {
                     "high_count",
                     "low_count");
 
-    /** One clock reading per block: a reading costs as much as a get. */
+    /** Gets between two clock readings: a reading costs as much as a get. */
     private static final int GETS_PER_BLOCK = 256;
 
     private static final int BLOCKS = 1_000;
 
-    /** Many, for the virtual machine compiles what it has seen often. */
+    /** Warm-up blocks: many, because the virtual machine compiles code that has run often. */
     private static final int BLOCKS_BEFORE = 500;
 
     private static final int GATHERS = 300;
     private static final int GATHERS_BEFORE = 300;
 
-    /** Any number: which keys are read is the same in each run. */
+    /** Arbitrary seed: each run reads the same keys. */
     private static final long SEED = 41;
 
     private Measure() {}
 
-    /** Gets of one field of random movies that exist. */
+    /** Measures gets of one field of random existing movies. */
     static JsonObject gets(ForebayReader movies, long[] keys) {
         FieldHandle count = movies.field("rating_count", FieldType.INT64);
         Random random = new Random(SEED);
@@ -71,7 +71,7 @@ final class Measure {
         return figures;
     }
 
-    /** Gathers of the candidates, with a plan that is made once. */
+    /** Measures gathers of the candidates, with a plan that is created once. */
     static JsonObject gathers(ForebayReader movies, Keys candidates) {
         GatherPlan plan = plan(movies);
         double[] matrix = new double[candidates.size() * plan.width()];
@@ -90,7 +90,7 @@ final class Measure {
         return times.micros(figures);
     }
 
-    /** The plan. Counts and times are below 2^53, so nothing is lost in a double. */
+    /** Returns the plan. Counts and times are below 2^53, so a double holds them exactly. */
     static GatherPlan plan(ForebayReader movies) {
         List<GatherField> fields =
                 GATHERED.stream()

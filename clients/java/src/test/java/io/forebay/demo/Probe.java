@@ -1,4 +1,7 @@
-/* Freshness: how long after its acknowledgement a write is visible in this process. */
+/*
+ * Freshness: the time from the acknowledgement of a write until the write is visible in this
+ * process.
+ */
 package io.forebay.demo;
 
 import com.google.gson.JsonObject;
@@ -11,12 +14,12 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeoutException;
 
-/** Writes probes and looks for them. */
+/** Writes probes and polls until each is visible. */
 final class Probe {
-    /** Keys of one language's probes; together they lie in all partitions. */
+    /** Keys of one language's probes; together they cover all partitions. */
     private static final long KEYS = 16;
 
-    /** Rest between two probes, so that they are a trickle beside the load. */
+    /** Pause between two probes, so that they add little to the load. */
     private static final long REST_MILLIS = 2;
 
     /** Time after which a write that is still not visible is a failure. */
@@ -38,7 +41,7 @@ final class Probe {
         this.firstKey = number * KEYS;
     }
 
-    /** Probes until something is heard; says the figures from time to time. */
+    /** Probes until a message arrives; prints the figures from time to time. */
     JsonObject untilHeard(Future<JsonObject> heard)
             throws InterruptedException, ExecutionException, TimeoutException {
         long said = System.nanoTime();
@@ -68,7 +71,7 @@ final class Probe {
         times.record(System.nanoTime() - acknowledged);
     }
 
-    /** How fresh the reader was so far. */
+    /** Returns the freshness of the reader so far. */
     JsonObject figures() {
         JsonObject figures = new JsonObject();
         figures.addProperty("samples", times.count());

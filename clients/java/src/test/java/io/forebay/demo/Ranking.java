@@ -14,11 +14,11 @@ import java.util.List;
 import java.util.Locale;
 
 /**
- * Who was ranked for, and how.
+ * A ranking for one user.
  *
  * @param user the user with the most ratings
  * @param candidates the movies with the most ratings
- * @param top the best of them with their scores, best first
+ * @param top the best candidates with their scores, best first
  */
 record Ranking(long user, Keys candidates, JsonArray top) {
     private static final int CANDIDATES = 500;
@@ -29,9 +29,9 @@ record Ranking(long user, Keys candidates, JsonArray top) {
     private record Scored(long key, double score) {}
 
     /**
-     * Ranks: a movie's mean rating, pulled to 3.5 where ratings are few, times one plus the mean
-     * share of the user's ratings that fell to the movie's genres. Of equal scores the smaller key
-     * is first.
+     * Ranks the candidates. The score is a movie's mean rating, pulled to 3.5 if ratings are few,
+     * times one plus the mean share of the user's ratings in the movie's genres. If scores are
+     * equal, the smaller key is first.
      */
     static Ranking of(DemoReader.Readers readers, Dump movies, Dump users) {
         List<Long> keys = movies.mostRated(CANDIDATES);
@@ -69,7 +69,7 @@ record Ranking(long user, Keys candidates, JsonArray top) {
         throw new IllegalStateException("a movie without its list of genres");
     }
 
-    /** The mean share of the user's ratings that fell to these genres. */
+    /** Returns the mean share of the user's ratings that fell to these genres. */
     private static double share(Document counts, List<?> genres) {
         long matched = 0;
         for (Object genre : genres) {

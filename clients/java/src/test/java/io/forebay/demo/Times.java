@@ -4,7 +4,7 @@ package io.forebay.demo;
 import com.google.gson.JsonObject;
 import java.util.Arrays;
 
-/** Durations in nanoseconds; a load is bounded, and a probe of it is eight bytes here. */
+/** Durations in nanoseconds; a load is bounded, and a probe takes eight bytes here. */
 final class Times {
     private long[] taken = new long[1024];
     private int count;
@@ -20,7 +20,7 @@ final class Times {
         return count;
     }
 
-    /** The time that this share of them stays within; 0 without any. */
+    /** Returns a quantile; 0 if there are no durations. */
     long nanos(double quantile) {
         if (count == 0) {
             return 0;

@@ -1,4 +1,4 @@
-/* Where a plain call writes: the caller's segment, or memory of the call in its place. */
+/* Output of plain calls: the caller's segment, or memory of the call instead. */
 package io.forebay.segments;
 
 import io.forebay.internal.Call;
@@ -6,8 +6,9 @@ import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A segment that a plain call fills. Foreign functions hold on to a native one while they run; for
- * one on the heap, which may move, the call's own memory is filled, and copied when it is good.
+ * A segment that a plain call fills. Foreign functions keep a native segment alive while they run.
+ * For a segment on the heap, which may move, the call fills its own memory, which is copied once
+ * the call has succeeded.
  */
 final class Out {
     private final MemorySegment segment;
@@ -18,7 +19,7 @@ final class Out {
         this.target = target;
     }
 
-    /** A place for so many bytes of a segment; of nothing for null. */
+    /** Returns the output for {@code bytes} bytes of a segment; of nothing for null. */
     static Out of(Call call, @Nullable MemorySegment segment, long bytes) {
         if (segment == null) {
             return new Out(MemorySegment.NULL, MemorySegment.NULL);
@@ -27,12 +28,12 @@ final class Out {
         return new Out(segment, direct ? segment : MemorySegment.ofAddress(call.room(bytes)));
     }
 
-    /** What the call is given. */
+    /** Returns the target of the call. */
     MemorySegment target() {
         return target;
     }
 
-    /** Brings what the call has written to the caller. */
+    /** Copies what the call has written to the caller. */
     void take(long bytes) {
         if (target != segment) {
             Segments.copyOut(target.address(), segment, bytes);

@@ -15,8 +15,8 @@ import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandle;
 
 /**
- * Functions of {@code forebay.h}. Memory of the call goes as raw addresses; what the caller gives
- * goes as segments, whose arenas cannot be closed until the function is back.
+ * Functions of {@code forebay.h}. Memory of the call is passed as raw addresses; memory of the
+ * caller is passed as segments, whose arenas cannot be closed until the function returns.
  */
 final class SegmentCalls {
     private static final int READ_BYTES = 40;
@@ -27,8 +27,8 @@ final class SegmentCalls {
 
     private static final MethodHandle GET_BYTES = getBytes();
     /**
-     * Short reads that wait for nothing, also not for the disk that a document was spilled to; the
-     * thread stays in Java, so the heap stands still.
+     * Short reads that never wait, not even for the disk of a spilled document; the thread stays in
+     * Java, so the heap does not move.
      */
     private static final MethodHandle GET_BYTES_CRITICAL =
             getBytes(Linker.Option.critical(true));
@@ -101,8 +101,9 @@ final class SegmentCalls {
     }
 
     /**
-     * As {@link #getBytes}, for a segment of any kind, by a call that never leaves Java. What it
-     * does not answer is to be asked again, by the other one, which tells what has failed.
+     * Works like {@link #getBytes}, for a segment of any kind, by a call that never leaves Java. If
+     * the call returns no result, the caller repeats it through the other method, which reports the
+     * error.
      */
     static int getBytesCritical(
             long reader, long field, long key, MemorySegment buffer, long length, long presence) {

@@ -1,4 +1,4 @@
-/* The keys of a batch, where they lie. */
+/* The keys of a batch in the caller's memory. */
 package io.forebay.segments;
 
 import io.forebay.KeyType;
@@ -7,9 +7,9 @@ import java.lang.foreign.MemorySegment;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Keys of a batch that lie in memory segments, native or on the heap, one behind another. They are
- * read anew by each call, so their arenas stay open and what they hold stays as it is while one
- * runs. Keys of stores that are partitioned by a field go by {@link io.forebay.Keys}.
+ * Keys of a batch that are in memory segments, native or on the heap, concatenated. Each call reads
+ * them again, so their arenas stay open and their contents stay unchanged while a call runs. Use
+ * {@link io.forebay.Keys} for keys of stores that are partitioned by a field.
  */
 public final class SegmentKeys {
     private final KeyType type;
@@ -26,11 +26,11 @@ public final class SegmentKeys {
     }
 
     /**
-     * Keys of an int64 store.
+     * Wraps keys of an int64 store.
      *
-     * @param numbers 8 bytes per key, in native order; one may stand twice
+     * @param numbers 8 bytes per key, in native order; duplicates are allowed
      * @return the keys
-     * @throws io.forebay.InvalidArgumentException for a part of a number
+     * @throws io.forebay.InvalidArgumentException for an incomplete number
      */
     public static SegmentKeys ofNumbers(MemorySegment numbers) {
         if (numbers.byteSize() % Long.BYTES != 0) {
@@ -41,26 +41,26 @@ public final class SegmentKeys {
     }
 
     /**
-     * Keys of a string store.
+     * Wraps keys of a string store.
      *
      * @param texts the UTF-8 of the keys
-     * @param ends 8 bytes per key, in native order: where in {@code texts} it ends and the next one
-     *     starts
+     * @param ends 8 bytes per key, in native order: the offset in {@code texts} at which the key
+     *     ends and the next one starts
      * @return the keys
-     * @throws io.forebay.InvalidArgumentException for a part of an end
+     * @throws io.forebay.InvalidArgumentException for an incomplete end
      */
     public static SegmentKeys ofStrings(MemorySegment texts, MemorySegment ends) {
         return new SegmentKeys(KeyType.STRING, texts, ends, countOf(ends));
     }
 
     /**
-     * Keys of a bytes store.
+     * Wraps keys of a bytes store.
      *
      * @param bytes the bytes of the keys
-     * @param ends 8 bytes per key, in native order: where in {@code bytes} it ends and the next one
-     *     starts
+     * @param ends 8 bytes per key, in native order: the offset in {@code bytes} at which the key
+     *     ends and the next one starts
      * @return the keys
-     * @throws io.forebay.InvalidArgumentException for a part of an end
+     * @throws io.forebay.InvalidArgumentException for an incomplete end
      */
     public static SegmentKeys ofBytes(MemorySegment bytes, MemorySegment ends) {
         return new SegmentKeys(KeyType.BYTES, bytes, ends, countOf(ends));
@@ -74,15 +74,15 @@ public final class SegmentKeys {
     }
 
     /**
-     * The number of keys.
+     * Returns the number of keys.
      *
-     * @return how many there are
+     * @return the number of keys
      */
     public long size() {
         return count;
     }
 
-    /** Writes an fb_keys; answers its address. */
+    /** Writes an fb_keys; returns its address. */
     long encode(Call call) {
         long endsAt = ends == null ? 0 : Segments.copiedIn(call, ends);
         long bytesAt = Segments.copiedIn(call, bytes);

@@ -1,4 +1,4 @@
-/* Reads into memory segments, and by keys that lie in them. */
+/* Reads into memory segments, and by keys in memory segments. */
 package io.forebay.segments;
 
 import io.forebay.FieldHandle;
@@ -16,13 +16,12 @@ import java.lang.ref.Reference;
 import org.jspecify.annotations.Nullable;
 
 /**
- * Reads into segments of the caller's, native or on the heap, and by keys that lie in segments; as
- * good as the {@link Reads} that they are made of, and with the same errors. Safe to share between
- * threads.
+ * Reads into segments of the caller's, native or on the heap, and by keys in segments, with the
+ * promises and errors of the underlying {@link Reads}. Safe to share between threads.
  *
- * <p>A segment that is read-only, too small, of a closed arena or of another thread's is refused
- * with {@link io.forebay.InvalidArgumentException} before anything is written. An arena cannot be
- * closed while the native core writes to one of its segments. What is written is in native order.
+ * <p>A segment that is read-only, too small, of a closed arena or of another thread is refused with
+ * {@link io.forebay.InvalidArgumentException} before anything is written. An arena cannot be closed
+ * while the native core writes to one of its segments. Results are in native order.
  *
  * <pre>{@code
  * SegmentReads segments = SegmentReads.of(reader);
@@ -34,9 +33,9 @@ import org.jspecify.annotations.Nullable;
  * }</pre>
  */
 public final class SegmentReads {
-    /** More bytes than this are copied by a plain call. */
+    /** Largest copy of a critical call; a plain call copies more bytes than this. */
     private static final long CRITICAL_BYTES_MAX = 64 * 1024;
-    /** Room for most values; larger ones are read twice. */
+    /** Initial space for a value, enough for most; larger values are read twice. */
     private static final long ROOM_BYTES = 8 * 1024;
     private static final int VALUE = Presence.VALUE.ordinal();
     private static final int NULL = Presence.NULL.ordinal();
@@ -52,23 +51,23 @@ public final class SegmentReads {
     }
 
     /**
-     * The same reads, for segments.
+     * Returns the same reads, for segments.
      *
-     * @param reads a reader, or reads of it that wait or refuse what is old
-     * @return reads that are as long-lived as the reader
+     * @param reads a reader, or its reads with a wait or a staleness bound
+     * @return reads that live as long as the reader
      */
     public static SegmentReads of(Reads reads) {
         return new SegmentReads(reads);
     }
 
     /**
-     * The bytes of a string (UTF-8) or bytes field, copied to the start of a segment. Allocates
-     * nothing. Where the value has no room nothing is copied, and the answer, which is larger than
-     * the segment, is the size that it needs.
+     * Copies the bytes of a string (UTF-8) or bytes field to the start of a segment. Allocates
+     * nothing. If the value does not fit, nothing is copied, and the result, which is larger than
+     * the segment, is the needed size.
      *
      * @param field the field, resolved as a string or bytes
      * @param key the document's key
-     * @param out where the value goes
+     * @param out the output
      * @return the value's length; {@link Reads#ABSENT} or {@link Reads#NULL}, with nothing copied
      */
     public int getBytes(FieldHandle field, Key key, MemorySegment out) {
@@ -81,11 +80,11 @@ public final class SegmentReads {
     }
 
     /**
-     * As {@link #getBytes(FieldHandle, Key, MemorySegment)}, by an int64 key.
+     * Reads like {@link #getBytes(FieldHandle, Key, MemorySegment)}, by an int64 key.
      *
      * @param field the field, resolved as a string or bytes
      * @param key the document's key
-     * @param out where the value goes
+     * @param out the output
      * @return the value's length; {@link Reads#ABSENT} or {@link Reads#NULL}, with nothing copied
      */
     public int getBytes(FieldHandle field, long key, MemorySegment out) {
@@ -98,11 +97,11 @@ public final class SegmentReads {
     }
 
     /**
-     * As {@link #getBytes(FieldHandle, Key, MemorySegment)}, by a string key.
+     * Reads like {@link #getBytes(FieldHandle, Key, MemorySegment)}, by a string key.
      *
      * @param field the field, resolved as a string or bytes
      * @param key the document's key
-     * @param out where the value goes
+     * @param out the output
      * @return the value's length; {@link Reads#ABSENT} or {@link Reads#NULL}, with nothing copied
      */
     public int getBytes(FieldHandle field, String key, MemorySegment out) {
@@ -115,11 +114,11 @@ public final class SegmentReads {
     }
 
     /**
-     * As {@link #getBytes(FieldHandle, Key, MemorySegment)}, by a bytes key.
+     * Reads like {@link #getBytes(FieldHandle, Key, MemorySegment)}, by a bytes key.
      *
      * @param field the field, resolved as a string or bytes
      * @param key the document's key
-     * @param out where the value goes
+     * @param out the output
      * @return the value's length; {@link Reads#ABSENT} or {@link Reads#NULL}, with nothing copied
      */
     public int getBytes(FieldHandle field, byte[] key, MemorySegment out) {
@@ -132,12 +131,12 @@ public final class SegmentReads {
     }
 
     /**
-     * As {@link #getBytes(FieldHandle, Key, MemorySegment)}, by a key that lies in a segment.
+     * Reads like {@link #getBytes(FieldHandle, Key, MemorySegment)}, by a key in a segment.
      *
      * @param field the field, resolved as a string or bytes
-     * @param type the type of the key; another than the store's is refused, never converted
+     * @param type the type of the key; a type other than the store's is refused, never converted
      * @param key the key's bytes: UTF-8 of a string, 8 bytes in native order of an int64
-     * @param out where the value goes
+     * @param out the output
      * @return the value's length; {@link Reads#ABSENT} or {@link Reads#NULL}, with nothing copied
      */
     public int getBytes(FieldHandle field, KeyType type, MemorySegment key, MemorySegment out) {
@@ -178,7 +177,7 @@ public final class SegmentReads {
                 Segments.copyOut(place.address(), out, length);
                 return length;
             }
-            // It may have grown since when it is read again.
+            // The value may have grown before the second read.
             room = length;
         }
     }
@@ -207,7 +206,7 @@ public final class SegmentReads {
         return presence == NULL ? Reads.NULL : Reads.ABSENT;
     }
 
-    /** A call with a key that lies in a segment; who reads by it releases it. */
+    /** Takes a call with a key that is in a segment; the read releases the call. */
     private Call with(KeyType type, MemorySegment key) {
         Call call = calls.take();
         try {
@@ -220,12 +219,12 @@ public final class SegmentReads {
     }
 
     /**
-     * An int64, by a key that lies in a segment.
+     * Reads an int64, by a key in a segment.
      *
      * @param field the field, resolved as {@link FieldType#INT64}
      * @param type the type of the key
      * @param key the key's bytes
-     * @param fallback what to answer when absent or null
+     * @param fallback the result if absent or null
      * @return the value
      */
     public long getLong(FieldHandle field, KeyType type, MemorySegment key, long fallback) {
@@ -233,12 +232,12 @@ public final class SegmentReads {
     }
 
     /**
-     * An int32, by a key that lies in a segment.
+     * Reads an int32, by a key in a segment.
      *
      * @param field the field, resolved as {@link FieldType#INT32}
      * @param type the type of the key
      * @param key the key's bytes
-     * @param fallback what to answer when absent or null
+     * @param fallback the result if absent or null
      * @return the value
      */
     public int getInt(FieldHandle field, KeyType type, MemorySegment key, int fallback) {
@@ -246,12 +245,12 @@ public final class SegmentReads {
     }
 
     /**
-     * A bool, by a key that lies in a segment.
+     * Reads a bool, by a key in a segment.
      *
      * @param field the field, resolved as {@link FieldType#BOOL}
      * @param type the type of the key
      * @param key the key's bytes
-     * @param fallback what to answer when absent or null
+     * @param fallback the result if absent or null
      * @return the value
      */
     public boolean getBoolean(
@@ -261,12 +260,12 @@ public final class SegmentReads {
     }
 
     /**
-     * A timestamp in microseconds since the Unix epoch, by a key that lies in a segment.
+     * Reads a timestamp in microseconds since the Unix epoch, by a key in a segment.
      *
      * @param field the field, resolved as {@link FieldType#TIMESTAMP}
      * @param type the type of the key
      * @param key the key's bytes
-     * @param fallback what to answer when absent or null
+     * @param fallback the result if absent or null
      * @return the microseconds
      */
     public long getTimestampMicros(
@@ -275,12 +274,12 @@ public final class SegmentReads {
     }
 
     /**
-     * A float32, by a key that lies in a segment.
+     * Reads a float32, by a key in a segment.
      *
      * @param field the field, resolved as {@link FieldType#FLOAT32}
      * @param type the type of the key
      * @param key the key's bytes
-     * @param fallback what to answer when absent or null
+     * @param fallback the result if absent or null
      * @return the value
      */
     public float getFloat(FieldHandle field, KeyType type, MemorySegment key, float fallback) {
@@ -288,12 +287,12 @@ public final class SegmentReads {
     }
 
     /**
-     * A float64, by a key that lies in a segment.
+     * Reads a float64, by a key in a segment.
      *
      * @param field the field, resolved as {@link FieldType#FLOAT64}
      * @param type the type of the key
      * @param key the key's bytes
-     * @param fallback what to answer when absent or null
+     * @param fallback the result if absent or null
      * @return the value
      */
     public double getDouble(FieldHandle field, KeyType type, MemorySegment key, double fallback) {
@@ -301,29 +300,29 @@ public final class SegmentReads {
     }
 
     /**
-     * Whether a field of a document is absent, null or a value, by a key that lies in a segment.
+     * Returns whether a field of a document is absent, null or a value, by a key in a segment.
      *
      * @param field the field
      * @param type the type of the key
      * @param key the key's bytes
-     * @return which of the three
+     * @return absent, null or a value
      */
     public Presence presence(FieldHandle field, KeyType type, MemorySegment key) {
         return calls.presence(reads, with(type, key), field);
     }
 
     /**
-     * A string or bytes field of many documents, one value behind another. Where the values have no
-     * room nothing is written, and the answer, which is larger than their segment, is the size that
-     * they need.
+     * Reads a string or bytes field of many documents, with concatenated values. If the values do
+     * not fit, nothing is written, and the result, which is larger than their segment, is the
+     * needed size.
      *
      * @param field the field, resolved as a string or bytes
-     * @param keys the documents' keys; one that stands twice is answered twice
-     * @param values where the values go
-     * @param ends room for 8 bytes per key, aligned to 8: where its value ends and the next one
-     *     starts
-     * @param statuses room for the code of a {@link io.forebay.KeyStatus} per key, its ordinal
-     * @param presences room for the code of a {@link Presence} per key, its ordinal
+     * @param keys the documents' keys; a duplicate key has two results
+     * @param values the output of the values
+     * @param ends space for 8 bytes per key, aligned to 8: the offset at which the key's value ends
+     *     and the next one starts
+     * @param statuses space for the code of a {@link io.forebay.KeyStatus} per key, its ordinal
+     * @param presences space for the code of a {@link Presence} per key, its ordinal
      * @return the bytes of all values
      */
     public long multiGet(
@@ -343,15 +342,15 @@ public final class SegmentReads {
     }
 
     /**
-     * As {@link #multiGet(FieldHandle, Keys, MemorySegment, MemorySegment, MemorySegment,
-     * MemorySegment)}, by keys that lie in segments.
+     * Reads like {@link #multiGet(FieldHandle, Keys, MemorySegment, MemorySegment, MemorySegment,
+     * MemorySegment)}, by keys in segments.
      *
      * @param field the field, resolved as a string or bytes
      * @param keys the documents' keys
-     * @param values where the values go
-     * @param ends room for 8 bytes per key, aligned to 8
-     * @param statuses room for a status per key
-     * @param presences room for a presence per key
+     * @param values the output of the values
+     * @param ends space for 8 bytes per key, aligned to 8
+     * @param statuses space for a status per key
+     * @param presences space for a presence per key
      * @return the bytes of all values
      */
     public long multiGet(
@@ -412,16 +411,16 @@ public final class SegmentReads {
     }
 
     /**
-     * Fills a matrix in a segment: a row per key, the plan's columns. Into a native one without a
-     * copy.
+     * Fills a matrix in a segment: a row per key, the plan's columns. A native segment is filled
+     * without a copy.
      *
-     * @param plan the plan; its type is that of the cells
-     * @param keys the documents' keys; one that stands twice gets two rows
-     * @param values room for {@code keys.size() * plan.width()} cells, row by row; a native one is
-     *     aligned to the bytes of a cell
-     * @param statuses room for the code of a {@link io.forebay.KeyStatus} per key, its ordinal; or
-     *     null, and a key that cannot be answered is an error
-     * @param cells room for the code of a {@link Presence} per cell, its ordinal; or null
+     * @param plan the plan; its type is the type of the cells
+     * @param keys the documents' keys; a duplicate key gets two rows
+     * @param values space for {@code keys.size() * plan.width()} cells, row by row; a native
+     *     segment is aligned to the bytes of a cell
+     * @param statuses space for the code of a {@link io.forebay.KeyStatus} per key, its ordinal; if
+     *     null, a key that cannot be answered is an error
+     * @param cells space for the code of a {@link Presence} per cell, its ordinal; or null
      */
     public void gather(
             GatherPlan plan,
@@ -438,14 +437,14 @@ public final class SegmentReads {
     }
 
     /**
-     * As {@link #gather(GatherPlan, Keys, MemorySegment, MemorySegment, MemorySegment)}, by keys
-     * that lie in segments.
+     * Works like {@link #gather(GatherPlan, Keys, MemorySegment, MemorySegment, MemorySegment)}, by
+     * keys in segments.
      *
      * @param plan the plan
      * @param keys the documents' keys
-     * @param values room for {@code keys.size() * plan.width()} cells, row by row
-     * @param statuses room for a status per key, or null
-     * @param cells room for a presence per cell, or null
+     * @param values space for {@code keys.size() * plan.width()} cells, row by row
+     * @param statuses space for a status per key, or null
+     * @param cells space for a presence per cell, or null
      */
     public void gather(
             GatherPlan plan,

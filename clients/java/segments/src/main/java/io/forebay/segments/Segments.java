@@ -1,4 +1,4 @@
-/* Checks of what the caller gives, and copies between it and the memory of a call. */
+/* Checks of the caller's segments, and copies between them and the memory of a call. */
 package io.forebay.segments;
 
 import io.forebay.ForebayException;
@@ -8,7 +8,7 @@ import java.lang.foreign.MemorySegment;
 
 /** Memory segments of the caller's. */
 final class Segments {
-    /** All native memory; what is copied from and to is the call's own. */
+    /** All native memory; only the call's own memory is copied from and to. */
     private static final MemorySegment MEMORY = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
 
     private Segments() {}
@@ -17,7 +17,7 @@ final class Segments {
         return Calls.get().invalid(message);
     }
 
-    /** What an arena that is closed while a call begins throws. */
+    /** Returns the exception for an arena that is closed while a call begins. */
     static ForebayException gone(RuntimeException cause) {
         ForebayException gone = invalid("an arena was closed; keep it open while reads use it");
         gone.initCause(cause);
@@ -34,7 +34,7 @@ final class Segments {
         }
     }
 
-    /** Refuses a segment that this thread cannot write so many bytes to. */
+    /** Refuses a segment that this thread cannot write {@code bytes} bytes to. */
     static void requireWritable(MemorySegment segment, long bytes) {
         if (segment.isReadOnly()) {
             throw invalid("the segment is read-only; give one to write to");
@@ -46,14 +46,14 @@ final class Segments {
         }
     }
 
-    /** Refuses a native segment that is not aligned for items of a size. */
+    /** Refuses a native segment that is not aligned for items of {@code bytes} bytes. */
     static void requireAligned(MemorySegment segment, long bytes) {
         if (segment.isNative() && segment.address() % bytes != 0) {
             throw invalid("align the segment to " + bytes + " bytes");
         }
     }
 
-    /** Copies a segment into the memory of a call; answers where it is. */
+    /** Copies a segment into the memory of a call; returns the address of the copy. */
     static long copiedIn(Call call, MemorySegment from) {
         requireReadable(from);
         long at = call.room(from.byteSize());

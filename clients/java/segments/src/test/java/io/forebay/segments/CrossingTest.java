@@ -1,4 +1,7 @@
-/* The artifact beside the client's jar, whichever way the client itself crosses. */
+/*
+ * The second artifact works next to the client's jar, whether the client uses JNI or foreign
+ * functions.
+ */
 package io.forebay.segments;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
@@ -30,7 +33,7 @@ class CrossingTest {
         private Program() {}
 
         /**
-         * Runs it.
+         * Runs the program.
          *
          * @param arguments none
          */
@@ -52,14 +55,14 @@ class CrossingTest {
         return Path.of(type.getProtectionDomain().getCodeSource().getLocation().toURI());
     }
 
-    /** Runs the program with the two artifacts on the path of classes or of modules. */
+    /** Runs the program with the two artifacts on the class path or the module path. */
     private static String run(Path folder, String on, String... options) throws Exception {
         Path err = folder.resolve("err");
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         command.addAll(List.of(options));
         command.add("-Xcheck:jni");
-        // Without a provider SLF4J would say so.
+        // Otherwise SLF4J reports the missing provider.
         command.add("-Dslf4j.internal.verbosity=ERROR");
         List<String> path = new ArrayList<>();
         for (Class<?> type : List.of(Forebay.class, SegmentReads.class, Logger.class)) {

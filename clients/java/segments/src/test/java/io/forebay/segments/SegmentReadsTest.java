@@ -1,4 +1,4 @@
-/* Reads into memory segments, native and on the heap, and by keys that lie in them. */
+/* Reads into memory segments, native and on the heap, and by keys in memory segments. */
 package io.forebay.segments;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
@@ -46,7 +46,7 @@ class SegmentReadsTest {
     private static final InMemoryReader BYTES =
             reader(KeyType.BYTES, Key.of(new byte[] {-1, 7}), Key.of(new byte[] {8}));
 
-    /** A store of one full document and one with nulls. */
+    /** Opens a store of one full document and one document with nulls. */
     private static InMemoryReader reader(KeyType type, Key full, Key nulls) {
         StoreSpec spec =
                 StoreSpec.documents("segments", type, 2)
@@ -88,7 +88,7 @@ class SegmentReadsTest {
         return segment.toArray(ValueLayout.JAVA_BYTE);
     }
 
-    /** So many bytes of a segment of every kind that can be written to. */
+    /** Returns a segment of {@code bytes} bytes of every kind that can be written to. */
     private static List<MemorySegment> ofEveryKind(Arena arena, int bytes) {
         return List.of(
                 arena.allocate(bytes, 8),
@@ -426,7 +426,7 @@ class SegmentReadsTest {
                     arena.close();
                     break;
                 } catch (IllegalStateException inUse) {
-                    // A call holds it: the arena can be closed when the call is back.
+                    // A call holds the arena, which can be closed when the call returns.
                     Thread.onSpinWait();
                 }
             }
@@ -449,7 +449,8 @@ class SegmentReadsTest {
             MemorySegment direct = arena.allocate(64);
             MemorySegment heap = MemorySegment.ofArray(new byte[64]);
             MemorySegment key = arena.allocateFrom(ValueLayout.JAVA_LONG, 7);
-            // The first rounds run before all of it is compiled; one that is enough.
+            // The first rounds run before all code is compiled; one round that allocates little is
+            // enough.
             for (int round = 0; round < 20 && allocated > reads / 10; round++) {
                 long before = threads.getCurrentThreadAllocatedBytes();
                 long sum = 0;

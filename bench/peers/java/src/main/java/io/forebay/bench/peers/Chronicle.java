@@ -5,7 +5,7 @@ import net.openhft.chronicle.map.ChronicleMap;
 import net.openhft.chronicle.values.Values;
 import net.openhft.chronicle.core.values.IntValue;
 
-/** Off the heap, in memory alone, from arrays to arrays, with the sizes told beforehand. */
+/** A map off the heap, in memory alone, from arrays to arrays, with sizes set in advance. */
 final class Chronicle implements Subject {
     private final ChronicleMap<byte[], byte[]> map;
     private final int keyBytes;
@@ -24,7 +24,9 @@ final class Chronicle implements Subject {
         keyBytes = data.keyBytes();
     }
 
-    /** Bytes of each entry of a map of 4-byte keys and 32-byte values, in its best form. */
+    /**
+     * Returns the bytes of each entry of a map of 4-byte keys and 32-byte values, in its best form.
+     */
     static double bytesPerSmallEntry(long entries) {
         Data data = new Data(entries, 4, 32);
         ChronicleMap<IntValue, byte[]> map =

@@ -4,7 +4,7 @@ package io.forebay.bench.peers;
 import java.util.Arrays;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** A ConcurrentHashMap; it answers with references and copies nothing. */
+/** A ConcurrentHashMap, which returns references and copies nothing. */
 final class Concurrent implements Subject {
     private static final class Name {
         private final byte[] bytes;

@@ -1,4 +1,4 @@
-/* The data of bench-index, as bench/index/src/data.rs makes it. */
+/* The data of bench-index, as bench/index/src/data.rs generates it. */
 package io.forebay.bench.peers;
 
 import java.lang.invoke.MethodHandles;
@@ -9,7 +9,7 @@ import java.util.Arrays;
 /**
  * Documents that name each other: the value of one begins with the key of the next.
  *
- * @param entries how many there are
+ * @param entries the number of documents
  * @param keyBytes bytes of each key: 16 (the number and its hash), or 4 (the number)
  * @param valueBytes bytes of each value
  */
@@ -61,7 +61,7 @@ record Data(long entries, int keyBytes, int valueBytes) {
         return (long) LONGS.get(number, 0);
     }
 
-    /** Holds this against the vectors of the other languages. */
+    /** Compares the data with the vectors of the other languages. */
     static void check() {
         Data data = new Data(1_000_000, 16, 50);
         String vector =

@@ -1,4 +1,4 @@
-/* D, in this process: one dependent line of the library's own mapping. */
+/* D in this process: the cost of one dependent line of the library's own mapping. */
 package io.forebay.bench.peers;
 
 import java.io.IOException;
@@ -11,11 +11,14 @@ import java.util.List;
 import sun.misc.Unsafe;
 
 /**
- * Loads lines of the memory that the library holds its records in: the mappings that can be written
- * and end where a large reserve of addresses begins.
+ * Loads lines of the memory in which the library holds its records: the writable mappings that end
+ * at the start of a large reserve of addresses.
  */
 final class Line {
-    /** No other reserve of this process is as large: not that of the heap either. */
+    /**
+     * Smallest size of such a reserve; no other reserve of this process, nor the heap's, is as
+     * large.
+     */
     private static final long RESERVED_MIN = 1L << 33;
     private static final long TAKEN_MIN = 1L << 20;
     private static final int LINE = 64;
@@ -68,12 +71,12 @@ final class Line {
         return taken;
     }
 
-    /** Megabytes that it loads from. */
+    /** Returns the size of the memory that the loads cover, in megabytes. */
     double megabytes() {
         return Arrays.stream(lines).sum() * LINE / 1e6;
     }
 
-    /** Nanoseconds of one line: the median over chunks. */
+    /** Returns nanoseconds of one line: the median over chunks. */
     double measure() {
         long[] chunks = new long[CHUNKS];
         for (int chunk = 0; chunk < CHUNKS; chunk++) {
@@ -88,7 +91,8 @@ final class Line {
     private long chase(long from) {
         long found = from;
         for (int load = 0; load < CHUNK; load++) {
-            // A count of the loads goes into each address, or the chain would run into a circle.
+            // The count of loads is part of each address; otherwise the chain would run into a
+            // circle.
             long hash = Data.mix(found + ++loads);
             int mapping = (int) (hash & 0xffff) % starts.length;
             long line = Math.multiplyHigh(hash >>> 1, lines[mapping] << 1);

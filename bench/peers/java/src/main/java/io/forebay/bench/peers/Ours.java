@@ -1,4 +1,4 @@
-/* The embedded reader, out of the shipped jar. */
+/* The embedded reader, from the released jar. */
 package io.forebay.bench.peers;
 
 import io.forebay.Batch;
@@ -38,7 +38,7 @@ final class Ours implements Subject.Batched {
         value = reader.field("value", FieldType.BYTES);
     }
 
-    /** One in memory, with its documents. */
+    /** Opens a reader in memory, with its documents. */
     static Ours inMemory(Data data) {
         InMemoryReader reader =
                 ForebayReader.inMemory(StoreSpec.keyValue(STORE, KeyType.BYTES, PARTITIONS));
@@ -54,7 +54,7 @@ final class Ours implements Subject.Batched {
         return new Ours(reader, data.keyBytes(), true);
     }
 
-    /** One of the node, over the directory, that this worker was told of. */
+    /** Opens a reader of the node and the directory in this worker's environment. */
     static Ours overFiles(Data data) {
         ForebayClient client = ForebayClient.connect(System.getenv("FOREBAY_NODE"));
         Checkpoints shared = Checkpoints.in(Path.of(System.getenv("FOREBAY_COPY")));
@@ -63,12 +63,12 @@ final class Ours implements Subject.Batched {
         return new Ours(reader, data.keyBytes(), false);
     }
 
-    /** Whether its documents lie in memory of its own. */
+    /** Returns whether the documents are in the process's own memory. */
     boolean isInMemory() {
         return inMemory;
     }
 
-    /** How Java crosses into the library. */
+    /** Returns how Java calls the library. */
     static String crossing() {
         return Forebay.nativeInfo().crossing();
     }
@@ -94,7 +94,7 @@ final class Ours implements Subject.Batched {
         values[keys.length - 1] = packed.bytes(keys.length - 1);
     }
 
-    /** The same, with an array for each value. */
+    /** Reads a batch, with an array for each value. */
     void arrays(byte[][] keys, byte[][] values) {
         byte[][] found = reader.multiGet(value, Keys.of(keys)).toArrays();
         System.arraycopy(found, 0, values, 0, found.length);

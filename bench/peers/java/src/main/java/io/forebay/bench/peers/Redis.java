@@ -13,7 +13,7 @@ import redis.clients.jedis.JedisSocketFactory;
 import redis.clients.jedis.Pipeline;
 import redis.clients.jedis.Response;
 
-/** One connection; a batch is a pipeline. */
+/** A single connection; a batch is a pipeline. */
 final class Redis implements Subject.Batched {
     private final Jedis jedis;
     private final int keyBytes;

@@ -17,7 +17,9 @@ import org.rocksdb.RocksDBException;
 import org.rocksdb.WriteBatch;
 import org.rocksdb.WriteOptions;
 
-/** Compacted, all of it in the block cache, with bloom filters and hashed data blocks. */
+/**
+ * A compacted database, completely in the block cache, with bloom filters and hashed data blocks.
+ */
 final class Rocks implements Subject.Batched {
     private static final long CACHE_BYTES = 2L << 30;
 

@@ -1,16 +1,16 @@
-/* One side of a comparison. */
+/* Contenders of the comparison. */
 package io.forebay.bench.peers;
 
 /**
- * A map from keys to values. The loops are its own, so that the compiler sees one map in each: a
- * loop that all shared would cost each of them a call through an interface.
+ * A map from keys to values. Each contender has its own loops, so that the compiler sees one map in
+ * each: a shared loop would cost each contender a call through an interface.
  */
 interface Subject extends AutoCloseable {
     /**
      * Follows the chain of keys, one get each.
      *
      * @param key the first key; afterwards the last
-     * @param steps how many
+     * @param steps the number of steps
      */
     void chain(byte[] key, int steps) throws Exception;
 
@@ -18,20 +18,20 @@ interface Subject extends AutoCloseable {
      * Reads keys that are known, one get each.
      *
      * @param keys the keys
-     * @param values where the values go
+     * @param values the output
      */
     void loop(byte[][] keys, byte[][] values) throws Exception;
 
     @Override
     default void close() throws Exception {}
 
-    /** One with a call for many keys; what has none is read by its loop alone. */
+    /** A contender with a call for many keys; other contenders are read by their loops alone. */
     interface Batched extends Subject {
         /**
          * Reads keys that are known in one call.
          *
          * @param keys the keys
-         * @param values where the values go; the last one at least
+         * @param values the output; at least the last value
          */
         void batch(byte[][] keys, byte[][] values) throws Exception;
     }

@@ -1,4 +1,4 @@
-/* The worker: holds what a role says, and answers orders on its standard input. */
+/* The worker: holds the data of its role, and answers orders on its standard input. */
 package io.forebay.bench.peers;
 
 import java.io.BufferedReader;
@@ -17,8 +17,8 @@ import java.util.Map;
 
 /**
  * {@code Worker SUBJECTS ENTRIES KEY_BYTES VALUE_BYTES FOLDER}: fills each of the subjects, whose
- * names are separated by commas, and then measures what it is told to, such as {@code ours get}.
- * The lines are those of bench/index/src/serve.rs.
+ * names are separated by commas, and then measures each order, such as {@code ours get}. The
+ * protocol is that of bench/index/src/serve.rs.
  */
 public final class Worker {
     private static final int CHUNK = 512;
@@ -27,7 +27,10 @@ public final class Worker {
     private static final int BATCHES = 300;
     private static final int SINGLES = 100_000;
     private static final int WARM = 3;
-    /** As in the histograms of the workers in Rust: two parts to each power of two from here on. */
+    /**
+     * First bound of a histogram, as in the Rust workers: two parts to each power of two from here
+     * on.
+     */
     private static final long HISTOGRAM_FIRST_NANOS = 32;
     private static final int HISTOGRAM_PARTS = 40;
 
@@ -45,17 +48,17 @@ public final class Worker {
     }
 
     /**
-     * Runs it.
+     * Runs the worker.
      *
      * @param arguments as above
-     * @throws Exception it cannot be filled
+     * @throws Exception if a subject cannot be filled
      */
     public static void main(String[] arguments) throws Exception {
         Data.check();
         long entries = Long.parseLong(arguments[1]);
         int keyBytes = Integer.parseInt(arguments[2]);
         Data data = new Data(entries, keyBytes, Integer.parseInt(arguments[3]));
-        // What libraries say on the standard output goes elsewhere.
+        // Libraries print to the standard output; redirect them to the errors.
         PrintStream answers = System.out;
         System.setOut(System.err);
         Worker worker = new Worker(data, Path.of(arguments[4]), answers);
@@ -85,7 +88,7 @@ public final class Worker {
         }
     }
 
-    /** Lets the compiler see everything before anything counts. */
+    /** Lets the compiler see all code before the measurements. */
     private void warm() throws Exception {
         for (int time = 0; time < WARM; time++) {
             for (Map.Entry<String, Subject> each : subjects.entrySet()) {
@@ -188,7 +191,7 @@ public final class Worker {
         return values;
     }
 
-    /** Gets of one round: few of what crosses to another process each time. */
+    /** Returns the gets of one round: few for a subject in another process. */
     private static int chunks(String name) {
         return name.equals("redis") ? 10 : CHUNKS;
     }
@@ -242,7 +245,7 @@ public final class Worker {
         histogram(name, times, values);
     }
 
-    /** Shares of sorted times in parts that end at powers of two and half way, in per cent. */
+    /** Computes the percentages of sorted times in parts that end at powers of two and half way. */
     private static void histogram(String name, long[] times, Map<String, Double> values) {
         int counted = 0;
         for (int half = 0; half < HISTOGRAM_PARTS; half++) {

@@ -1,2 +1,2 @@
-/** The workers of bench-index in Java: ours and its peers. */
+/** The workers of bench-index in Java: Forebay and its peers. */
 package io.forebay.bench.peers;

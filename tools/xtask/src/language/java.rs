@@ -1,0 +1,75 @@
+//! The outline of a Java file: its package and its types, top-level and nested.
+
+use super::declarations::{Declaration, DeclarationKind, Outline, name_at};
+use super::lexer::{Lines, is_word};
+
+/// Returns the outline of blanked code.
+pub fn outline(code: &str, lines: &Lines) -> Outline {
+    let mut outline = Outline::default();
+    let bytes = code.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if !is_word(bytes[at]) {
+            at += 1;
+            continue;
+        }
+        let start = at;
+        while at < bytes.len() && is_word(bytes[at]) {
+            at += 1;
+        }
+        let spaced = code[at..].starts_with([' ', '\n']);
+        if !spaced || code[..start].ends_with('.') {
+            continue;
+        }
+        let name = name_at(code, at);
+        let is_type = match &code[start..at] {
+            "package" if outline.package.is_empty() && outline.declared.is_empty() => {
+                let end = code[at..].find(';').map_or(code.len(), |end| at + end);
+                outline.package = code[at..end].trim().to_owned();
+                false
+            }
+            "class" | "interface" | "enum" => true,
+            "record" => {
+                let rest = code[at..].trim_start();
+                rest[name.len()..].trim_start().starts_with(['(', '<'])
+            }
+            _ => false,
+        };
+        if is_type && !name.is_empty() {
+            outline.declared.push(Declaration {
+                kind: DeclarationKind::Type,
+                name: name.to_owned(),
+                line: lines.number(start),
+                test: false,
+                local: false,
+                selected: false,
+            });
+        }
+    }
+    outline
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::declarations::outline;
+
+    #[test]
+    fn types_and_package_are_found() {
+        let source = "\
+package a.b;
+/** A class of things. */
+public final class A<T> {
+    record C(int d) {}
+    enum D { E }
+    @interface F {}
+    private static final Class<?> G = A.class;
+    void record(String record) { record = \"class H\"; }
+}
+";
+        let outline = outline("A.java", source);
+        let names: Vec<(&str, usize)> =
+            outline.declared.iter().map(|found| (found.name.as_str(), found.line)).collect();
+        assert_eq!(names, [("A", 3), ("C", 4), ("D", 5), ("F", 6)]);
+        assert_eq!(outline.package, "a.b");
+    }
+}
