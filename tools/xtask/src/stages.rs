@@ -16,7 +16,8 @@ use crate::{
     stage_times, unit,
 };
 
-type Run = fn(&Workspace) -> Result<Vec<Suite>, String>;
+/// Runs a stage.
+pub type Run = fn(&Workspace) -> Result<Vec<Suite>, String>;
 
 /// One step of `make test`.
 pub struct Stage {

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use super::Outcome;
+use super::PartReport;
 use crate::clock::Stopwatch;
 use crate::suite::Suite;
 use crate::workspace::Workspace;
@@ -26,7 +26,7 @@ type Figures = BTreeMap<String, f64>;
 ///
 /// # Errors
 /// A build or a demo fails, or leaves no figures.
-pub(super) fn run(workspace: &Workspace) -> Result<Outcome, String> {
+pub(super) fn run(workspace: &Workspace) -> Result<PartReport, String> {
     demo::setup(workspace)?;
     let watch = Stopwatch::start();
     package::run(workspace)?;
@@ -39,7 +39,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<Outcome, String> {
         of_dev.push(figures(workspace, &dev)?);
         of_release.push(figures(workspace, &release)?);
     }
-    let mut outcome = Outcome::default();
+    let mut outcome = PartReport::default();
     outcome.measured.push(format!("make package {} s", built.as_secs()));
     let verdict = if built <= PACKAGE_MAX { Ok(()) } else { Err(format!("{} s", built.as_secs())) };
     outcome.suites.push(Suite::single("nightly/make package", verdict));

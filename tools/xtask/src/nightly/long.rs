@@ -1,15 +1,13 @@
 //! The part `long`: every stage whose bounded form runs in `make test`, in its long form, and the
 //! fuzz targets.
 
-use super::Outcome;
+use super::PartReport;
 use crate::form::Form;
 use crate::suite::Suite;
 use crate::workspace::Workspace;
-use crate::{bazel, demo, fuzz, python, sanitize};
+use crate::{bazel, demo, fuzz, python, sanitize, stages};
 
-type Run = fn(&Workspace) -> Result<Vec<Suite>, String>;
-
-const STAGES: &[(&str, Run)] = &[
+const STAGES: &[(&str, stages::Run)] = &[
     ("fuzz", fuzz::suites),
     ("sanitize", |tree| sanitize::suites(tree, Form::Long)),
     ("python", |tree| python::run(tree, Form::Long)),
@@ -22,10 +20,10 @@ const STAGES: &[(&str, Run)] = &[
 ///
 /// # Errors
 /// The tree does not build.
-pub(super) fn run(workspace: &Workspace) -> Result<Outcome, String> {
+pub(super) fn run(workspace: &Workspace) -> Result<PartReport, String> {
     demo::setup(workspace)?;
     workspace.build()?;
-    let mut outcome = Outcome::default();
+    let mut outcome = PartReport::default();
     for (name, stage) in STAGES {
         println!("stage {name}: starts");
         match stage(workspace) {

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::Outcome;
+use super::PartReport;
 use crate::clock::Stopwatch;
 use crate::process;
 use crate::suite::Suite;
@@ -31,7 +31,7 @@ const STEP_BOUND: Duration = Duration::from_secs(60 * 60);
 ///
 /// # Errors
 /// The clone cannot be made, or a step fails.
-pub(super) fn run(workspace: &Workspace) -> Result<Outcome, String> {
+pub(super) fn run(workspace: &Workspace) -> Result<PartReport, String> {
     let folder = workspace.target()?.join("nightly");
     let (tree, target) = (folder.join("tree"), folder.join("target"));
     clone(workspace, &folder, &tree)?;
@@ -56,7 +56,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<Outcome, String> {
         ("warm make test", warm, TEST_WARM_S),
         ("one line of services/writer", changed, CHANGE_S),
     ];
-    let mut outcome = Outcome::default();
+    let mut outcome = PartReport::default();
     for (name, time, limit_s) in measures {
         outcome.measured.push(format!("{name} {} s", time.as_secs()));
         let held = time.as_secs() <= limit_s;

@@ -16,12 +16,12 @@ struct Part {
     /// Its name, for `ONLY`.
     name: &'static str,
     /// What it does; it prints its suites itself.
-    run: fn(&Workspace) -> Result<Outcome, String>,
+    run: fn(&Workspace) -> Result<PartReport, String>,
 }
 
 /// What a part found.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub(crate) struct PartReport {
     /// Its suites.
     pub(crate) suites: Vec<Suite>,
     /// What it measured, in words, for the record.
@@ -51,7 +51,7 @@ pub fn run(workspace: &Workspace, only: Option<&str>) -> Result<(), String> {
         let watch = Stopwatch::start();
         let outcome = (part.run)(workspace).unwrap_or_else(|problem| {
             println!("nightly {}: FAILED: {problem}", part.name);
-            Outcome { suites: vec![Suite::broken(part.name, problem)], measured: vec![] }
+            PartReport { suites: vec![Suite::broken(part.name, problem)], measured: vec![] }
         });
         let mut counts = Counts::default();
         outcome.suites.iter().for_each(|suite| counts.add(suite.counts()));

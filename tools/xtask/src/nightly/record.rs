@@ -26,7 +26,7 @@ pub(super) fn add(
         let text = process::read(command.args(arguments).current_dir(&workspace.root))?;
         Ok::<String, String>(text.trim().to_owned())
     };
-    let about = About {
+    let about = Environment {
         date: read("git", &["log", "-1", "--format=%cs"])?,
         commit: read("git", &["rev-parse", "--short", "HEAD"])?,
         is_changed: !read("git", &["status", "--porcelain", "--untracked-files=no"])?.is_empty(),
@@ -40,7 +40,7 @@ pub(super) fn add(
 }
 
 /// What was run.
-struct About {
+struct Environment {
     date: String,
     commit: String,
     /// Whether files differ from the commit.
@@ -48,8 +48,14 @@ struct About {
     rustc: String,
 }
 
-fn row(about: &About, part: &str, time: Duration, counts: Counts, measured: &[String]) -> String {
-    let About { date, commit, is_changed, rustc } = about;
+fn row(
+    about: &Environment,
+    part: &str,
+    time: Duration,
+    counts: Counts,
+    measured: &[String],
+) -> String {
+    let Environment { date, commit, is_changed, rustc } = about;
     let rustc = rustc.split(' ').nth(1).unwrap_or(rustc);
     let changed = if *is_changed { ", with changes" } else { "" };
     let minutes = time.as_secs_f64() / 60.0;
@@ -65,7 +71,7 @@ mod tests {
 
     #[test]
     fn row_names_commit_versions_time_and_outcome() {
-        let about = About {
+        let about = Environment {
             date: "2026-01-02".into(),
             commit: "12ab".into(),
             is_changed: true,

@@ -29,11 +29,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Create streams, stores and views.
-    Create(Settings),
+    Create(LoadSettings),
     /// Replay the ratings.
     Replay {
         #[command(flatten)]
-        settings: Settings,
+        settings: LoadSettings,
         /// Insert one event too many, for the oracle to find.
         #[arg(long)]
         plant: bool,
@@ -41,7 +41,7 @@ enum Command {
 }
 
 #[derive(clap::Args)]
-struct Settings {
+struct LoadSettings {
     /// Address of the node, with `http://`.
     #[arg(long)]
     address: String,

@@ -24,7 +24,7 @@ const TOKEN_WAIT: Duration = Duration::from_secs(60);
 
 /// Follows the stores of a running `forebayd dev`.
 #[derive(Parser)]
-struct Settings {
+struct ReaderSettings {
     /// Address of the node.
     #[arg(long)]
     address: String,
@@ -54,13 +54,13 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return ended("demo_reader", Err(error.into())),
     };
-    let result = runtime.block_on(run(Settings::parse()));
+    let result = runtime.block_on(run(ReaderSettings::parse()));
     // A thread that still reads standard input must not delay the exit.
     runtime.shutdown_background();
     ended("demo_reader", result)
 }
 
-async fn run(settings: Settings) -> Result<(), Failure> {
+async fn run(settings: ReaderSettings) -> Result<(), Failure> {
     let began = Instant::now();
     let client = Client::connect(&settings.address, ClientOptions::default()).await?;
     let readers = open(&client).await?;
