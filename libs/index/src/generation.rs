@@ -11,13 +11,15 @@ use forebay_core::Result;
 use forebay_core::fold::{Applied, PartitionState};
 use forebay_core::row::row_expires_at;
 
-use crate::header::{Following, Held, Progress, Status, Words};
+use crate::header_words::Words;
 use crate::image::{Image, ImageAbout};
 use crate::index::Inner;
 use crate::live::Windows;
 use crate::memory::{Chunk, Memory, Redo, SpillPlace};
 use crate::schedule;
-use crate::storage::{SeededHash, Space};
+use crate::seeded_hash::SeededHash;
+use crate::state::{Following, Held, Progress, Status};
+use crate::storage::Space;
 use crate::table::{FIRST_SERIAL, MoveTo, PREFETCHED, Publishing, Replaced, Root, Table};
 
 /// Number of bucket groups that one `apply` searches for expired documents, plus one more for each

@@ -24,7 +24,7 @@
 //! position, which readers have seen or will see.
 
 mod beginning;
-mod header;
+mod header_file;
 mod spaces;
 mod takeover;
 mod windows;
@@ -34,16 +34,15 @@ use std::path::{Path, PathBuf};
 use forebay_core::Result;
 use forebay_core::id::{PartitionId, StoreId};
 
-pub(crate) use header::HeaderFile;
+pub(crate) use header_file::{HeaderFile, Published};
 pub(crate) use spaces::{Attach, Lender, Spaces, make};
 pub(crate) use takeover::hold;
 pub(crate) use windows::Windows;
 
 use crate::memory::{is_of_memory, live_addresses_for, refused};
-use crate::storage::SeededHash;
+use crate::seeded_hash::SeededHash;
 
 pub use beginning::Beginning;
-pub use takeover::Resumed;
 
 #[cfg(doc)]
 use crate::memory::{Redo, Swing};

@@ -12,10 +12,11 @@ use forebay_core::clock::Timestamp;
 use forebay_core::id::PartitionId;
 use forebay_core::{Error, ErrorCode, Result};
 
-use crate::header::{Header, PartitionPhase};
+use crate::header::Header;
 use crate::key::{DocumentKey, Identity, KeyList};
 use crate::row_ref::{Reached, RowRef};
-use crate::storage::{KeyListing, Space};
+use crate::state::PartitionPhase;
+use crate::storage::Space;
 use crate::table::{self, Record, Reused, Root, Scratch, Search};
 use crate::view::{Admission, KeyStatus, View};
 
@@ -40,6 +41,25 @@ impl Lookup<'_> {
             Self::Absent => KeyStatus::Absent,
             Self::Refused(_, status) => *status,
         }
+    }
+}
+
+/// Concatenated keys; key `n` ends at `ends[n]`.
+#[derive(Debug, Default)]
+pub(crate) struct KeyListing {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) ends: Vec<usize>,
+}
+
+impl KeyListing {
+    pub(crate) fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
     }
 }
 

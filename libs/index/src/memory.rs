@@ -28,6 +28,7 @@ mod addresses;
 mod ahead;
 mod files;
 mod free;
+mod geometry;
 mod huge;
 mod lending;
 mod live;
@@ -45,7 +46,10 @@ use std::sync::{Arc, OnceLock};
 
 use addresses::{reserve_addresses, unmap};
 use forebay_core::{Error, Result};
-use free::{BLOCK_ORDER, Free, ORDER_MAX};
+use free::Free;
+use geometry::{
+    BLOCK_ORDER, ORDER_MAX, RESERVED_BYTES_MIN, SMALL_SPACE_BYTES, order_of, too_large,
+};
 use lending::Borrowed;
 use live::LiveFile;
 use parking_lot::{Mutex, MutexGuard};
@@ -54,29 +58,18 @@ use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
 use spill::Spill;
 
 pub(crate) use self::addresses::{live_addresses_for, reserved_for};
-pub(crate) use self::free::BLOCK_BYTES;
+pub(crate) use self::geometry::{
+    BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Chunk, RESERVED_BYTES, SPACE_ABOUT_AT,
+    is_spilled,
+};
 pub(crate) use self::lending::BORROWED;
 pub(crate) use self::live::{SegmentNote, is_of_memory, refused};
 pub(crate) use self::of_image::image_end;
-pub(crate) use self::spill::{SpillPlace, is_spilled};
+pub(crate) use self::spill::SpillPlace;
 pub(crate) use self::words::{Redo, SpaceWords, Swing};
 use crate::budget::Budget;
 use crate::schedule::{self, Fault};
 
-/// Bytes of the smallest chunk.
-pub(crate) const CHUNK_BYTES_MIN: u64 = 8 * 1024;
-/// Bytes of the largest chunk.
-pub(crate) const CHUNK_BYTES_MAX: u64 = CHUNK_BYTES_MIN << ORDER_MAX;
-/// Blocks of small chunks request huge pages once a space has more than this.
-const SMALL_SPACE_BYTES: u64 = BLOCK_BYTES;
-/// Number of addresses to reserve. If the system refuses, the space halves the number and retries.
-/// If the process's addresses are limited, all partitions together take an eighth of the limit,
-/// because other users need addresses too.
-pub(crate) const RESERVED_BYTES: u64 = 1 << 36;
-const RESERVED_BYTES_MIN: u64 = 1 << 28;
-/// Offset in the first block of a live space of the text that names the header leading to the
-/// space.
-pub(crate) const SPACE_ABOUT_AT: u64 = 1_024;
 /// Retired memory that may wait until readers are waited for: this part of a space, and at most the
 /// bytes below.
 const GATHERED_SHARE: u64 = 256;
@@ -85,40 +78,6 @@ const GATHERED_BYTES_MAX: u64 = 1024 * 1024;
 /// blocks.
 const SETTLED_PER_CALL: usize = 64;
 const SETTLED_BLOCK: usize = 16;
-
-const _: () = assert!(usize::BITS == 64, "an index needs the addresses of a 64-bit machine");
-
-/// A piece of a space's memory; its owner may write there. A chunk has no destructor: it is retired
-/// or released, or leaked until its index ends.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use]
-pub(crate) struct Chunk {
-    address: u64,
-    order: u8,
-}
-
-impl Chunk {
-    /// The chunk's first address.
-    pub(crate) fn address(&self) -> u64 {
-        self.address
-    }
-
-    /// The chunk's length.
-    pub(crate) fn bytes(&self) -> u64 {
-        CHUNK_BYTES_MIN << self.order
-    }
-
-    /// Returns a chunk that an image reports as in use; `None` if no chunk can have this address
-    /// and length.
-    pub(crate) fn of_image(address: u64, bytes: u64) -> Option<Self> {
-        let chunks = bytes / CHUNK_BYTES_MIN;
-        let order = chunks.is_power_of_two().then(|| chunks.trailing_zeros() as u8)?;
-        let fits = order <= ORDER_MAX
-            && bytes == CHUNK_BYTES_MIN << order
-            && address.is_multiple_of(bytes);
-        fits.then_some(Self { address, order })
-    }
-}
 
 /// Chunks that readers have left, on their way to the free list.
 pub(crate) struct Left {
@@ -761,16 +720,6 @@ impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("used", &self.used_bytes()).finish_non_exhaustive()
     }
-}
-
-fn too_large(bytes: u64) -> Error {
-    let message = "a document is too large for an index";
-    Error::limit_exceeded(message, CHUNK_BYTES_MAX, bytes)
-}
-
-fn order_of(bytes: u64) -> u8 {
-    let chunks = bytes.div_ceil(CHUNK_BYTES_MIN).max(1);
-    chunks.next_power_of_two().trailing_zeros() as u8
 }
 
 #[cfg(test)]

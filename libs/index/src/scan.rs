@@ -12,9 +12,8 @@ use forebay_core::{Error, Result};
 
 use crate::index::Index;
 use crate::key::DocumentKey;
-use crate::lookup::Lookup;
+use crate::lookup::{KeyListing, Lookup};
 use crate::row_ref::RowRef;
-use crate::storage::KeyListing;
 use crate::view::ReadAt;
 
 /// A document of a scan.

@@ -5,41 +5,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 use forebay_core::id::PartitionRef;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::header::Header;
 use crate::live::Beginning;
 use crate::memory::Memory;
+use crate::seeded_hash::SeededHash;
 use crate::table::Root;
 use crate::writer::WriterState;
-
-/// A seeded hash, used only inside the index: keys of one partition differ little in the partition
-/// hash, and a secret seed prevents a sender of keys from choosing collisions.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SeededHash(u64);
-
-impl SeededHash {
-    pub(crate) fn new(seed: u64) -> Self {
-        // This is never the partition hash, which is the same function with seed 0.
-        Self(seed ^ 0x9e37_79b9_7f4a_7c15)
-    }
-
-    /// Returns the hash that an image was written with.
-    pub(crate) fn of_seed(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The seed, which identifies the hash.
-    pub(crate) fn seed(self) -> u64 {
-        self.0
-    }
-
-    /// Hashes a key's identity bytes.
-    #[inline]
-    pub(crate) fn of(self, identity: &[u8]) -> u64 {
-        xxh3_64_with_seed(identity, self.0)
-    }
-}
 
 /// The memory of one generation and the root of its table. A generation that is built while readers
 /// use another one has a space of its own; readers reach a space through the partition's header.
@@ -62,25 +34,6 @@ impl Space {
     #[inline]
     pub(crate) fn root(&self) -> &AtomicU64 {
         &self.memory.words().root
-    }
-}
-
-/// Concatenated keys; key `n` ends at `ends[n]`.
-#[derive(Debug, Default)]
-pub(crate) struct KeyListing {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) ends: Vec<usize>,
-}
-
-impl KeyListing {
-    pub(crate) fn push(&mut self, key: &[u8]) {
-        self.bytes.extend_from_slice(key);
-        self.ends.push(self.bytes.len());
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
     }
 }
 

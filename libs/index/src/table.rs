@@ -86,7 +86,7 @@ use segments::Segments;
 
 use crate::memory::{Chunk, Memory, is_spilled};
 use crate::reclaim::Reclaim;
-use crate::storage::SeededHash;
+use crate::seeded_hash::SeededHash;
 
 /// Serial of the first table of documents in a space; lower serials belong to other tables.
 pub(crate) const FIRST_SERIAL: u64 = 2;

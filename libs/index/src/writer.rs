@@ -14,12 +14,14 @@ use forebay_core::{Error, ErrorCode, Result};
 
 use crate::budget::Budget;
 use crate::generation::{Generation, Tried, has_most};
-use crate::header::{Following, Held, PartitionPhase, Progress, Published, Words};
+use crate::header_words::Words;
 use crate::image::{self, Image, ImageAbout, ImageSink};
 use crate::index::Inner;
-use crate::live::{Lender, Spaces};
+use crate::live::{Lender, Published, Spaces};
 use crate::memory::Memory;
-use crate::storage::{Partition, SeededHash, Space};
+use crate::seeded_hash::SeededHash;
+use crate::state::{Following, Held, PartitionPhase, Progress};
+use crate::storage::{Partition, Space};
 
 /// The state that a partition's writer keeps between entries.
 #[derive(Debug)]

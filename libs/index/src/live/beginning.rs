@@ -11,9 +11,10 @@ use std::sync::Arc;
 use forebay_core::id::PartitionRef;
 use forebay_core::{Error, ErrorCode, Result};
 
-use super::{Attach, HeaderFile, LiveDirectory};
-use crate::header::{Following, PartitionPhase, Progress, Published, Status, Words};
+use super::{Attach, HeaderFile, LiveDirectory, Published};
+use crate::header_words::Words;
 use crate::image::Image;
+use crate::state::{Following, PartitionPhase, Progress, Status};
 use crate::storage::Space;
 use crate::table::Table;
 

@@ -12,12 +12,13 @@ use forebay_core::{Error, ErrorCode, Result};
 use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::header::{About, HeaderFile, NAME_BYTES_MAX, boot_id};
+use super::header_file::{About, HeaderFile, NAME_BYTES_MAX, boot_id};
 use super::takeover::begin_anew;
-use super::{LiveDirectory, refused};
-use crate::header::{Published, Status};
+use super::{LiveDirectory, Published, refused};
 use crate::memory::{BORROWED, Memory, SPACE_ABOUT_AT, SpillPlace};
-use crate::storage::{SeededHash, Space};
+use crate::seeded_hash::SeededHash;
+use crate::state::Status;
+use crate::storage::Space;
 use crate::table::FIRST_SERIAL;
 
 /// Free space that a memory file system must have before a space is created there.

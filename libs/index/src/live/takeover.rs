@@ -8,25 +8,15 @@ use forebay_core::fold::PartitionState;
 use forebay_core::id::{PartitionCount, PartitionRef};
 
 use super::spaces::header_to_write;
-use super::{LiveDirectory, Spaces, Windows, windows};
+use super::{LiveDirectory, Published, Spaces, Windows, windows};
 use crate::generation::{Generation, WINDOWS};
-use crate::header::{Following, PartitionPhase, Progress, Published, Status};
 use crate::memory::{is_spilled, live_addresses_for};
 use crate::schedule::{self, Fault};
-use crate::storage::{SeededHash, Space};
+use crate::seeded_hash::SeededHash;
+use crate::state::{PartitionPhase, Progress, Resumed, Status};
+use crate::storage::Space;
 use crate::table::Table;
 use crate::writer::WriterState;
-
-/// The state in which the previous holder left a copy; the new holder continues from it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Resumed {
-    /// The fold's state.
-    pub state: PartitionState,
-    /// The previous holder's notes about the log.
-    pub following: Following,
-    /// Whether reads are answered from the copy.
-    pub phase: PartitionPhase,
-}
 
 /// Makes this process the holder of a partition's copy; the process has the copy's lock. Finishes
 /// the writes that the previous holder left half done. Returns the state that the previous holder

@@ -6,7 +6,7 @@ use forebay_core::{Error, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Resource, getrlimit};
 
-use super::{BLOCK_BYTES, RESERVED_BYTES, RESERVED_BYTES_MIN};
+use super::geometry::{BLOCK_BYTES, RESERVED_BYTES, RESERVED_BYTES_MIN};
 
 /// Addresses that all live spaces of a reader take, mapped once.
 const LIVE_ADDRESSES_MAX: u64 = 1 << 44;

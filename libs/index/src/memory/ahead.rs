@@ -5,7 +5,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Advice, BLOCK_BYTES, Memory};
+use super::geometry::BLOCK_BYTES;
+use super::{Advice, Memory};
 
 /// Maximum number of pre-faulted blocks: a writer may fill some while the thread that pre-faults
 /// waits for a core.

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use forebay_core::Result;
 
 use super::addresses::{reserve_addresses, unmap};
-use super::free::BLOCK_BYTES;
+use super::geometry::BLOCK_BYTES;
 use super::lending::{self, Borrowed};
 use super::live::{self, LiveFile};
 use super::{Backing, Memory, SpaceWords, refused};

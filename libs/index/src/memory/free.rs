@@ -8,15 +8,9 @@ use std::collections::BTreeSet;
 
 use forebay_core::Result;
 
-use super::{CHUNK_BYTES_MIN, Chunk};
+use super::geometry::{BLOCK_BYTES, BLOCK_ORDER, CHUNK_BYTES_MIN, Chunk, ORDER_MAX};
 use crate::image::damaged;
 
-/// Order of a block, the unit of huge pages.
-pub(super) const BLOCK_ORDER: u8 = 8;
-/// Bytes of a block.
-pub(crate) const BLOCK_BYTES: u64 = CHUNK_BYTES_MIN << BLOCK_ORDER;
-/// Order of the largest chunk, 256 MiB: room for the largest key and row.
-pub(super) const ORDER_MAX: u8 = 15;
 /// Number of free blocks that keep their pages.
 pub(super) const WARM_BLOCKS_MAX: usize = 4;
 

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{BLOCK_BYTES, Memory, SMALL_SPACE_BYTES};
+use super::Memory;
+use super::geometry::{BLOCK_BYTES, SMALL_SPACE_BYTES};
 
 impl Memory {
     /// Returns the next block of a memory file system that is in small pages. By default such a

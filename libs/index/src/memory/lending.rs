@@ -17,9 +17,9 @@ use std::sync::atomic::Ordering;
 use forebay_core::{Error, Result};
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use super::free::BLOCK_BYTES;
+use super::geometry::{BLOCK_BYTES, Chunk};
 use super::words::SpaceWords;
-use super::{Chunk, Memory, State, live, refused};
+use super::{Memory, State, live, refused};
 
 /// Suffix of the name by which a borrower links the donor's file.
 pub(crate) const BORROWED: &str = ".borrowed";

@@ -23,8 +23,8 @@ use rustix::fs::{
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
 use rustix::process::{Resource, getrlimit};
 
+use super::geometry::{BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, RESERVED_BYTES_MIN, SPACE_ABOUT_AT};
 use super::words::SpaceWords;
-use super::{BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, RESERVED_BYTES_MIN, SPACE_ABOUT_AT};
 use crate::schedule;
 
 /// Bytes of the map for each smallest chunk.

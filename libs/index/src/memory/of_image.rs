@@ -6,9 +6,8 @@ use std::sync::atomic::Ordering;
 
 use forebay_core::{Error, Result};
 
-use super::{
-    BLOCK_BYTES, Backing, CHUNK_BYTES_MIN, Free, Memory, Proof, SpillPlace, is_spilled, poison,
-};
+use super::geometry::{BLOCK_BYTES, CHUNK_BYTES_MIN, is_spilled};
+use super::{Backing, Free, Memory, Proof, SpillPlace, poison};
 use crate::image::{Image, damaged};
 
 impl Memory {

@@ -23,7 +23,7 @@ use std::time::Duration;
 use forebay_core::{Error, Result};
 use parking_lot::Mutex;
 
-use super::CHUNK_BYTES_MIN;
+use super::geometry::CHUNK_BYTES_MIN;
 use crate::image::{Block, Blocks, Extent, Image, damaged};
 
 const WORDS: usize = CHUNK_BYTES_MIN as usize / 8;

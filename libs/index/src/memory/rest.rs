@@ -5,7 +5,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use forebay_core::{Error, Result};
 
-use super::{CHUNK_BYTES_MIN, Chunk, Memory, SpaceWords, State, is_spilled};
+use super::geometry::{CHUNK_BYTES_MIN, Chunk, is_spilled};
+use super::{Memory, SpaceWords, State};
 use crate::schedule::{self, Fault};
 
 /// Quarantined memory is reused once it exceeds this part of the memory in use.

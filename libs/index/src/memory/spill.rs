@@ -17,23 +17,18 @@ use forebay_core::{Error, Result};
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 
-use super::free::{BLOCK_ORDER, Free, ORDER_MAX};
+use super::Memory;
+use super::free::Free;
+use super::geometry::{
+    BLOCK_BYTES, BLOCK_ORDER, CHUNK_BYTES_MIN, Chunk, ORDER_MAX, SPACE_ABOUT_AT, SPILLED, order_of,
+    too_large,
+};
 use super::live::{allocate, refused};
-use super::{BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, Memory, SPACE_ABOUT_AT, order_of, too_large};
 use crate::image::{Extent, Image};
 use crate::schedule;
 
-/// The bit of an address whose record is in the spill file.
-const SPILLED: u64 = 1 << 42;
-
 /// Numbers the files of one process, to keep their names unique until the names are removed.
 static FILES: AtomicU64 = AtomicU64::new(0);
-
-/// Whether this address is in the spill file.
-#[inline(always)]
-pub(crate) fn is_spilled(address: u64) -> bool {
-    address & SPILLED != 0
-}
 
 /// The location of a space's spill file.
 #[derive(Clone, Debug)]

@@ -15,7 +15,7 @@ use super::{Group, Root, Search, slot};
 use crate::image::damaged;
 use crate::memory::{CHUNK_BYTES_MAX, Memory, is_spilled};
 use crate::schedule;
-use crate::storage::SeededHash;
+use crate::seeded_hash::SeededHash;
 
 /// The value of the reuse word when a read began.
 #[derive(Clone, Copy, Debug, Default)]

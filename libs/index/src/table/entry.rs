@@ -8,10 +8,9 @@ use forebay_core::clock::Timestamp;
 use forebay_core::{Error, Result};
 
 use super::directory::DEPTH_MAX;
-use super::form;
 use super::form::GroupAt;
 use super::group::Group;
-use super::{Publishing, Scratch, Table, slot};
+use super::{Publishing, Scratch, Table, form, slot};
 
 /// The bit of an item that marks a removed record.
 const GOES: u64 = 1 << 63;

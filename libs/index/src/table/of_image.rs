@@ -15,7 +15,8 @@ use crate::image::{Content, Image, damaged};
 use crate::memory::{
     BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, Memory, SpillPlace, image_end, is_spilled,
 };
-use crate::storage::{SeededHash, Space};
+use crate::seeded_hash::SeededHash;
+use crate::storage::Space;
 
 impl Table {
     /// Returns the parts of the table that an image contains.

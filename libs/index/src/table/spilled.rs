@@ -84,7 +84,8 @@ mod tests {
     use forebay_core::ErrorCode;
 
     use super::*;
-    use crate::memory::{Chunk, RESERVED_BYTES, SpillPlace};
+    use crate::memory::SpillPlace;
+    use crate::memory::{Chunk, RESERVED_BYTES};
 
     fn code(memory: &Memory, address: u64) -> Option<ErrorCode> {
         spilled(memory, address, &Scratch::default()).err().map(|error| error.code())
