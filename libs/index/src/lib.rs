@@ -101,10 +101,11 @@ pub use key::{DocumentKey, KeyList, PackedKeys};
 #[doc(hidden)]
 pub use lines::MemoryLines;
 pub use live::{Beginning, LiveDirectory};
+pub use memory::Upkeep;
 pub use number::{Element, FieldScalar};
 pub use row_ref::{FieldRead, RowRef};
 pub use scan::{Scan, ScannedDocument};
 pub use schemas::SchemaSet;
 pub use state::{Following, Held, PartitionPhase, Progress, Resumed};
 pub use view::{Admission, CopyOut, KeyStatus, ReadAt, View};
-pub use writer::{PartitionWriter, Upkeep};
+pub use writer::PartitionWriter;

@@ -7,11 +7,6 @@
 //! 1.4 times as fast once an index is far larger than the caches. Small chunks are cut from shared
 //! blocks, so that an index of little data stays small.
 //!
-//! The caller that takes a chunk out of use must know that no reader can still reach it: `reclaim`
-//! waits for readers. The last reader to leave takes no lock: it pushes the chunks onto a stack,
-//! from which a writer returns them to the free list. This also works in a process that was forked
-//! while another thread held the lock.
-//!
 //! Memory that was created from an image is in part the image's file, privately mapped. Each block
 //! of the image is verified before its first use, and repaired if possible ([`Memory::prove`]), by
 //! readers and the writer alike.
@@ -25,18 +20,18 @@
 //! disk, with addresses of its own (`spill`).
 
 mod addresses;
-mod ahead;
-mod files;
+mod allocation;
 mod free;
 mod geometry;
-mod huge;
 mod lending;
 mod live;
+mod live_file;
+mod maintenance;
 mod of_image;
-mod poison;
 mod proof;
 mod rest;
 mod spill;
+mod spill_file;
 mod words;
 
 use std::fmt;
@@ -47,15 +42,13 @@ use std::sync::{Arc, OnceLock};
 use addresses::{reserve_addresses, unmap};
 use forebay_core::{Error, Result};
 use free::Free;
-use geometry::{
-    BLOCK_ORDER, ORDER_MAX, RESERVED_BYTES_MIN, SMALL_SPACE_BYTES, order_of, too_large,
-};
+use geometry::RESERVED_BYTES_MIN;
 use lending::Borrowed;
-use live::LiveFile;
+use live_file::LiveFile;
 use parking_lot::{Mutex, MutexGuard};
 use proof::Proof;
 use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
-use spill::Spill;
+use spill_file::Spill;
 
 pub(crate) use self::addresses::{live_addresses_for, reserved_for};
 pub(crate) use self::geometry::{
@@ -63,24 +56,16 @@ pub(crate) use self::geometry::{
     is_spilled,
 };
 pub(crate) use self::lending::BORROWED;
-pub(crate) use self::live::{SegmentNote, is_of_memory, refused};
+pub(crate) use self::live_file::{SegmentNote, is_of_memory, refused};
+pub use self::maintenance::Upkeep;
 pub(crate) use self::of_image::image_end;
-pub(crate) use self::spill::SpillPlace;
+pub(crate) use self::spill_file::SpillPlace;
 pub(crate) use self::words::{Redo, SpaceWords, Swing};
 use crate::budget::Budget;
 use crate::schedule::{self, Fault};
 
-/// Retired memory that may wait until readers are waited for: this part of a space, and at most the
-/// bytes below.
-const GATHERED_SHARE: u64 = 256;
-const GATHERED_BYTES_MAX: u64 = 1024 * 1024;
-/// Number of chunks left by readers that one call frees: small chunks, or a sixteenth as many
-/// blocks.
-const SETTLED_PER_CALL: usize = 64;
-const SETTLED_BLOCK: usize = 16;
-
 /// Chunks that readers have left, on their way to the free list.
-pub(crate) struct Left {
+struct Left {
     chunks: Vec<Chunk>,
     next: *mut Left,
 }
@@ -164,26 +149,6 @@ impl Memory {
         }
     }
 
-    /// Takes over the chunks that an image's table uses, as start and bytes each: all other opened
-    /// memory is free. `written` is the part of a chunk that continues to be written.
-    ///
-    /// # Errors
-    /// `Corrupt` for chunks that overlap or exceed the opened addresses.
-    pub(crate) fn adopt(&self, used: Vec<(u64, u64)>, written: Option<(u64, u64)>) -> Result<()> {
-        if let (Backing::Image(proof), Some((address, bytes))) = (&self.backing, written) {
-            proof.disown(address, bytes);
-        }
-        let (spilled, used): (Vec<_>, Vec<_>) =
-            used.into_iter().partition(|(start, _)| is_spilled(*start));
-        let bytes = used.iter().map(|(_, bytes)| bytes).sum();
-        self.used.store(bytes, Ordering::Relaxed);
-        let mut state = self.state();
-        state.free = Free::around(used, self.opened())?;
-        self.adopt_lent(&mut state);
-        drop(state);
-        self.adopt_spilled(spilled)
-    }
-
     /// Reserves this many bytes of addresses, a multiple of a block.
     fn reserve_exactly(reserved: u64) -> Result<Self> {
         let base = reserve_addresses(reserved)?;
@@ -228,11 +193,6 @@ impl Memory {
         }
     }
 
-    /// Returns the live file that has the note of an address; `None` for a spilled address.
-    fn live_at(&self, address: u64) -> Option<&LiveFile> {
-        self.live().filter(|_| !is_spilled(address))
-    }
-
     /// Whether other processes may read this memory, so that a copy must be validated.
     #[inline]
     pub(crate) fn is_live(&self) -> bool {
@@ -242,45 +202,6 @@ impl Memory {
     /// Whether parts of it may be a mapped image: in such blocks only slots may change.
     pub(crate) fn is_of_image(&self) -> bool {
         matches!(self.backing, Backing::Image(_))
-    }
-
-    /// Notes, in live memory, how far a segment is filled, for a successor that takes over.
-    pub(crate) fn note_segment(&self, chunk: &Chunk, used: u64, live: u64, serial: u64) {
-        if let Some(file) = self.live_at(chunk.address) {
-            file.note_segment(chunk, used, live, serial);
-        }
-    }
-
-    /// As [`Memory::note_segment`], for a segment that has a note.
-    #[inline]
-    pub(crate) fn note_fill(&self, address: u64, used: u64, live: u64) {
-        if let Some(file) = self.live_at(address) {
-            file.note_fill(address, used, live);
-        }
-    }
-
-    /// Notes, in live memory, a time before which no document of a group expires.
-    pub(crate) fn note_group(&self, address: u64, expires: i64) {
-        if let Some(file) = self.live() {
-            file.note_group(address, expires);
-        }
-    }
-
-    /// Returns the noted expiry time of a group.
-    pub(crate) fn group_expires(&self, address: u64) -> Option<i64> {
-        self.live().and_then(|file| file.group_expires(address))
-    }
-
-    /// Removes the note of a chunk.
-    pub(crate) fn forget_note(&self, address: u64) {
-        if let Some(file) = self.live_at(address) {
-            file.forget(address);
-        }
-    }
-
-    /// Returns the noted segments.
-    pub(crate) fn noted_segments(&self) -> Vec<SegmentNote> {
-        self.live().map_or(Vec::new(), |file| file.segments(self.opened()))
     }
 
     /// Verifies these bytes: bytes of an image are compared with the image's checksums at first
@@ -375,71 +296,11 @@ impl Memory {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Allocates a chunk of at least this many bytes; its content is unspecified.
-    ///
-    /// # Errors
-    /// `LimitExceeded` when the reserved addresses are used up, or the system refuses memory.
-    pub(crate) fn allocate(&self, bytes: u64) -> Result<Chunk> {
-        let order = order_of(bytes);
-        if order > ORDER_MAX {
-            return Err(too_large(bytes));
-        }
-        let bytes = CHUNK_BYTES_MIN << order;
-        let budget = self.budget.get();
-        let take = || budget.map_or(Ok(()), |budget| budget.take(bytes));
-        if take().is_err() {
-            self.take_back();
-            take()?;
-        }
-        let taken = self.take_chunk(order);
-        if let (Err(_), Some(budget)) = (&taken, budget) {
-            budget.give_back(bytes);
-        }
-        taken
-    }
-
     /// Charges the current use, and all future allocations, to a budget.
     pub(crate) fn charge_to(&self, budget: &Arc<Budget>) {
         if self.budget.set(budget.clone()).is_ok() {
             budget.count(self.used_bytes(), self.spill.used_bytes());
         }
-    }
-
-    fn take_chunk(&self, order: u8) -> Result<Chunk> {
-        let mut state = self.state();
-        self.settle_some(&mut state, SETTLED_PER_CALL);
-        let taken = match state.free.take(order) {
-            Some(taken) => taken,
-            None => self.allocate_anew(&mut state, order)?,
-        };
-        drop(state);
-        if let Backing::Image(proof) = &self.backing {
-            proof.disown(taken.address, taken.bytes());
-        }
-        self.used.fetch_add(taken.bytes(), Ordering::Relaxed);
-        Ok(taken)
-    }
-
-    fn fresh_end(&self, state: &State, order: u8) -> u64 {
-        let next = state.free.next_fresh(order);
-        next.address + next.bytes()
-    }
-
-    /// Makes the next fresh chunk's addresses usable, and requests huge pages if they pay: in whole
-    /// blocks, and in all blocks of a large index.
-    fn open_fresh(&self, state: &State, order: u8) -> Result<()> {
-        let (start, next) = (state.free.fresh(), state.free.next_fresh(order));
-        let end = next.address + next.bytes();
-        self.open(start, end - start)?;
-        schedule::store();
-        self.words().opened.store(end, Ordering::Release);
-        let is_large = start >= BLOCK_BYTES + SMALL_SPACE_BYTES;
-        if order >= BLOCK_ORDER || is_large {
-            // The system collapses the small pages of the earlier blocks in the background.
-            let from = if is_large { BLOCK_BYTES } else { next.address };
-            self.advise(from, end - from, Advice::LinuxHugepage);
-        }
-        Ok(())
     }
 
     /// Makes addresses usable that are not in use yet.
@@ -448,7 +309,7 @@ impl Memory {
     /// `LimitExceeded` when the system refuses.
     fn open(&self, start: u64, bytes: u64) -> Result<()> {
         self.make_usable(start, bytes)?;
-        poison::forbid(self.pointer(start), bytes);
+        addresses::forbid(self.pointer(start), bytes);
         Ok(())
     }
 
@@ -473,111 +334,6 @@ impl Memory {
         // SAFETY: the range is in our mapping; the advice changes its pages, never the content of a
         // chunk in use: huge pages keep content, and only free blocks are returned to the system.
         let _refused = unsafe { madvise(self.pointer(start).cast(), bytes as usize, advice) };
-    }
-
-    /// Frees chunks that no reader has ever seen.
-    pub(crate) fn release(&self, chunks: impl IntoIterator<Item = Chunk>) {
-        let mut state = self.state();
-        for chunk in chunks {
-            self.forbid(&chunk);
-            self.put_back(&mut state, chunk);
-        }
-    }
-
-    /// Collects chunks that went out of use until they are worth a wait for readers, then returns
-    /// all of them. Starting such a wait interrupts every core that runs a thread of this process,
-    /// and a growing table retires groups thousands of times a second.
-    pub(crate) fn gather(&self, chunks: Vec<Chunk>) -> Option<Vec<Chunk>> {
-        let enough = (self.used_bytes() / GATHERED_SHARE).min(GATHERED_BYTES_MAX);
-        let mut state = self.state();
-        state.gathered.extend(chunks);
-        let gathered: u64 = state.gathered.iter().map(Chunk::bytes).sum();
-        (gathered >= enough).then(|| std::mem::take(&mut state.gathered))
-    }
-
-    /// Accepts chunks that all readers have left. Never waits: a later writer frees the chunks.
-    pub(crate) fn leave(&self, chunks: Vec<Chunk>) {
-        chunks.iter().for_each(|chunk| self.forbid(chunk));
-        let node = Box::into_raw(Box::new(Left { chunks, next: null_mut() }));
-        schedule::load();
-        let mut head = self.left.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: the node is ours until it is on the stack.
-            unsafe { (*node).next = head };
-            schedule::store();
-            // Release: all accesses to the chunks, and the write of the node, happen before the
-            // next use.
-            let pushed =
-                self.left.compare_exchange_weak(head, node, Ordering::Release, Ordering::Relaxed);
-            match pushed {
-                Ok(_) => return,
-                Err(found) => head = found,
-            }
-        }
-    }
-
-    /// Frees some of the chunks that readers have left, unless another writer is doing so.
-    pub(crate) fn settle(&self) {
-        if let Some(mut state) = self.state.try_lock() {
-            self.settle_some(&mut state, SETTLED_PER_CALL);
-        }
-    }
-
-    fn settle_some(&self, state: &mut State, most: usize) {
-        self.take_left(&mut state.returning);
-        let mut settled = 0_usize;
-        while settled < most {
-            let Some(chunk) = state.returning.pop() else { break };
-            settled += if chunk.order < BLOCK_ORDER { 1 } else { SETTLED_BLOCK };
-            self.put_back(state, chunk);
-        }
-    }
-
-    /// Takes all nodes off the stack.
-    fn take_left(&self, into: &mut Vec<Chunk>) {
-        if self.left.load(Ordering::Relaxed).is_null() {
-            return;
-        }
-        schedule::store();
-        // Acquire: pairs with `leave`.
-        let mut next = self.left.swap(null_mut(), Ordering::Acquire);
-        while !next.is_null() {
-            // SAFETY: each node was boxed by `leave`, and the thread that swaps the stack owns all
-            // of it.
-            let node = unsafe { Box::from_raw(next) };
-            next = node.next;
-            into.extend(node.chunks);
-        }
-    }
-
-    fn forbid(&self, chunk: &Chunk) {
-        if !is_spilled(chunk.address) {
-            poison::forbid(self.pointer(chunk.address), chunk.bytes());
-        }
-    }
-
-    fn put_back(&self, state: &mut State, chunk: Chunk) {
-        if is_spilled(chunk.address) {
-            return self.put_back_spilled(chunk);
-        }
-        let Some(chunk) = self.keep_lent(state, chunk) else { return };
-        self.used.fetch_sub(chunk.bytes(), Ordering::Relaxed);
-        if let Some(budget) = self.budget.get() {
-            budget.give_back(chunk.bytes());
-        }
-        let is_small = chunk.order < BLOCK_ORDER;
-        let block = if is_small { state.free.put_small(chunk) } else { Some(chunk) };
-        if let Some(block) = block.and_then(|block| state.free.keep_warm(block)) {
-            self.cool(state, block);
-        }
-    }
-
-    /// Returns the pages of free blocks to the system.
-    fn cool(&self, state: &mut State, blocks: Chunk) {
-        if !self.is_live() {
-            self.advise(blocks.address, blocks.bytes(), Advice::LinuxDontNeed);
-        }
-        state.free.put_cold(blocks);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -642,7 +398,7 @@ impl Memory {
     /// The range is inside a chunk that the caller owns, and no reader has its address yet.
     pub(crate) unsafe fn write(&self, address: u64, bytes: &[u8]) {
         let place = self.pointer(address);
-        poison::allow(place, bytes.len() as u64);
+        addresses::allow(place, bytes.len() as u64);
         if schedule::is_planted(Fault::SlotFirst) && address >= BLOCK_BYTES {
             let (place, bytes) = (place as usize, bytes.to_vec());
             // SAFETY: as below: nobody else writes there until then.
@@ -670,7 +426,7 @@ impl Memory {
     /// # Safety
     /// As [`Memory::write`].
     pub(crate) unsafe fn clear(&self, chunk: &Chunk) {
-        poison::allow(self.pointer(chunk.address), chunk.bytes());
+        addresses::allow(self.pointer(chunk.address), chunk.bytes());
         schedule::store();
         // SAFETY: the caller's promise.
         unsafe { std::ptr::write_bytes(self.pointer(chunk.address), 0, chunk.bytes() as usize) };
@@ -698,10 +454,10 @@ impl Drop for Memory {
             budget.give_back_spill(self.spill.used_bytes());
         }
         self.take_left(&mut Vec::new());
-        poison::allow(self.base.as_ptr(), self.opened());
+        addresses::allow(self.base.as_ptr(), self.opened());
         let bytes = match &self.backing {
             Backing::Live(_) => {
-                let own = live::mapped_bytes(self.reserved);
+                let own = live_file::mapped_bytes(self.reserved);
                 self.borrowed.as_ref().map_or(own, Borrowed::end)
             }
             Backing::Private | Backing::Image(_) => {

@@ -18,7 +18,7 @@ use crate::header_words::Words;
 use crate::image::{self, Image, ImageAbout, ImageSink};
 use crate::index::Inner;
 use crate::live::{Lender, Published, Spaces};
-use crate::memory::Memory;
+use crate::memory::Upkeep;
 use crate::seeded_hash::SeededHash;
 use crate::state::{Following, Held, PartitionPhase, Progress};
 use crate::storage::{Partition, Space};
@@ -85,38 +85,10 @@ impl WriterState {
     }
 }
 
-/// A memory maintenance task for another thread; see [`PartitionWriter::upkeep`].
-#[derive(Debug)]
-pub struct Upkeep(Arc<Memory>);
-
-impl Upkeep {
-    fn of(memory: &Arc<Memory>) -> Option<Self> {
-        let upkeep = Self(Arc::clone(memory));
-        upkeep.is_wanted().then_some(upkeep)
-    }
-
-    fn is_wanted(&self) -> bool {
-        // Memory without another owner is about to be freed.
-        let is_held = Arc::strong_count(&self.0) > 1;
-        is_held && (self.0.wants_blocks() || self.0.is_scattered())
-    }
-
-    /// Runs a part of the task, for a tenth of a second at most; returns whether work remains. Any
-    /// thread may call this while the writer continues.
-    pub fn run(&self) -> bool {
-        self.0.prepare_blocks();
-        self.0.collapse(BLOCKS_COLLAPSED);
-        self.is_wanted()
-    }
-}
-
 /// Whether the error only prevents borrowing, so that the image can still be copied.
 fn is_of_lender(error: &Error) -> bool {
     matches!(error.code(), ErrorCode::NotFound | ErrorCode::Unsupported | ErrorCode::Unavailable)
 }
-
-/// Blocks of 2 MiB that one call moves into huge pages, each in some ten milliseconds.
-const BLOCKS_COLLAPSED: usize = 8;
 
 /// The only handle that changes a partition; after it is dropped, the next one can be taken.
 #[derive(Debug)]

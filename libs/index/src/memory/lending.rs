@@ -19,7 +19,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::geometry::{BLOCK_BYTES, Chunk};
 use super::words::SpaceWords;
-use super::{Memory, State, live, refused};
+use super::{Memory, State, live_file, refused};
 
 /// Suffix of the name by which a borrower links the donor's file.
 pub(crate) const BORROWED: &str = ".borrowed";
@@ -42,7 +42,7 @@ impl Borrowed {
     /// `NotFound` if none exists; `Corrupt` if the file is too short; `Unavailable`.
     pub(super) fn open(names: &[PathBuf], reserved: u64, bytes: u64) -> Result<Self> {
         let gone = || Error::not_found("what a live copy has borrowed is gone");
-        let at = live::mapped_bytes(reserved).next_multiple_of(BLOCK_BYTES);
+        let at = live_file::mapped_bytes(reserved).next_multiple_of(BLOCK_BYTES);
         for name in names {
             let flags = OFlags::NOFOLLOW.bits() as i32;
             let Ok(file) = File::options().read(true).custom_flags(flags).open(name) else {
@@ -118,7 +118,7 @@ impl Memory {
     /// Ends the lending if nobody reads there; returns whether nothing is lent.
     fn ends_lending(&self) -> bool {
         let (blocks, lent) = self.words().lent_blocks();
-        let is_in_use = || self.live().is_some_and(live::LiveFile::is_lent);
+        let is_in_use = || self.live().is_some_and(live_file::LiveFile::is_lent);
         blocks == 0 || (!is_in_use() && self.words().end_lending(lent))
     }
 

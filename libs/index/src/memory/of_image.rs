@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use forebay_core::{Error, Result};
 
 use super::geometry::{BLOCK_BYTES, CHUNK_BYTES_MIN, is_spilled};
-use super::{Backing, Free, Memory, Proof, SpillPlace, poison};
+use super::{Backing, Free, Memory, Proof, SpillPlace, addresses};
 use crate::image::{Image, damaged};
 
 impl Memory {
@@ -46,7 +46,7 @@ impl Memory {
                 memory.copy_spilled(image, extent)?;
                 continue;
             }
-            poison::allow(memory.pointer(start), bytes);
+            addresses::allow(memory.pointer(start), bytes);
             // SAFETY: the extent is inside addresses that were just opened and that nobody uses.
             unsafe { image.bring(extent, memory.pointer(start))? };
         }
