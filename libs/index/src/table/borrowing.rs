@@ -3,14 +3,13 @@
 
 use forebay_core::Result;
 
-use super::copied::copy;
-use super::{PREFETCHED, Reused, Root, Search, Table, slot};
+use super::copied::{Reused, copy};
+use super::directory::Root;
+use super::scratch::Scratch;
+use super::search::Search;
+use super::{Document, PREFETCHED, slot};
 use crate::memory::{Memory, is_spilled};
 use crate::storage::Space;
-use crate::table::Scratch;
-
-/// A key and its row.
-pub(crate) type Document = (Vec<u8>, Vec<u8>);
 
 /// Attempts to find records while the donor reuses memory.
 const TRIES_MAX: usize = 8;
@@ -88,32 +87,5 @@ impl<'m> Borrowing<'m> {
             scratch.clear();
         }
         Ok(found)
-    }
-}
-
-impl Table {
-    /// Visits all documents, in batches of at most [`PREFETCHED`], until the visit asks for no
-    /// more.
-    ///
-    /// # Errors
-    /// As [`Table::visit_rows`].
-    pub(crate) fn visit_batches(
-        &self,
-        mut visit: impl FnMut(&[Document]) -> Result<bool>,
-    ) -> Result<()> {
-        let mut documents = Vec::new();
-        for kept in self.groups.iter() {
-            self.visit_records(kept, |_, record| {
-                documents.push((record.key.to_vec(), record.row.to_vec()));
-                Ok(())
-            })?;
-            for batch in documents.chunks(PREFETCHED) {
-                if !visit(batch)? {
-                    return Ok(());
-                }
-            }
-            documents.clear();
-        }
-        Ok(())
     }
 }

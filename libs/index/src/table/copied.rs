@@ -8,10 +8,13 @@ use std::sync::atomic::{Ordering, fence};
 
 use forebay_core::Result;
 
+use super::directory::Root;
+use super::group::Group;
 use super::record::{Record, short_header};
 use super::scratch::Scratch;
+use super::search::Search;
+use super::slot;
 use super::spilled::spilled;
-use super::{Group, Root, Search, slot};
 use crate::image::damaged;
 use crate::memory::{CHUNK_BYTES_MAX, Memory, is_spilled};
 use crate::schedule;

@@ -10,32 +10,12 @@ use forebay_core::{Error, Result};
 use super::directory::DEPTH_MAX;
 use super::form::GroupAt;
 use super::group::Group;
-use super::{Publishing, Scratch, Table, form, slot};
+use super::scratch::Scratch;
+use super::spilled::record;
+use super::{Held, Pending, Publishing, Table, form, slot};
 
 /// The bit of an item that marks a removed record.
 const GOES: u64 = 1 << 63;
-
-/// A pending write.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) hash: u64,
-    pub(super) held: Option<Held>,
-    /// The new word of the key's slot; `None` for a removed document.
-    pub(super) word: Option<u64>,
-    /// Bytes of the record that the word names.
-    pub(super) bytes: u64,
-}
-
-/// The location of a key.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
-    group: GroupAt,
-    slot: u64,
-    pub(super) word: u64,
-    bytes: u64,
-    /// The number of group rewrites when the key was found there.
-    moves: u64,
-}
 
 /// The previous document under a write's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +124,7 @@ impl Table {
         let address = slot::address(item);
         let scratch = Scratch::default();
         // SAFETY: a record that was appended before the list was written; its segment is in use.
-        let record = unsafe { super::record::record(&self.memory, address, &scratch) }?;
+        let record = unsafe { record(&self.memory, address, &scratch) }?;
         let (hash, key, bytes) = (self.hash.of(record.key), record.key.to_vec(), record.bytes);
         if self.groups.is_empty() {
             return Err(Error::internal("a list of writes to no group"));

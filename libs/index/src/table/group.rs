@@ -10,9 +10,10 @@ use std::sync::atomic::Ordering;
 use forebay_core::Result;
 
 use super::form::{GroupAt, INLINE_RECORD_BYTES_MAX, ROOM};
-use super::record::{Record, record};
+use super::record::Record;
 use super::scratch::Scratch;
 use super::slot;
+use super::spilled::record;
 use crate::memory::Memory;
 use crate::schedule;
 

@@ -9,11 +9,11 @@
 use forebay_core::{ErrorCode, Result};
 
 use super::directory::Root;
-use super::expiry::NEVER;
 use super::form::{self, GroupAt, INLINE_RECORD_BYTES_MAX};
 use super::group::Group;
+use super::groups::{Kept, NEVER};
 use super::record::{self, record_bytes};
-use super::{Kept, Publishing, Table, slot};
+use super::{Publishing, Table, slot};
 use crate::memory::{Memory, Swing, is_spilled};
 
 /// A record of a group that is being rebuilt.

@@ -6,8 +6,10 @@ use std::ops::Range;
 use forebay_core::{ErrorCode, Result};
 
 use super::group::Group;
-use super::record::{in_memory, record};
-use super::{PREFETCHED, Publishing, Scratch, Table, slot, spilled};
+use super::record::in_memory;
+use super::scratch::Scratch;
+use super::spilled::record;
+use super::{PREFETCHED, Publishing, Table, slot, spilled};
 use crate::memory::is_spilled;
 use crate::schedule::{self, Fault};
 

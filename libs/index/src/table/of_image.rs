@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use forebay_core::Result;
 
 use super::directory::{ENTRY_BYTES, Root};
-use super::expiry::NEVER;
 use super::form::GroupAt;
+use super::groups::{Kept, NEVER};
+use super::scratch::Scratch;
 use super::segments::{Segments, spilled_segment};
 use super::spilled::spilled;
-use super::{Kept, Scratch, Table, slot};
+use super::{Table, slot};
 use crate::image::{Content, Image, damaged};
 use crate::memory::{
     BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, Memory, SpillPlace, image_end, is_spilled,

@@ -5,9 +5,7 @@
 
 use forebay_core::Result;
 
-use super::scratch::Scratch;
-use super::spilled::spilled;
-use crate::memory::{CHUNK_BYTES_MIN, Memory, is_spilled};
+use crate::memory::{CHUNK_BYTES_MIN, Memory};
 
 /// Maximum header bytes for a key below 128 bytes and a row below 16 KiB.
 const SHORT_HEADER_BYTES: u64 = 3;
@@ -102,25 +100,6 @@ pub(crate) fn filler(bytes: u64) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns the record at an address; a copy if it is spilled.
-///
-/// # Errors
-/// `Corrupt` if an image or the spill file is damaged; `Unavailable` if the file cannot be read.
-///
-/// # Safety
-/// As [`in_memory`].
-pub(super) unsafe fn record<'g>(
-    memory: &'g Memory,
-    address: u64,
-    scratch: &'g Scratch,
-) -> Result<Record<'g>> {
-    match is_spilled(address) {
-        true => spilled(memory, address, scratch),
-        // SAFETY: the caller's promise.
-        false => unsafe { in_memory(memory, address) },
-    }
-}
-
 /// Returns the record at an address in memory.
 ///
 /// # Errors
@@ -184,10 +163,10 @@ unsafe fn long_lengths(memory: &Memory, address: u64) -> Result<(u64, usize, usi
 }
 
 /// Returns the row of the record at an address, if the record is this key's and has a short header;
-/// otherwise only [`record`] can tell. This is the path of most reads.
+/// otherwise only [`in_memory`] can tell. This is the path of most reads.
 ///
 /// # Safety
-/// As [`record`].
+/// As [`in_memory`].
 #[inline(always)]
 pub(super) unsafe fn row_of<'g>(memory: &'g Memory, address: u64, key: &[u8]) -> Option<&'g [u8]> {
     if address % CHUNK_BYTES_MIN > CHUNK_BYTES_MIN - SHORT_HEADER_BYTES {
