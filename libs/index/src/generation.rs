@@ -13,13 +13,13 @@ use forebay_core::row::row_expires_at;
 
 use crate::header_words::Words;
 use crate::image::{Image, ImageAbout};
-use crate::index::Inner;
 use crate::live::Windows;
 use crate::memory::{Chunk, Memory, Redo, SpillPlace};
+use crate::resources::Resources;
 use crate::schedule;
 use crate::seeded_hash::SeededHash;
+use crate::space::Space;
 use crate::state::{Following, Held, Progress, Status};
-use crate::storage::Space;
 use crate::table::{FIRST_SERIAL, MoveTo, PREFETCHED, Publishing, Replaced, Root, Table};
 
 /// Number of bucket groups that one `apply` searches for expired documents, plus one more for each
@@ -101,7 +101,7 @@ impl Generation {
         image: &Image,
         space: Arc<Space>,
         state: &PartitionState,
-        index: &Inner,
+        resources: &Resources,
     ) -> Result<Self> {
         let table = Table::of_image_copied(image, &space.memory)?;
         // From here on keys are found by the image's hash.
@@ -114,7 +114,7 @@ impl Generation {
         words.hash_seed.store(space.hash.seed(), Ordering::Relaxed);
         table.root().store_release(&words.root);
         let mut windows = Windows::new(&space);
-        note_windows(&mut windows, state, index)?;
+        note_windows(&mut windows, state, resources)?;
         let mut copied = Self::of_table(space, table, Some(windows), image);
         copied.note_log(state);
         Ok(copied)
@@ -152,7 +152,7 @@ impl Generation {
     /// `LimitExceeded`, `Corrupt`: nothing has changed. `Internal`: the record may be half applied.
     pub(crate) fn apply(
         &mut self,
-        index: &Inner,
+        resources: &Resources,
         applied: &Applied,
         state: &PartitionState,
         published: Option<&Words>,
@@ -162,17 +162,17 @@ impl Generation {
             self.held = Held::default();
             Table::new(self.space.memory.clone(), self.space.hash, self.table.serial() + 1)
         });
-        if let Err(error) = self.prepare(index, applied, state, fresh.as_mut(), published) {
+        if let Err(error) = self.prepare(resources, applied, state, fresh.as_mut(), published) {
             self.give_up();
             (self.held, self.following) = before;
-            fresh.into_iter().for_each(|fresh| fresh.retire(&index.reclaim));
+            fresh.into_iter().for_each(|fresh| fresh.retire(&resources.reclaim));
             return Err(error);
         }
         self.progress = Progress::from(state);
         self.following.log_id = state.log_id;
         self.following.drop_all_count = state.drop_all_count;
         let dropped = self.show(fresh, published)?;
-        dropped.into_iter().for_each(|dropped| dropped.retire(&index.reclaim));
+        dropped.into_iter().for_each(|dropped| dropped.retire(&resources.reclaim));
         Ok(())
     }
 
@@ -180,7 +180,7 @@ impl Generation {
     /// go to a new table, which is shown once it is complete.
     fn prepare(
         &mut self,
-        index: &Inner,
+        resources: &Resources,
         applied: &Applied,
         state: &PartitionState,
         fresh: Option<&mut Table>,
@@ -188,10 +188,10 @@ impl Generation {
     ) -> Result<()> {
         let Self { space, table, held, windows, .. } = self;
         let root = if fresh.is_some() { None } else { Some(space.root()) };
-        let publishing = Publishing { root, reclaim: &index.reclaim };
+        let publishing = Publishing { root, reclaim: &resources.reclaim };
         let is_unseen = fresh.is_some();
         let table = fresh.unwrap_or(table);
-        table.allow_inline(!index.budget.may_spill() && !index.budget.is_short());
+        table.allow_inline(!resources.budget.may_spill() && !resources.budget.is_short());
         for writes in applied.writes.chunks(PREFETCHED) {
             let hashes = table.prefetch(writes.iter().map(|(key, _)| key.as_bytes()));
             for ((key, row), hash) in writes.iter().zip(hashes) {
@@ -205,7 +205,7 @@ impl Generation {
         held.memory_bytes = bytes_of(table, windows.as_ref());
         if let Some(windows) = windows {
             let root = Some(&space.memory.words().windows);
-            let publishing = Publishing { root, reclaim: &index.reclaim };
+            let publishing = Publishing { root, reclaim: &resources.reclaim };
             windows.prepare(applied, state, publishing)?;
         }
         if published.is_some() { self.write_list() } else { Ok(()) }
@@ -277,7 +277,7 @@ impl Generation {
     /// As [`Generation::apply`].
     pub(crate) fn tidy(
         &mut self,
-        index: &Inner,
+        resources: &Resources,
         writes: usize,
         published: Option<&Words>,
     ) -> Result<()> {
@@ -297,14 +297,14 @@ impl Generation {
         let is_seen = published.filter(|_| self.held != before);
         self.show(None, is_seen)?;
         self.table.note_looked_through();
-        let publishing = Publishing { root: Some(self.space.root()), reclaim: &index.reclaim };
-        match self.is_to_spill(index) {
+        let publishing = Publishing { root: Some(self.space.root()), reclaim: &resources.reclaim };
+        match self.is_to_spill(resources) {
             true => self.table.reclaim(SPILLED_PER_APPLY, MoveTo::Spill, publishing)?,
             false => self.table.reclaim(WALKED_PER_APPLY, MoveTo::Memory, publishing)?,
         }
         if let Some(windows) = &mut self.windows {
             let root = Some(&self.space.memory.words().windows);
-            let publishing = Publishing { root, reclaim: &index.reclaim };
+            let publishing = Publishing { root, reclaim: &resources.reclaim };
             windows.0.reclaim(WALKED_PER_APPLY, MoveTo::Memory, publishing)?;
         }
         self.held.memory_bytes = bytes_of(&self.table, self.windows.as_ref());
@@ -314,32 +314,32 @@ impl Generation {
 
 impl Generation {
     /// Whether memory is so short that records must be spilled before it is used up.
-    fn is_to_spill(&self, index: &Inner) -> bool {
-        if !index.budget.may_spill() || !index.budget.is_short() {
+    fn is_to_spill(&self, resources: &Resources) -> bool {
+        if !resources.budget.may_spill() || !resources.budget.is_short() {
             return false;
         }
         self.space.memory.take_back();
-        index.budget.is_short() && self.can_spill(index)
+        resources.budget.is_short() && self.can_spill(resources)
     }
 
-    fn can_spill(&self, index: &Inner) -> bool {
+    fn can_spill(&self, resources: &Resources) -> bool {
         let memory = &self.space.memory;
-        index.spill_place().into_iter().for_each(|place| memory.spill_to(place));
-        index.budget.may_spill() && memory.can_spill()
+        resources.spill_place().into_iter().for_each(|place| memory.spill_to(place));
+        resources.budget.may_spill() && memory.can_spill()
     }
 
     /// Spills records for an entry that found no memory; returns whether a retry may find some now.
     ///
     /// # Errors
     /// As [`Generation::apply`].
-    pub(crate) fn make_room(&mut self, index: &Inner, tried: &mut Tried) -> Result<bool> {
+    pub(crate) fn make_room(&mut self, resources: &Resources, tried: &mut Tried) -> Result<bool> {
         let memory = self.space.memory.clone();
-        if !self.can_spill(index) {
+        if !self.can_spill(resources) {
             return Ok(false);
         }
-        let publishing = Publishing { root: Some(self.space.root()), reclaim: &index.reclaim };
+        let publishing = Publishing { root: Some(self.space.root()), reclaim: &resources.reclaim };
         self.table.reclaim(SPILLED_FOR_ROOM, MoveTo::Spill, publishing)?;
-        index.reclaim.go_on(&memory);
+        resources.reclaim.go_on(&memory);
         memory.take_back();
         // Each failed attempt frees the memory that the entry took, so only a new minimum counts as
         // success.
@@ -366,10 +366,14 @@ impl Tried {
 pub(crate) const WINDOWS: u64 = 1 << 62;
 
 /// Writes the fold's state to an empty table.
-fn note_windows(windows: &mut Windows, state: &PartitionState, index: &Inner) -> Result<()> {
+fn note_windows(
+    windows: &mut Windows,
+    state: &PartitionState,
+    resources: &Resources,
+) -> Result<()> {
     let memory = windows.0.memory().clone();
     let root = Some(&memory.words().windows);
-    windows.prepare_all(state, Publishing { root, reclaim: &index.reclaim })?;
+    windows.prepare_all(state, Publishing { root, reclaim: &resources.reclaim })?;
     windows.0.show()
 }
 

@@ -15,8 +15,8 @@ use crate::header_words::Words;
 use crate::live::{Attach, Published};
 use crate::reclaim::Reclaim;
 use crate::schedule;
+use crate::space::Space;
 use crate::state::{PartitionPhase, Status};
-use crate::storage::Space;
 
 /// The path by which the readers of one process reach a partition.
 #[derive(Debug)]

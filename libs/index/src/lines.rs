@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use forebay_core::Result;
 
-use crate::index::Inner;
+use crate::inner::Inner;
 use crate::memory::{BLOCK_BYTES, Memory};
 use crate::reclaim::Pin;
 
@@ -31,11 +31,11 @@ struct Lines<'a> {
 
 impl<'a> MemoryLines<'a> {
     pub(crate) fn of(inner: &'a Inner) -> Result<Self> {
-        let pin = inner.reclaim.enter();
+        let pin = inner.resources.reclaim.enter();
         let lines = |id| {
             // SAFETY: the pin was entered before, and lives as long as the references derived from
             // this.
-            let space = unsafe { inner.followed(id)?.header.load_space(&inner.reclaim) }?;
+            let space = unsafe { inner.followed(id)?.header.load_space(&inner.resources.reclaim) }?;
             let memory: &Memory = &space.memory;
             Ok(Lines { memory, count: (memory.opened() - BLOCK_BYTES) / LINE_BYTES })
         };

@@ -24,46 +24,33 @@
 //! position, which readers have seen or will see.
 
 mod beginning;
+mod creation;
+mod directory;
 mod header_file;
+mod removal;
 mod spaces;
 mod takeover;
 mod windows;
 
-use std::path::{Path, PathBuf};
-
 use forebay_core::Result;
 use forebay_core::id::{PartitionId, StoreId};
 
+pub(crate) use creation::make;
 pub(crate) use header_file::{HeaderFile, Published};
-pub(crate) use spaces::{Attach, Lender, Spaces, make};
+pub(crate) use spaces::{Attach, Lender, Spaces};
 pub(crate) use takeover::hold;
 pub(crate) use windows::Windows;
 
-use crate::memory::{is_of_memory, live_addresses_for, refused};
+use crate::memory::live_addresses_for;
 use crate::seeded_hash::SeededHash;
 
 pub use beginning::Beginning;
+pub use directory::LiveDirectory;
 
 #[cfg(doc)]
 use crate::memory::{Redo, Swing};
 
-/// The location of the live copies of one reader's partitions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LiveDirectory {
-    /// Directory of the headers, on a local file system: the same one for all processes.
-    pub dir: PathBuf,
-    /// Directory of a memory file system, used while it has room; `None` puts all files into `dir`.
-    pub memory_dir: Option<PathBuf>,
-}
-
 impl LiveDirectory {
-    /// Places copies in this directory, and their documents in the host's shared memory while it
-    /// has room.
-    pub fn new(dir: impl Into<PathBuf>) -> Self {
-        let memory_dir = Some(PathBuf::from("/dev/shm")).filter(|dir| is_memory(dir));
-        Self { dir: dir.into(), memory_dir }
-    }
-
     /// Ensures that copies of these partitions exist: copies of this boot stay as they are, all
     /// others are created empty. Only the holder may call this.
     ///
@@ -85,7 +72,7 @@ impl LiveDirectory {
     /// Removes files that no header leads to any more: those of removed directories, of an earlier
     /// boot, and of killed holders.
     pub fn sweep(&self) {
-        spaces::sweep(self);
+        removal::sweep(self);
     }
 
     /// Whether copies of all these partitions exist. For processes that do not hold them: a holder
@@ -102,15 +89,6 @@ impl LiveDirectory {
     /// Removes the copies of these partitions. Only for the owner of the lock of each; existing
     /// readers continue with the content that was there.
     pub fn remove(&self, store: StoreId, partitions: impl IntoIterator<Item = PartitionId>) {
-        partitions.into_iter().for_each(|id| spaces::remove(self, store, id));
+        partitions.into_iter().for_each(|id| removal::remove(self, store, id));
     }
-
-    fn header(&self, store: StoreId, partition: PartitionId) -> PathBuf {
-        self.dir.join(format!("live-{:016x}-{:04}", store.0, partition.0))
-    }
-}
-
-/// Whether a directory is in a memory file system.
-fn is_memory(dir: &Path) -> bool {
-    rustix::fs::statfs(dir).is_ok_and(|at| is_of_memory(&at))
 }

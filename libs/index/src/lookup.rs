@@ -15,8 +15,8 @@ use forebay_core::{Error, ErrorCode, Result};
 use crate::header::Header;
 use crate::key::{DocumentKey, Identity, KeyList};
 use crate::row_ref::{Reached, RowRef};
+use crate::space::Space;
 use crate::state::PartitionPhase;
-use crate::storage::Space;
 use crate::table::{self, Record, Reused, Root, Scratch, Search};
 use crate::view::{Admission, KeyStatus, View};
 
@@ -219,7 +219,7 @@ impl<'a> View<'a> {
     #[inline(always)]
     fn place(&self, header: &Header) -> Result<(&Space, Reused, Root)> {
         // SAFETY: this view holds a guard, and the result is borrowed from the view.
-        let space = unsafe { header.load_space(&self.inner.reclaim) }?;
+        let space = unsafe { header.load_space(&self.inner.resources.reclaim) }?;
         let reused = Reused::before(&space.memory);
         Ok((space, reused, Root::load(space.root())))
     }

@@ -26,7 +26,7 @@ use seize::OwnedGuard as Guard;
 
 use crate::memory::{Chunk, Memory};
 use crate::schedule;
-use crate::storage::Space;
+use crate::space::Space;
 
 /// Maximum number of retries of a retirement: the collector needs as many retirements as there are
 /// readers at that moment, and holds its garbage until then.

@@ -9,7 +9,7 @@ use forebay_core::row::{Document, Presence};
 use forebay_core::value::{ScalarType, Value};
 
 use crate::handle::FieldHandle;
-use crate::index::Inner;
+use crate::inner::Inner;
 use crate::key::DocumentKey;
 use crate::lookup::Lookup;
 use crate::number::FieldScalar;
@@ -134,7 +134,7 @@ impl<'a> View<'a> {
     #[inline]
     pub(crate) fn open(inner: &'a Inner, at: ReadAt<'a>) -> Self {
         let (now, scratch) = (Cell::new(None), Scratch::new(at.is_for_memory));
-        Self { inner, at, now, scratch, _pin: inner.reclaim.enter() }
+        Self { inner, at, now, scratch, _pin: inner.resources.reclaim.enter() }
     }
 
     /// Returns new scratch memory, for the record copies of one batch.

@@ -12,78 +12,14 @@ use forebay_core::id::{PartitionId, StoreId};
 use forebay_core::row::{Row, row_schema_version};
 use forebay_core::{Error, ErrorCode, Result};
 
-use crate::budget::Budget;
 use crate::generation::{Generation, Tried, has_most};
-use crate::header_words::Words;
 use crate::image::{self, Image, ImageAbout, ImageSink};
-use crate::index::Inner;
-use crate::live::{Lender, Published, Spaces};
+use crate::inner::Inner;
+use crate::live::Lender;
 use crate::memory::Upkeep;
-use crate::seeded_hash::SeededHash;
+use crate::partition::Partition;
 use crate::state::{Following, Held, PartitionPhase, Progress};
-use crate::storage::{Partition, Space};
-
-/// The state that a partition's writer keeps between entries.
-#[derive(Debug)]
-pub(crate) struct WriterState {
-    live: Generation,
-    /// The generation under construction next to the live one; readers do not see it yet.
-    rebuilt: Option<Generation>,
-    /// The words by which readers see applied entries.
-    published: Published,
-    /// The source of new spaces.
-    source: Source,
-}
-
-/// The source of a writer's spaces.
-#[derive(Debug)]
-enum Source {
-    /// The process's own memory, at most this many addresses per space.
-    Private(u64),
-    /// Files that other processes read.
-    Live(Spaces),
-}
-
-impl WriterState {
-    /// Creates the writer of an empty partition in the process's own memory, with at most this many
-    /// addresses per space.
-    pub(crate) fn private(addresses: u64, hash: SeededHash, budget: &Arc<Budget>) -> Result<Self> {
-        let live = Generation::private(addresses, hash)?;
-        live.space.memory.charge_to(budget);
-        let published = Published::Own(Arc::new(Words::new()));
-        Ok(Self { live, rebuilt: None, published, source: Source::Private(addresses) })
-    }
-
-    /// Creates the writer of a live copy that this process holds.
-    pub(crate) fn of_live(live: Generation, published: Published, spaces: Spaces) -> Self {
-        Self { live, rebuilt: None, published, source: Source::Live(spaces) }
-    }
-
-    /// The space that readers begin in.
-    pub(crate) fn space(&self) -> Arc<Space> {
-        self.live.space.clone()
-    }
-
-    /// The words by which readers see applied entries.
-    pub(crate) fn published(&self) -> &Published {
-        &self.published
-    }
-
-    fn target(&self) -> &Generation {
-        self.rebuilt.as_ref().unwrap_or(&self.live)
-    }
-
-    fn target_mut(&mut self) -> &mut Generation {
-        self.rebuilt.as_mut().unwrap_or(&mut self.live)
-    }
-
-    /// Discards the generation under construction, which no reader has seen.
-    fn abandon(&mut self) {
-        if let (Some(rebuilt), Source::Live(spaces)) = (self.rebuilt.take(), &self.source) {
-            spaces.remove(rebuilt.space.generation);
-        }
-    }
-}
+use crate::writer_state::{Source, WriterState};
 
 /// Whether the error only prevents borrowing, so that the image can still be copied.
 fn is_of_lender(error: &Error) -> bool {
@@ -180,14 +116,14 @@ impl PartitionWriter {
         let memory = generation.space.memory.clone();
         let at = |error: Error| error.with_partition(partition.at.partition);
         let mut tried = Tried::NOTHING;
-        while let Err(error) = generation.apply(index, applied, state, published) {
+        while let Err(error) = generation.apply(&index.resources, applied, state, published) {
             let is_for_room = error.code() == ErrorCode::LimitExceeded;
-            if !is_for_room || !generation.make_room(index, &mut tried).map_err(at)? {
+            if !is_for_room || !generation.make_room(&index.resources, &mut tried).map_err(at)? {
                 return Err(at(error));
             }
         }
-        generation.tidy(index, applied.writes.len(), published).map_err(at)?;
-        index.reclaim.go_on(&memory);
+        generation.tidy(&index.resources, applied.writes.len(), published).map_err(at)?;
+        index.resources.reclaim.go_on(&memory);
         Ok(())
     }
 
@@ -248,7 +184,7 @@ impl PartitionWriter {
                 Generation::within(spaces.create(number, hash, reserved, None)?)
             }
         };
-        fresh.space.memory.charge_to(&index.budget);
+        fresh.space.memory.charge_to(&index.resources.budget);
         writer.rebuilt = Some(fresh);
         Ok(())
     }
@@ -318,22 +254,26 @@ impl PartitionWriter {
         let reserved = writer.live.space.memory.reserved();
         let generation = match &writer.source {
             Source::Private(addresses) => {
-                Generation::of_image(image, *addresses, index.spill_place())
+                Generation::of_image(image, *addresses, index.resources.spill_place())
             }
             Source::Live(spaces) => {
                 let space = spaces.create(number, hash, reserved, lender)?;
                 let number = space.generation;
                 let made = match lender {
-                    Some(lender) => {
-                        Generation::of_image_beside(image, &lender.space, space, state, index)
-                    }
-                    None => Generation::of_image_copied(image, space, state, index),
+                    Some(lender) => Generation::of_image_beside(
+                        image,
+                        &lender.space,
+                        space,
+                        state,
+                        &index.resources,
+                    ),
+                    None => Generation::of_image_copied(image, space, state, &index.resources),
                 };
                 made.inspect_err(|_| spaces.remove(number))
             }
         };
         let generation = generation.map_err(|error| error.with_partition(at.partition))?;
-        generation.space.memory.charge_to(&index.budget);
+        generation.space.memory.charge_to(&index.resources.budget);
         writer.rebuilt = Some(generation);
         Ok(())
     }
@@ -360,7 +300,8 @@ impl PartitionWriter {
         let (hash, number) = (live.space.hash, live.space.generation);
         let space = spaces.create(number, hash, live.space.memory.reserved(), None)?;
         let number = space.generation;
-        let alone = live.alone(space, state, index).inspect_err(|_| spaces.remove(number))?;
+        let alone =
+            live.alone(space, state, &index.resources).inspect_err(|_| spaces.remove(number))?;
         writer.rebuilt = Some(alone);
         self.publish_rebuild();
         Ok(())
@@ -385,7 +326,7 @@ impl PartitionWriter {
             Source::Private(_) => {
                 let old = partition.header.swap_space(live.space.clone());
                 published.take_turn(turn);
-                index.reclaim.retire_space(old);
+                index.resources.reclaim.retire_space(old);
             }
             Source::Live(spaces) => {
                 // A successor that takes over between these two steps finishes them: see
@@ -438,9 +379,10 @@ impl PartitionWriter {
             if !target.memory.is_live() {
                 return Ok(());
             }
-            let _pin = self.index.reclaim.enter();
+            let _pin = self.index.resources.reclaim.enter();
             // SAFETY: the guard is held for as long as the space is in use.
-            let read = unsafe { self.partition_ref().header.load_space(&self.index.reclaim) };
+            let read =
+                unsafe { self.partition_ref().header.load_space(&self.index.resources.reclaim) };
             let same = read.ok().filter(|space| space.generation == target.generation);
             same.map_or(Ok(()), |space| space.memory.check_sound())
         });

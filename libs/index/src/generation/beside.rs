@@ -10,9 +10,9 @@ use forebay_core::row::row_expires_at;
 
 use super::{Generation, bytes_of, note_windows, prepare_one};
 use crate::image::Image;
-use crate::index::Inner;
 use crate::memory::{BLOCK_BYTES, image_end};
-use crate::storage::Space;
+use crate::resources::Resources;
+use crate::space::Space;
 use crate::table::{Borrowing, Document, PREFETCHED, Publishing, Table};
 
 /// Number of documents that are compared with the donor's before all of them are.
@@ -54,20 +54,20 @@ impl Generation {
         lender: &Space,
         space: Arc<Space>,
         state: &PartitionState,
-        index: &Inner,
+        resources: &Resources,
     ) -> Result<Self> {
         let mut made = Self::within(space);
         let memory = made.space.memory.clone();
-        memory.charge_to(&index.budget);
+        memory.charge_to(&resources.budget);
         let borrowing = Borrowing::of(lender, Some(&memory));
         table_of(image)?.visit_batches(|documents| {
-            made.fill(documents, Some(&borrowing), index)?;
+            made.fill(documents, Some(&borrowing), resources)?;
             Ok(true)
         })?;
         made.progress = image.about().progress;
         made.mended = image.mended().clone();
         made.note_log(state);
-        made.finish(state, index)?;
+        made.finish(state, resources)?;
         Ok(made)
     }
 
@@ -76,17 +76,17 @@ impl Generation {
         &self,
         space: Arc<Space>,
         state: &PartitionState,
-        index: &Inner,
+        resources: &Resources,
     ) -> Result<Self> {
         let mut made = Self::within(space);
-        made.space.memory.charge_to(&index.budget);
+        made.space.memory.charge_to(&resources.budget);
         self.table.visit_batches(|documents| {
-            made.fill(documents, None, index)?;
+            made.fill(documents, None, resources)?;
             Ok(true)
         })?;
         (made.progress, made.following) = (self.progress, self.following);
         made.mended = self.mended.clone();
-        made.finish(state, index)?;
+        made.finish(state, resources)?;
         Ok(made)
     }
 
@@ -95,11 +95,11 @@ impl Generation {
         &mut self,
         documents: &[Document],
         borrowing: Option<&Borrowing<'_>>,
-        index: &Inner,
+        resources: &Resources,
     ) -> Result<()> {
         let found = borrowing.map(|borrowing| borrowing.find(documents)).unwrap_or_default();
         let Self { space, table, held, .. } = self;
-        let publishing = Publishing { root: Some(space.root()), reclaim: &index.reclaim };
+        let publishing = Publishing { root: Some(space.root()), reclaim: &resources.reclaim };
         let hashes = table.prefetch(documents.iter().map(|(key, _)| key.as_slice()));
         for (((key, row), hash), borrowed) in documents.iter().zip(hashes).zip(found) {
             let Some(record) = borrowed else {
@@ -113,9 +113,9 @@ impl Generation {
         table.show()
     }
 
-    fn finish(&mut self, state: &PartitionState, index: &Inner) -> Result<()> {
+    fn finish(&mut self, state: &PartitionState, resources: &Resources) -> Result<()> {
         if let Some(windows) = &mut self.windows {
-            note_windows(windows, state, index)?;
+            note_windows(windows, state, resources)?;
         }
         self.held.memory_bytes = bytes_of(&self.table, self.windows.as_ref());
         Ok(())

@@ -7,16 +7,20 @@ use forebay_core::Result;
 use forebay_core::fold::PartitionState;
 use forebay_core::id::{PartitionCount, PartitionRef};
 
+use super::creation::begin_anew;
+use super::directory::LiveDirectory;
+use super::header_file::Published;
 use super::spaces::header_to_write;
-use super::{LiveDirectory, Published, Spaces, Windows, windows};
+use super::windows;
+use super::windows::Windows;
 use crate::generation::{Generation, WINDOWS};
 use crate::memory::{is_spilled, live_addresses_for};
 use crate::schedule::{self, Fault};
 use crate::seeded_hash::SeededHash;
+use crate::space::Space;
 use crate::state::{PartitionPhase, Progress, Resumed, Status};
-use crate::storage::Space;
 use crate::table::Table;
-use crate::writer::WriterState;
+use crate::writer_state::WriterState;
 
 /// Makes this process the holder of a partition's copy; the process has the copy's lock. Finishes
 /// the writes that the previous holder left half done. Returns the state that the previous holder
@@ -51,23 +55,6 @@ pub(crate) fn hold(
         }
     };
     Ok((WriterState::of_live(live, published, spaces), resumed))
-}
-
-/// Replaces a space that cannot be used by an empty one.
-pub(super) fn begin_anew(
-    published: &Published,
-    spaces: &Spaces,
-    hash: SeededHash,
-    addresses: u64,
-) -> Result<Generation> {
-    let before = published.load_generation();
-    let live = Generation::within(spaces.create(before, hash, addresses, None)?);
-    published.store_phase_release(PartitionPhase::Bootstrapping);
-    let turn = published.prepare(&live.status());
-    published.store_generation(live.space.generation);
-    published.take_turn(turn);
-    spaces.remove(before);
-    Ok(live)
 }
 
 /// Finishes a begun switch to another space, whose status was prepared before.

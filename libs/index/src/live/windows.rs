@@ -14,7 +14,7 @@ use forebay_core::fold::{Applied, PartitionState};
 use forebay_core::id::{ClientId, PartitionId, Position};
 use forebay_core::{Error, Result};
 
-use crate::storage::Space;
+use crate::space::Space;
 use crate::table::{Publishing, Table};
 
 /// Serial of the windows' table.

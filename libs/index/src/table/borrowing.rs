@@ -9,7 +9,7 @@ use super::scratch::Scratch;
 use super::search::Search;
 use super::{Document, PREFETCHED, slot};
 use crate::memory::{Memory, is_spilled};
-use crate::storage::Space;
+use crate::space::Space;
 
 /// Attempts to find records while the donor reuses memory.
 const TRIES_MAX: usize = 8;

@@ -17,7 +17,7 @@ use crate::memory::{
     BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, Memory, SpillPlace, image_end, is_spilled,
 };
 use crate::seeded_hash::SeededHash;
-use crate::storage::Space;
+use crate::space::Space;
 
 impl Table {
     /// Returns the parts of the table that an image contains.
