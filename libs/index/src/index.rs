@@ -15,7 +15,6 @@ use crate::gather::{Conversion, GatherField, GatherPlan};
 use crate::handle::FieldHandle;
 use crate::inner::Inner;
 use crate::key::{DocumentKey, Identity, KeyShape};
-use crate::lines::MemoryLines;
 use crate::live::{self, Beginning, LiveDirectory};
 use crate::memory::{live_addresses_for, reserved_for};
 use crate::number::Element;
@@ -384,7 +383,7 @@ impl Index {
 
     /// Starts a scan of all followed partitions; see [`Scan`].
     pub fn scan(&self) -> Scan {
-        Scan::new(self.clone())
+        Scan::new(self.inner.clone())
     }
 
     /// Returns the status of a partition. The call takes no lock and never waits.
@@ -403,14 +402,5 @@ impl Index {
         let partitions = self.followed().filter_map(|id| self.status(id).ok()).collect();
         let (reads, memory) = (self.inner.counters.counts(), self.memory());
         IndexMetrics { reads, memory, partitions }
-    }
-
-    /// The memory of the partitions, for benchmarks of memory access.
-    ///
-    /// # Errors
-    /// `Unavailable` when a live copy cannot be mapped.
-    #[doc(hidden)]
-    pub fn memory_lines(&self) -> Result<MemoryLines<'_>> {
-        MemoryLines::of(&self.inner)
     }
 }

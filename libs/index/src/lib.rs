@@ -60,9 +60,11 @@
 
 mod batch;
 mod budget;
+mod cache_line_probe;
 mod counters;
 mod gather;
 mod generation;
+mod get;
 mod handle;
 mod header;
 mod header_words;
@@ -70,7 +72,6 @@ mod image;
 mod index;
 mod inner;
 mod key;
-mod lines;
 mod live;
 mod lookup;
 mod memory;
@@ -96,14 +97,15 @@ mod writer_state;
 
 pub use batch::{KeyAnswer, PackedValues};
 pub use budget::MemoryUse;
+#[doc(hidden)]
+pub use cache_line_probe::MemoryLines;
 pub use counters::ReadCounts;
 pub use gather::{Conversion, GatherColumns, GatherField, GatherOut, GatherPlan};
+pub use get::CopyOut;
 pub use handle::FieldHandle;
 pub use image::{Image, ImageAbout, ImageFile, ImageSink, MappedFile};
 pub use index::{Index, IndexMetrics, PartitionStatus};
 pub use key::{DocumentKey, KeyList, PackedKeys};
-#[doc(hidden)]
-pub use lines::MemoryLines;
 pub use live::{Beginning, LiveDirectory};
 pub use memory::Upkeep;
 pub use number::{Element, FieldScalar};
@@ -111,5 +113,5 @@ pub use row_ref::{FieldRead, RowRef};
 pub use scan::{Scan, ScannedDocument};
 pub use schemas::SchemaSet;
 pub use state::{Following, Held, PartitionPhase, Progress, Resumed};
-pub use view::{Admission, CopyOut, KeyStatus, ReadAt, View};
+pub use view::{Admission, KeyStatus, ReadAt, View};
 pub use writer::PartitionWriter;

@@ -10,11 +10,12 @@
 use forebay_core::id::PartitionId;
 use forebay_core::{Error, Result};
 
-use crate::index::Index;
+use crate::inner::Inner;
 use crate::key::DocumentKey;
 use crate::lookup::{KeyListing, Lookup};
 use crate::row_ref::RowRef;
-use crate::view::ReadAt;
+use crate::view::{ReadAt, View};
+use std::sync::Arc;
 
 /// A document of a scan.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +31,7 @@ pub struct ScannedDocument<'v> {
 /// A cursor over all live documents of the followed partitions, in no order.
 #[derive(Debug)]
 pub struct Scan {
-    index: Index,
+    index: Arc<Inner>,
     /// The remaining partitions, the next one last.
     to_come: Vec<PartitionId>,
     current: Option<Listed>,
@@ -57,8 +58,8 @@ impl Listed {
 }
 
 impl Scan {
-    pub(crate) fn new(index: Index) -> Self {
-        let mut to_come: Vec<_> = index.followed().collect();
+    pub(crate) fn new(index: Arc<Inner>) -> Self {
+        let mut to_come: Vec<_> = index.followed_ids().collect();
         to_come.reverse();
         Self { index, to_come, current: None }
     }
@@ -81,7 +82,7 @@ impl Scan {
             return Err(Error::invalid_argument("a batch has room for a document or more"));
         }
         let Self { index, to_come, current } = self;
-        let view = index.view(at);
+        let view = View::open(index, at);
         let mut visited = 0;
         loop {
             let listed = match current {

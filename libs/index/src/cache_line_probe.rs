@@ -1,4 +1,5 @@
-//! Cache lines of the documents' memory, for benchmarks that measure the cost of one access.
+//! A probe of the cache lines of the documents' memory, for benchmarks that measure the cost of one
+//! access. No other part of the index uses the probe.
 //!
 //! The content of a line has no meaning: a record, a bucket, or old bytes. A line is loaded as a
 //! word that any thread or process may be writing, and the word is never used as an address.
@@ -8,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use forebay_core::Result;
 
+use crate::index::Index;
 use crate::inner::Inner;
 use crate::memory::{BLOCK_BYTES, Memory};
 use crate::reclaim::Pin;
@@ -58,6 +60,17 @@ impl<'a> MemoryLines<'a> {
         // atomic.
         let word = unsafe { lines.memory.word(BLOCK_BYTES + line * LINE_BYTES) };
         Some(word.load(Ordering::Relaxed))
+    }
+}
+
+impl Index {
+    /// The memory of the partitions, for benchmarks of memory access.
+    ///
+    /// # Errors
+    /// `Unavailable` when a live copy cannot be mapped.
+    #[doc(hidden)]
+    pub fn memory_lines(&self) -> Result<MemoryLines<'_>> {
+        MemoryLines::of(&self.inner)
     }
 }
 
