@@ -1,9 +1,5 @@
 //! A generation of a partition's documents, as its writer sees it.
 
-mod beside;
-
-pub(crate) use beside::has_most;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -54,7 +50,7 @@ pub(crate) struct Generation {
     pub(crate) held: Held,
     pub(crate) following: Following,
     /// Number of repaired blocks of the image that this generation continues from.
-    mended: Arc<AtomicU64>,
+    pub(crate) mended: Arc<AtomicU64>,
 }
 
 impl Generation {
@@ -129,7 +125,7 @@ impl Generation {
 
     /// Notes the log's identity: a successor that takes over before anything is applied continues
     /// with it.
-    fn note_log(&mut self, state: &PartitionState) {
+    pub(crate) fn note_log(&mut self, state: &PartitionState) {
         self.following.log_id = state.log_id;
         self.following.drop_all_count = state.drop_all_count;
     }
@@ -366,7 +362,7 @@ impl Tried {
 pub(crate) const WINDOWS: u64 = 1 << 62;
 
 /// Writes the fold's state to an empty table.
-fn note_windows(
+pub(crate) fn note_windows(
     windows: &mut Windows,
     state: &PartitionState,
     resources: &Resources,
@@ -378,11 +374,11 @@ fn note_windows(
 }
 
 /// Bytes that the documents and the fold's state take.
-fn bytes_of(table: &Table, windows: Option<&Windows>) -> u64 {
+pub(crate) fn bytes_of(table: &Table, windows: Option<&Windows>) -> u64 {
     table.bytes() + windows.map_or(0, |windows| windows.0.bytes())
 }
 
-fn prepare_one(
+pub(crate) fn prepare_one(
     table: &mut Table,
     held: &mut Held,
     (hash, key): (u64, &[u8]),

@@ -88,6 +88,7 @@ pub mod schedule;
 mod schedule;
 mod schemas;
 mod seeded_hash;
+mod sharing;
 mod space;
 mod state;
 mod table;

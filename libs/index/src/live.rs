@@ -37,7 +37,7 @@ use forebay_core::id::{PartitionId, StoreId};
 
 pub(crate) use creation::make;
 pub(crate) use header_file::{HeaderFile, Published};
-pub(crate) use spaces::{Attach, Lender, Spaces};
+pub(crate) use spaces::{Attach, Spaces};
 pub(crate) use takeover::hold;
 pub(crate) use windows::Windows;
 

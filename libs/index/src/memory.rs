@@ -16,14 +16,13 @@
 //! *rests* in quarantine, and before any of it is reused the writer increments a word that readers
 //! compare after each copy (`rest`).
 //!
-//! A space may have borrowed memory of another live space (`lending`), and may have a spill file on
+//! A space may have borrowed memory of another live space (`sharing`), and may have a spill file on
 //! disk, with addresses of its own (`spill`).
 
 mod addresses;
 mod allocation;
 mod free;
 mod geometry;
-mod lending;
 mod live;
 mod live_file;
 mod maintenance;
@@ -43,8 +42,6 @@ use addresses::{reserve_addresses, unmap};
 use forebay_core::{Error, Result};
 use free::Free;
 use geometry::RESERVED_BYTES_MIN;
-use lending::Borrowed;
-use live_file::LiveFile;
 use parking_lot::{Mutex, MutexGuard};
 use proof::Proof;
 use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
@@ -55,14 +52,14 @@ pub(crate) use self::geometry::{
     BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Chunk, RESERVED_BYTES, SPACE_ABOUT_AT,
     is_spilled,
 };
-pub(crate) use self::lending::BORROWED;
-pub(crate) use self::live_file::{SegmentNote, is_of_memory, refused};
+pub(crate) use self::live_file::{LiveFile, SegmentNote, is_of_memory, mapped_bytes, refused};
 pub use self::maintenance::Upkeep;
 pub(crate) use self::of_image::image_end;
 pub(crate) use self::spill_file::SpillPlace;
 pub(crate) use self::words::{Redo, SpaceWords, Swing};
 use crate::budget::Budget;
 use crate::schedule::{self, Fault};
+use crate::sharing::Borrowed;
 
 /// Chunks that readers have left, on their way to the free list.
 struct Left {
@@ -81,7 +78,7 @@ pub(crate) struct Memory {
     /// The budget that chunks are charged to; unset for memory that nobody writes.
     budget: OnceLock<Arc<Budget>>,
     /// Bytes of the chunks in use or retired.
-    used: AtomicU64,
+    pub(crate) used: AtomicU64,
     /// A stack: readers push, a writer takes all.
     left: AtomicPtr<Left>,
     /// Each block below this address was moved into a huge page, or could not be.
@@ -90,7 +87,7 @@ pub(crate) struct Memory {
     prepared: AtomicU64,
     spill: Spill,
     /// The memory that is borrowed from another space.
-    borrowed: Option<Borrowed>,
+    pub(crate) borrowed: Option<Borrowed>,
 }
 
 // SAFETY: the range belongs to this value until it is dropped; its content is accessed through
@@ -110,8 +107,8 @@ enum Backing {
 }
 
 /// The state that writers share.
-struct State {
-    free: Free,
+pub(crate) struct State {
+    pub(crate) free: Free,
     /// Chunks that were taken from the stack, to be returned a few at a time.
     returning: Vec<Chunk>,
     /// Chunks out of use that still need a wait for readers: see [`Memory::gather`].
@@ -120,7 +117,7 @@ struct State {
     resting: Vec<Chunk>,
     resting_bytes: u64,
     /// Chunks out of use that another space has borrowed.
-    lent: Vec<Chunk>,
+    pub(crate) lent: Vec<Chunk>,
 }
 
 impl State {
@@ -186,7 +183,7 @@ impl Memory {
         unsafe { self.words.as_ref() }
     }
 
-    fn live(&self) -> Option<&LiveFile> {
+    pub(crate) fn live(&self) -> Option<&LiveFile> {
         match &self.backing {
             Backing::Live(live) => Some(live),
             Backing::Private | Backing::Image(_) => None,
@@ -457,7 +454,7 @@ impl Drop for Memory {
         addresses::allow(self.base.as_ptr(), self.opened());
         let bytes = match &self.backing {
             Backing::Live(_) => {
-                let own = live_file::mapped_bytes(self.reserved);
+                let own = mapped_bytes(self.reserved);
                 self.borrowed.as_ref().map_or(own, Borrowed::end)
             }
             Backing::Private | Backing::Image(_) => {

@@ -40,7 +40,6 @@
 //! Each step allocates its chunks before it changes anything, and frees them if it cannot allocate
 //! all of them. A write that fails therefore leaves the document as it was, and the table whole.
 
-mod borrowing;
 mod copied;
 mod directory;
 mod entry;
@@ -69,7 +68,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_core::{Error, Result};
 
-pub(crate) use borrowing::Borrowing;
 pub(crate) use copied::{Reused, keys_copied_from};
 pub(crate) use directory::Root;
 use directory::{DEPTH_MAX, ENTRY_BYTES};

@@ -12,12 +12,12 @@ use forebay_core::id::{PartitionId, StoreId};
 use forebay_core::row::{Row, row_schema_version};
 use forebay_core::{Error, ErrorCode, Result};
 
-use crate::generation::{Generation, Tried, has_most};
+use crate::generation::{Generation, Tried};
 use crate::image::{self, Image, ImageAbout, ImageSink};
 use crate::inner::Inner;
-use crate::live::Lender;
 use crate::memory::Upkeep;
 use crate::partition::Partition;
+use crate::sharing::{Lender, has_most};
 use crate::state::{Following, Held, PartitionPhase, Progress};
 use crate::writer_state::{Source, WriterState};
 

@@ -11,7 +11,8 @@ use forebay_core::id::{PartitionId, StoreId};
 use super::directory::LiveDirectory;
 use super::header_file::{HeaderFile, NAME_BYTES_MAX};
 use super::spaces::{PREFIX, Spaces};
-use crate::memory::{BORROWED, SPACE_ABOUT_AT};
+use crate::memory::SPACE_ABOUT_AT;
+use crate::sharing::BORROWED;
 
 /// Age below which an unreferenced space is not removed.
 const ORPHAN_AGE_MIN: Duration = Duration::from_secs(60);

@@ -10,8 +10,9 @@ use parking_lot::Mutex;
 
 use super::directory::LiveDirectory;
 use super::header_file::{About, HeaderFile, NAME_BYTES_MAX, Published};
-use crate::memory::{BORROWED, Memory, SpillPlace, refused};
+use crate::memory::{Memory, SpillPlace};
 use crate::seeded_hash::SeededHash;
+use crate::sharing::{BORROWED, Lender};
 use crate::space::Space;
 use crate::table::FIRST_SERIAL;
 
@@ -166,16 +167,6 @@ impl Spaces {
     }
 }
 
-/// A donor: a space of another version of the same partition, whose records a new space borrows.
-#[derive(Debug)]
-pub(crate) struct Lender {
-    /// The space as its readers map it.
-    pub(crate) space: Arc<Space>,
-    path: PathBuf,
-    /// The possible names of the donor's own link to a space that it has borrowed from.
-    borrowed: Vec<PathBuf>,
-}
-
 impl Lender {
     /// Opens the space of a partition that is live now.
     ///
@@ -186,17 +177,6 @@ impl Lender {
         let path = attach.spaces.path(space.generation);
         let borrowed = attach.spaces.borrowed(space.generation);
         Ok(Self { space, path, borrowed })
-    }
-
-    /// Gives the donor's file one more name, and lends all its memory; returns the number of bytes.
-    fn lend(&self, name: &Path) -> Result<u64> {
-        let gone = || Error::not_found("what was to be borrowed is gone");
-        std::fs::hard_link(&self.path, name).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => gone(),
-            _ => refused("link", &self.path, &error),
-        })?;
-        // This mapping writes the space's words and nothing else.
-        Ok(Memory::open_live(name, true, &self.borrowed)?.lend())
     }
 }
 

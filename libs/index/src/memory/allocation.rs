@@ -190,7 +190,7 @@ impl Memory {
         }
     }
 
-    pub(super) fn put_back(&self, state: &mut State, chunk: Chunk) {
+    pub(crate) fn put_back(&self, state: &mut State, chunk: Chunk) {
         if is_spilled(chunk.address) {
             return self.put_back_spilled(chunk);
         }

@@ -16,7 +16,7 @@ pub(super) const WARM_BLOCKS_MAX: usize = 4;
 
 /// The free chunks of an address range; addresses from `fresh` on were never used.
 #[derive(Debug)]
-pub(super) struct Free {
+pub(crate) struct Free {
     /// Free chunks by order; blocks and larger chunks are cold.
     by_order: [BTreeSet<u64>; ORDER_MAX as usize + 1],
     warm: Vec<u64>,
@@ -104,7 +104,7 @@ impl Free {
     }
 
     /// Takes all chunks that begin below an address.
-    pub(super) fn take_below(&mut self, end: u64) -> Vec<Chunk> {
+    pub(crate) fn take_below(&mut self, end: u64) -> Vec<Chunk> {
         let mut taken = Vec::new();
         for (order, free) in (0..).zip(&mut self.by_order) {
             let above = free.split_off(&end);

@@ -11,9 +11,9 @@ use forebay_core::Result;
 
 use super::addresses::{reserve_addresses, unmap};
 use super::geometry::{BLOCK_BYTES, Chunk, is_spilled};
-use super::lending::{self, Borrowed};
 use super::live_file::{self, LiveFile, SegmentNote};
 use super::{Backing, Memory, SpaceWords, refused};
+use crate::sharing::{Borrowed, borrowed_bytes};
 
 impl Memory {
     /// Creates live memory in a new file of this name, with at most this many addresses; `about`
@@ -65,7 +65,7 @@ impl Memory {
         borrowed: &[PathBuf],
     ) -> Result<Arc<Self>> {
         let (file, reserved) = live_file::open(path, is_written)?;
-        let bytes = lending::borrowed_bytes(&file, path)?;
+        let bytes = borrowed_bytes(&file, path)?;
         let has_borrowed = (bytes > 0).then(|| Borrowed::open(borrowed, reserved, bytes));
         Self::of_file(file, reserved, is_written, has_borrowed.transpose()?).map(Arc::new)
     }

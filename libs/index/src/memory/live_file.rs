@@ -52,7 +52,7 @@ pub(crate) struct SegmentNote {
 
 /// The file of a live space.
 #[derive(Debug)]
-pub(super) struct LiveFile {
+pub(crate) struct LiveFile {
     file: File,
     base: NonNull<u8>,
     reserved: u64,
@@ -62,7 +62,7 @@ pub(super) struct LiveFile {
 }
 
 /// Bytes of the addresses and the map of a live space with this many addresses.
-pub(super) fn mapped_bytes(reserved: u64) -> u64 {
+pub(crate) fn mapped_bytes(reserved: u64) -> u64 {
     reserved + reserved / CHUNK_BYTES_MIN * NOTE_BYTES
 }
 
@@ -178,7 +178,7 @@ impl LiveFile {
     }
 
     /// Whether somebody reads lent memory: the file has another name, or is locked.
-    pub(super) fn is_lent(&self) -> bool {
+    pub(crate) fn is_lent(&self) -> bool {
         // The space itself has one name for the file, or none once another space has replaced it.
         let has_other_name = self.file.metadata().map_or(true, |at| at.nlink() > 1);
         if has_other_name || flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_err() {

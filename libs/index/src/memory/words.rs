@@ -117,8 +117,8 @@ impl SpaceWords {
         self.swing_count.store(0, Ordering::Release);
     }
 
-    /// Lends this many blocks: from here on no memory in them is reused, see [`super::lending`].
-    pub(super) fn lend(&self, blocks: u64) {
+    /// Lends this many blocks: from here on no memory in them is reused, see [`crate::sharing`].
+    pub(crate) fn lend(&self, blocks: u64) {
         schedule::store();
         let lend = |lent: u64| {
             let asked = (lent >> 32).wrapping_add(1) << 32;
@@ -132,7 +132,7 @@ impl SpaceWords {
 
     /// Returns how many blocks are lent, and the value by which [`SpaceWords::end_lending`] ends
     /// that.
-    pub(super) fn lent_blocks(&self) -> (u64, u64) {
+    pub(crate) fn lent_blocks(&self) -> (u64, u64) {
         fence(Ordering::SeqCst);
         schedule::load();
         let lent = self.lent.load(Ordering::SeqCst);
@@ -140,7 +140,7 @@ impl SpaceWords {
     }
 
     /// Ends the lending, unless there was a new request since; returns whether the lending ended.
-    pub(super) fn end_lending(&self, lent: u64) -> bool {
+    pub(crate) fn end_lending(&self, lent: u64) -> bool {
         schedule::store();
         let none = lent & !LENT_BLOCKS;
         self.lent.compare_exchange(lent, none, Ordering::SeqCst, Ordering::SeqCst).is_ok()

@@ -46,7 +46,7 @@ impl Reused {
 ///
 /// # Errors
 /// `Corrupt` for bytes that can be no record; in most cases the record's memory was reused.
-pub(super) fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> Result<Record<'s>> {
+fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> Result<Record<'s>> {
     if is_spilled(address) {
         return spilled(memory, address, scratch);
     }
@@ -158,6 +158,37 @@ impl Search {
         };
         // SAFETY: the caller's promise.
         unsafe { self.end_by(memory, take) }
+    }
+
+    /// Returns the address and the bytes of the key's record if it is in a segment and has this
+    /// row. The result must be validated as that of [`Search::end_copied`].
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    ///
+    /// # Safety
+    /// As [`Search::end_copied`].
+    pub(crate) unsafe fn end_equal(
+        &self,
+        memory: &Memory,
+        (key, row): (&[u8], &[u8]),
+        scratch: &Scratch,
+    ) -> Result<Option<(u64, u64)>> {
+        // SAFETY: the caller's promise.
+        let record = unsafe {
+            self.end_by(memory, |group, word| {
+                let address = slot::address(word);
+                let is_inline = group.place().is_inline() && group.place().holds(address);
+                // Another record may take its place in the bucket of a group.
+                if is_spilled(address) || is_inline {
+                    return Ok(None);
+                }
+                let record = copy(memory, address, scratch)?;
+                let is_it = record.key == key;
+                Ok(is_it.then_some((address, record.bytes, record.row == row)))
+            })
+        }?;
+        Ok(record.and_then(|(address, bytes, is_equal)| is_equal.then_some((address, bytes))))
     }
 }
 

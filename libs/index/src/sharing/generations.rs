@@ -8,12 +8,13 @@ use forebay_core::Result;
 use forebay_core::fold::PartitionState;
 use forebay_core::row::row_expires_at;
 
-use super::{Generation, bytes_of, note_windows, prepare_one};
+use super::donor_records::DonorRecords;
+use crate::generation::{Generation, bytes_of, note_windows, prepare_one};
 use crate::image::Image;
 use crate::memory::{BLOCK_BYTES, image_end};
 use crate::resources::Resources;
 use crate::space::Space;
-use crate::table::{Borrowing, Document, PREFETCHED, Publishing, Table};
+use crate::table::{Document, PREFETCHED, Publishing, Table};
 
 /// Number of documents that are compared with the donor's before all of them are.
 const TRIED: usize = 32 * PREFETCHED;
@@ -28,11 +29,11 @@ pub(crate) fn has_most(lender: &Space, image: &Image) -> Result<bool> {
     if image.is_spilled() {
         return Ok(false);
     }
-    let (borrowing, table) = (Borrowing::of(lender, None), table_of(image)?);
+    let (donor, table) = (DonorRecords::of(lender, None), table_of(image)?);
     let (mut tried, mut alike) = (0, 0);
     table.visit_batches(|documents| {
         tried += documents.len();
-        alike += borrowing.find(documents).iter().flatten().count();
+        alike += donor.find(documents).iter().flatten().count();
         Ok(tried < TRIED)
     })?;
     Ok(alike > 0 && 2 * alike >= tried)
@@ -59,9 +60,9 @@ impl Generation {
         let mut made = Self::within(space);
         let memory = made.space.memory.clone();
         memory.charge_to(&resources.budget);
-        let borrowing = Borrowing::of(lender, Some(&memory));
+        let donor = DonorRecords::of(lender, Some(&memory));
         table_of(image)?.visit_batches(|documents| {
-            made.fill(documents, Some(&borrowing), resources)?;
+            made.fill(documents, Some(&donor), resources)?;
             Ok(true)
         })?;
         made.progress = image.about().progress;
@@ -94,10 +95,10 @@ impl Generation {
     fn fill(
         &mut self,
         documents: &[Document],
-        borrowing: Option<&Borrowing<'_>>,
+        donor: Option<&DonorRecords<'_>>,
         resources: &Resources,
     ) -> Result<()> {
-        let found = borrowing.map(|borrowing| borrowing.find(documents)).unwrap_or_default();
+        let found = donor.map(|donor| donor.find(documents)).unwrap_or_default();
         let Self { space, table, held, .. } = self;
         let publishing = Publishing { root: Some(space.root()), reclaim: &resources.reclaim };
         let hashes = table.prefetch(documents.iter().map(|(key, _)| key.as_slice()));

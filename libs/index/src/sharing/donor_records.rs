@@ -3,19 +3,15 @@
 
 use forebay_core::Result;
 
-use super::copied::{Reused, copy};
-use super::directory::Root;
-use super::scratch::Scratch;
-use super::search::Search;
-use super::{Document, PREFETCHED, slot};
-use crate::memory::{Memory, is_spilled};
+use crate::memory::Memory;
 use crate::space::Space;
+use crate::table::{Document, PREFETCHED, Reused, Root, Scratch, Search};
 
 /// Attempts to find records while the donor reuses memory.
 const TRIES_MAX: usize = 8;
 
-/// The memory that a table has borrowed from a donor.
-pub(crate) struct Borrowing<'m> {
+/// The records of a donor that a table may refer to.
+pub(crate) struct DonorRecords<'m> {
     lender: &'m Space,
     /// The address that the donor's address 0 has in the borrower.
     at: u64,
@@ -23,7 +19,7 @@ pub(crate) struct Borrowing<'m> {
     bytes: u64,
 }
 
-impl<'m> Borrowing<'m> {
+impl<'m> DonorRecords<'m> {
     /// Describes what `borrower` has borrowed from this donor; without a borrower, all of the
     /// donor's memory.
     pub(crate) fn of(lender: &'m Space, borrower: Option<&Memory>) -> Self {
@@ -68,22 +64,9 @@ impl<'m> Borrowing<'m> {
         let (mut found, mut scratch) = ([None; PREFETCHED], Scratch::default());
         for ((found, search), (key, row)) in found.iter_mut().zip(&all).zip(documents) {
             // SAFETY: as above.
-            let record = unsafe {
-                search.end_by(memory, |group, word| {
-                    let address = slot::address(word);
-                    let is_inline = group.place().is_inline() && group.place().holds(address);
-                    // Another record may take its place in the bucket of a group.
-                    if is_spilled(address) || is_inline {
-                        return Ok(None);
-                    }
-                    let record = copy(memory, address, &scratch)?;
-                    let is_it = record.key == key;
-                    Ok(is_it.then_some((address, record.bytes, record.row == row)))
-                })
-            }?;
-            let lent = record
-                .filter(|(address, bytes, is_alike)| *is_alike && address + bytes <= self.bytes);
-            *found = lent.map(|(address, bytes, _)| (self.at + address, bytes));
+            let record = unsafe { search.end_equal(memory, (key, row), &scratch) }?;
+            let lent = record.filter(|(address, bytes)| address + bytes <= self.bytes);
+            *found = lent.map(|(address, bytes)| (self.at + address, bytes));
             scratch.clear();
         }
         Ok(found)
