@@ -9,14 +9,16 @@ use forebay_core::row::row_expires_at;
 
 use crate::header_words::Words;
 use crate::image::{Image, ImageAbout};
-use crate::live::Windows;
+use crate::key::SeededHash;
+use crate::live::FoldStateTable;
 use crate::memory::{Chunk, Memory, Redo, SpillPlace};
 use crate::resources::Resources;
 use crate::schedule;
-use crate::seeded_hash::SeededHash;
 use crate::space::Space;
 use crate::state::{Following, Held, Progress, Status};
-use crate::table::{FIRST_SERIAL, MoveTo, PREFETCHED, Publishing, Replaced, Root, Table};
+use crate::table::{
+    FIRST_SERIAL, PREFETCHED, PreviousRow, Publishing, RelocationTarget, Root, Table,
+};
 
 /// Number of bucket groups that one `apply` searches for expired documents, plus one more for each
 /// `WRITES_PER_EXPIRED` writes.
@@ -41,7 +43,7 @@ pub(crate) struct Generation {
     pub(crate) space: Arc<Space>,
     pub(crate) table: Table,
     /// The fold's state next to the documents; in a live space only.
-    pub(crate) windows: Option<Windows>,
+    pub(crate) fold_state: Option<FoldStateTable>,
     /// The chunk of the list of an entry's writes (the redo list); in a live space only.
     list: Option<Chunk>,
     /// Number of writes in the list.
@@ -63,20 +65,20 @@ impl Generation {
     /// Creates an empty generation, in an empty space.
     pub(crate) fn within(space: Arc<Space>) -> Self {
         let table = Table::new(space.memory.clone(), space.hash, FIRST_SERIAL);
-        let windows = space.memory.is_live().then(|| Windows::new(&space));
-        Self::of(space, table, windows, &Status::START)
+        let fold_state = space.memory.is_live().then(|| FoldStateTable::new(&space));
+        Self::of(space, table, fold_state, &Status::START)
     }
 
     /// Creates a generation with the existing content of a space.
     pub(crate) fn of(
         space: Arc<Space>,
         table: Table,
-        windows: Option<Windows>,
+        fold_state: Option<FoldStateTable>,
         status: &Status,
     ) -> Self {
         let Status { progress, held, following, .. } = *status;
         let (list, listed, mended) = (None, 0, Arc::default());
-        Self { space, table, windows, list, listed, progress, held, following, mended }
+        Self { space, table, fold_state, list, listed, progress, held, following, mended }
     }
 
     /// Creates a generation in a private space that continues from an image; the image is mapped
@@ -106,21 +108,26 @@ impl Generation {
             hash: table.hash(),
             generation: space.generation,
         });
-        let words = space.memory.words();
-        words.hash_seed.store(space.hash.seed(), Ordering::Relaxed);
-        table.root().store_release(&words.root);
-        let mut windows = Windows::new(&space);
-        note_windows(&mut windows, state, resources)?;
-        let mut copied = Self::of_table(space, table, Some(windows), image);
+        let header = space.memory.header();
+        header.hash_seed.store(space.hash.seed(), Ordering::Relaxed);
+        table.root().store_release(&header.root);
+        let mut fold_state = FoldStateTable::new(&space);
+        write_fold_state(&mut fold_state, state, resources)?;
+        let mut copied = Self::of_table(space, table, Some(fold_state), image);
         copied.note_log(state);
         Ok(copied)
     }
 
-    fn of_table(space: Arc<Space>, table: Table, windows: Option<Windows>, image: &Image) -> Self {
+    fn of_table(
+        space: Arc<Space>,
+        table: Table,
+        fold_state: Option<FoldStateTable>,
+        image: &Image,
+    ) -> Self {
         let ImageAbout { progress, held, .. } = *image.about();
         let mut status = Status { progress, held, ..Status::START };
         status.held.memory_bytes = table.bytes();
-        Self { mended: image.mended().clone(), ..Self::of(space, table, windows, &status) }
+        Self { mended: image.mended().clone(), ..Self::of(space, table, fold_state, &status) }
     }
 
     /// Notes the log's identity: a successor that takes over before anything is applied continues
@@ -182,7 +189,7 @@ impl Generation {
         fresh: Option<&mut Table>,
         published: Option<&Words>,
     ) -> Result<()> {
-        let Self { space, table, held, windows, .. } = self;
+        let Self { space, table, held, fold_state, .. } = self;
         let root = if fresh.is_some() { None } else { Some(space.root()) };
         let publishing = Publishing { root, reclaim: &resources.reclaim };
         let is_unseen = fresh.is_some();
@@ -198,27 +205,27 @@ impl Generation {
         if is_unseen {
             table.show()?;
         }
-        held.memory_bytes = bytes_of(table, windows.as_ref());
-        if let Some(windows) = windows {
-            let root = Some(&space.memory.words().windows);
+        held.memory_bytes = bytes_of(table, fold_state.as_ref());
+        if let Some(fold_state) = fold_state {
+            let root = Some(&space.memory.header().fold_state);
             let publishing = Publishing { root, reclaim: &resources.reclaim };
-            windows.prepare(applied, state, publishing)?;
+            fold_state.prepare(applied, state, publishing)?;
         }
         if published.is_some() { self.write_list() } else { Ok(()) }
     }
 
     fn give_up(&mut self) {
         self.table.give_up();
-        if let Some(windows) = &mut self.windows {
-            windows.0.give_up();
+        if let Some(fold_state) = &mut self.fold_state {
+            fold_state.0.give_up();
         }
     }
 
     /// Writes the redo list of the prepared writes, in a live space: a successor that takes over
     /// finishes them.
     fn write_list(&mut self) -> Result<()> {
-        let Some(windows) = &self.windows else { return Ok(()) };
-        let items = self.table.items(0).chain(windows.0.items(WINDOWS));
+        let Some(fold_state) = &self.fold_state else { return Ok(()) };
+        let items = self.table.items(0).chain(fold_state.0.items(IN_FOLD_STATE));
         let bytes: Vec<u8> = items.flat_map(u64::to_le_bytes).collect();
         let needed = bytes.len() as u64;
         let memory = &self.space.memory;
@@ -238,30 +245,30 @@ impl Generation {
     /// replaced, if any.
     fn show(&mut self, fresh: Option<Table>, published: Option<&Words>) -> Result<Option<Table>> {
         let status = self.status();
-        let words = self.space.memory.words();
+        let header = self.space.memory.header();
         let turn = published.map(|published| published.prepare(&status));
         let armed = turn.filter(|_| self.space.memory.is_live());
         if let Some(turn) = armed {
             let list = self.list.as_ref().map_or(0, Chunk::address);
             let (root, serial) =
                 fresh.as_ref().map_or((0, 0), |fresh| (fresh.root().word(), fresh.serial()));
-            words.arm(turn, &Redo { list, count: self.listed, root, serial });
+            header.arm(turn, &Redo { list, count: self.listed, root, serial });
         }
         let dropped = fresh.map(|fresh| {
-            fresh.root().store_release(&words.root);
+            fresh.root().store_release(&header.root);
             schedule::store();
-            words.serial.store(fresh.serial(), Ordering::Release);
+            header.serial.store(fresh.serial(), Ordering::Release);
             std::mem::replace(&mut self.table, fresh)
         });
         self.table.show()?;
-        if let Some(windows) = &mut self.windows {
-            windows.0.show()?;
+        if let Some(fold_state) = &mut self.fold_state {
+            fold_state.0.show()?;
         }
         if let (Some(published), Some(turn)) = (published, turn) {
             published.take_turn(turn);
         }
         if armed.is_some() {
-            words.disarm();
+            header.disarm();
         }
         Ok(dropped)
     }
@@ -271,7 +278,7 @@ impl Generation {
     ///
     /// # Errors
     /// As [`Generation::apply`].
-    pub(crate) fn tidy(
+    pub(crate) fn collect_garbage(
         &mut self,
         resources: &Resources,
         writes: usize,
@@ -295,15 +302,15 @@ impl Generation {
         self.table.note_looked_through();
         let publishing = Publishing { root: Some(self.space.root()), reclaim: &resources.reclaim };
         match self.is_to_spill(resources) {
-            true => self.table.reclaim(SPILLED_PER_APPLY, MoveTo::Spill, publishing)?,
-            false => self.table.reclaim(WALKED_PER_APPLY, MoveTo::Memory, publishing)?,
+            true => self.table.reclaim(SPILLED_PER_APPLY, RelocationTarget::Spill, publishing)?,
+            false => self.table.reclaim(WALKED_PER_APPLY, RelocationTarget::Memory, publishing)?,
         }
-        if let Some(windows) = &mut self.windows {
-            let root = Some(&self.space.memory.words().windows);
+        if let Some(fold_state) = &mut self.fold_state {
+            let root = Some(&self.space.memory.header().fold_state);
             let publishing = Publishing { root, reclaim: &resources.reclaim };
-            windows.0.reclaim(WALKED_PER_APPLY, MoveTo::Memory, publishing)?;
+            fold_state.0.reclaim(WALKED_PER_APPLY, RelocationTarget::Memory, publishing)?;
         }
-        self.held.memory_bytes = bytes_of(&self.table, self.windows.as_ref());
+        self.held.memory_bytes = bytes_of(&self.table, self.fold_state.as_ref());
         Ok(())
     }
 }
@@ -334,7 +341,7 @@ impl Generation {
             return Ok(false);
         }
         let publishing = Publishing { root: Some(self.space.root()), reclaim: &resources.reclaim };
-        self.table.reclaim(SPILLED_FOR_ROOM, MoveTo::Spill, publishing)?;
+        self.table.reclaim(SPILLED_FOR_ROOM, RelocationTarget::Spill, publishing)?;
         resources.reclaim.go_on(&memory);
         memory.take_back();
         // Each failed attempt frees the memory that the entry took, so only a new minimum counts as
@@ -358,24 +365,24 @@ impl Tried {
     pub(crate) const NOTHING: Self = Self { lowest: u64::MAX, in_vain: 0 };
 }
 
-/// The bit of a list item whose record is in the fold-state table (`Windows`).
-pub(crate) const WINDOWS: u64 = 1 << 62;
+/// The bit of a list item whose record is in the fold-state table (`FoldStateTable`).
+pub(crate) const IN_FOLD_STATE: u64 = 1 << 62;
 
 /// Writes the fold's state to an empty table.
-pub(crate) fn note_windows(
-    windows: &mut Windows,
+pub(crate) fn write_fold_state(
+    fold_state: &mut FoldStateTable,
     state: &PartitionState,
     resources: &Resources,
 ) -> Result<()> {
-    let memory = windows.0.memory().clone();
-    let root = Some(&memory.words().windows);
-    windows.prepare_all(state, Publishing { root, reclaim: &resources.reclaim })?;
-    windows.0.show()
+    let memory = fold_state.0.memory().clone();
+    let root = Some(&memory.header().fold_state);
+    fold_state.prepare_all(state, Publishing { root, reclaim: &resources.reclaim })?;
+    fold_state.0.show()
 }
 
 /// Bytes that the documents and the fold's state take.
-pub(crate) fn bytes_of(table: &Table, windows: Option<&Windows>) -> u64 {
-    table.bytes() + windows.map_or(0, |windows| windows.0.bytes())
+pub(crate) fn bytes_of(table: &Table, fold_state: Option<&FoldStateTable>) -> u64 {
+    table.bytes() + fold_state.map_or(0, |fold_state| fold_state.0.bytes())
 }
 
 pub(crate) fn prepare_one(
@@ -392,7 +399,7 @@ pub(crate) fn prepare_one(
         return Ok(());
     };
     match table.prepare(hash, key, row, row_expires_at(row), publishing)? {
-        Some(Replaced { row_bytes }) => {
+        Some(PreviousRow { row_bytes }) => {
             held.row_bytes = held.row_bytes.saturating_sub(row_bytes as u64) + row.len() as u64;
         }
         None => held.gain(key.len(), row.len()),

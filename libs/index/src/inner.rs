@@ -4,12 +4,11 @@ use forebay_core::id::{PartitionId, StoreId};
 use forebay_core::{Error, Result};
 
 use crate::counters::Counters;
-use crate::key::KeyShape;
+use crate::key::{KeyShape, SeededHash};
 use crate::live::LiveDirectory;
 use crate::partition::Partition;
 use crate::resources::Resources;
 use crate::schemas::SchemaSet;
-use crate::seeded_hash::SeededHash;
 
 /// The state that readers and writers share.
 #[derive(Debug)]

@@ -51,6 +51,25 @@
 //! store may refer to records in the files of the previous version; the previous version then keeps
 //! those records unchanged. Everything else is as above.
 //!
+//! # Layers
+//!
+//! Each layer imports only from itself and from the layers above it in this list. The imports
+//! between the files have no circle.
+//!
+//! - *Data*: `state` (the plain data that other crates import), `schemas`, `key`, `handle`,
+//!   `number`, `row_ref`, `budget`, `counters`, `schedule`.
+//! - *Words*: `header_words`, the words that a partition's writer publishes.
+//! - *Memory*: `memory::geometry`, then `image` without `image::write`, then `memory`.
+//! - *Records*: `table` up to `table::directory`, then `space` and `reclaim`, then the rest of
+//!   `table`, and `image::write`.
+//! - *Live copies*: `live` up to `live::spaces`, then `header`, by which readers reach a partition.
+//! - *Partitions*: `resources`, `generation`, `writer_state`, `live::takeover`, `partition`.
+//! - *Calls*: `inner` (the context of all calls), `writer`, `view`, `lookup`, `get`, `batch`,
+//!   `gather`, `scan`, `index`.
+//! - *Benchmarks*: `cache_line_probe`.
+//!
+//! `sharing` has parts in the layers from *Memory* to *Partitions*.
+//!
 //! # Read guarantees
 //!
 //! Each document is whole: the results of one [`RowRef`], one `get_document` or one row of a
@@ -87,7 +106,6 @@ pub mod schedule;
 #[cfg(not(forebay_shuttle))]
 mod schedule;
 mod schemas;
-mod seeded_hash;
 mod sharing;
 mod space;
 mod state;

@@ -2,9 +2,9 @@
 //!
 //! A single process *holds* a copy: it follows the log and writes. Any number of processes read,
 //! including the holder's own readers, and all read in the same way: through a read-only mapping,
-//! by copies that they validate (`table::copied`). A reader therefore announces itself to nobody,
-//! and a reader that is killed at any moment harms nobody. The layer above decides which process
-//! holds the copy, by a lock.
+//! by copies that they validate (`table::optimistic_read`). A reader therefore announces itself to
+//! nobody, and a reader that is killed at any moment harms nobody. The layer above decides which
+//! process holds the copy, by a lock.
 //!
 //! ```text
 //! <directory>/live-<store>-<partition>      the header: what readers ask before they read
@@ -15,40 +15,46 @@
 //! both are not trusted across a restart of the machine: a header carries the boot's id, and a
 //! header of another boot is replaced.
 //!
+//! # Layers
+//!
+//! [`LiveDirectory`] is in two files, so that no imports form a circle: `directory` has its data
+//! and the names of headers, which `spaces` imports; this file has its operations, which import
+//! `creation` and `removal`, and through them `spaces` and `generation`.
+//!
 //! # When the holder is killed
 //!
 //! A killed holder leaves its stores behind in the order in which it made them. Readers get correct
 //! answers after any step of a write. Before the first slot of an entry is stored, the entry as a
-//! whole is noted in the space's words ([`Redo`]); a swing of several directory entries is noted as
-//! well ([`Swing`]). The next holder finishes the noted steps. The copy is therefore at one
-//! position, which readers have seen or will see.
+//! whole is noted in the space's header ([`Redo`]); an update of several directory entries is noted
+//! as well ([`DirectoryUpdate`]). The next holder finishes the noted steps. The copy is therefore
+//! at one position, which readers have seen or will see.
 
 mod beginning;
 mod creation;
 mod directory;
+mod fold_state_table;
 mod header_file;
 mod removal;
 mod spaces;
 mod takeover;
-mod windows;
 
 use forebay_core::Result;
 use forebay_core::id::{PartitionId, StoreId};
 
 pub(crate) use creation::make;
+pub(crate) use fold_state_table::FoldStateTable;
 pub(crate) use header_file::{HeaderFile, Published};
 pub(crate) use spaces::{Attach, Spaces};
 pub(crate) use takeover::hold;
-pub(crate) use windows::Windows;
 
+use crate::key::SeededHash;
 use crate::memory::live_addresses_for;
-use crate::seeded_hash::SeededHash;
 
 pub use beginning::Beginning;
 pub use directory::LiveDirectory;
 
 #[cfg(doc)]
-use crate::memory::{Redo, Swing};
+use crate::memory::{DirectoryUpdate, Redo};
 
 impl LiveDirectory {
     /// Ensures that copies of these partitions exist: copies of this boot stay as they are, all

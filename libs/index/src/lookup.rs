@@ -17,7 +17,7 @@ use crate::key::{DocumentKey, Identity, KeyList};
 use crate::row_ref::{Reached, RowRef};
 use crate::space::Space;
 use crate::state::PartitionPhase;
-use crate::table::{self, Record, Reused, Root, Scratch, Search};
+use crate::table::{self, Record, ReuseCount, Root, Scratch, Search};
 use crate::view::{Admission, KeyStatus, View};
 
 /// Keys whose cache lines are prefetched at the same time: about as many as a core can wait for.
@@ -73,7 +73,7 @@ struct Sought<'k, 'v> {
     reached: Reached<'v>,
     /// The space that is searched.
     space: SoughtIn<'v>,
-    reused: Reused,
+    reused: ReuseCount,
     search: Search,
 }
 
@@ -217,10 +217,10 @@ impl<'a> View<'a> {
 
     /// Returns the space, the reuse counter and the root that readers begin with at this moment.
     #[inline(always)]
-    fn place(&self, header: &Header) -> Result<(&Space, Reused, Root)> {
+    fn place(&self, header: &Header) -> Result<(&Space, ReuseCount, Root)> {
         // SAFETY: this view holds a guard, and the result is borrowed from the view.
         let space = unsafe { header.load_space(&self.inner.resources.reclaim) }?;
-        let reused = Reused::before(&space.memory);
+        let reused = ReuseCount::before(&space.memory);
         Ok((space, reused, Root::load(space.root())))
     }
 

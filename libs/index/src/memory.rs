@@ -8,13 +8,13 @@
 //! blocks, so that an index of little data stays small.
 //!
 //! Memory that was created from an image is in part the image's file, privately mapped. Each block
-//! of the image is verified before its first use, and repaired if possible ([`Memory::prove`]), by
+//! of the image is verified before its first use, and repaired if possible ([`Memory::verify`]), by
 //! readers and the writer alike.
 //!
 //! *Live* memory is in a file that several processes map (`live`). Readers of live memory announce
 //! themselves to nobody, so no writer can wait for them. Instead, memory that goes out of use
 //! *rests* in quarantine, and before any of it is reused the writer increments a word that readers
-//! compare after each copy (`rest`).
+//! compare after each copy (`quarantine`).
 //!
 //! A space may have borrowed memory of another live space (`sharing`), and may have a spill file on
 //! disk, with addresses of its own (`spill`).
@@ -22,16 +22,16 @@
 mod addresses;
 mod allocation;
 mod free;
+mod from_image;
 mod geometry;
 mod live;
 mod live_file;
 mod maintenance;
-mod of_image;
-mod proof;
-mod rest;
+mod quarantine;
+mod space_header;
 mod spill;
 mod spill_file;
-mod words;
+mod verified_blocks;
 
 use std::fmt;
 use std::ptr::{NonNull, null_mut};
@@ -43,20 +43,20 @@ use forebay_core::{Error, Result};
 use free::Free;
 use geometry::RESERVED_BYTES_MIN;
 use parking_lot::{Mutex, MutexGuard};
-use proof::Proof;
 use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
 use spill_file::Spill;
+use verified_blocks::VerifiedBlocks;
 
 pub(crate) use self::addresses::{live_addresses_for, reserved_for};
+pub(crate) use self::from_image::image_end;
 pub(crate) use self::geometry::{
     BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Chunk, RESERVED_BYTES, SPACE_ABOUT_AT,
     is_spilled,
 };
 pub(crate) use self::live_file::{LiveFile, SegmentNote, is_of_memory, mapped_bytes, refused};
 pub use self::maintenance::Upkeep;
-pub(crate) use self::of_image::image_end;
+pub(crate) use self::space_header::{DirectoryUpdate, Redo, SpaceHeader};
 pub(crate) use self::spill_file::SpillPlace;
-pub(crate) use self::words::{Redo, SpaceWords, Swing};
 use crate::budget::Budget;
 use crate::schedule::{self, Fault};
 use crate::sharing::Borrowed;
@@ -71,8 +71,8 @@ struct Left {
 pub(crate) struct Memory {
     base: NonNull<u8>,
     reserved: u64,
-    /// The space's words: in the process's own memory, or in the live file.
-    words: NonNull<SpaceWords>,
+    /// The space's header: in the process's own memory, or in the live file.
+    header: NonNull<SpaceHeader>,
     backing: Backing,
     state: Mutex<State>,
     /// The budget that chunks are charged to; unset for memory that nobody writes.
@@ -101,7 +101,7 @@ enum Backing {
     /// The process's own memory.
     Private,
     /// The process's own memory; part of it is an image that may not be verified yet.
-    Image(Proof),
+    Image(VerifiedBlocks),
     /// A file that other processes map as well.
     Live(LiveFile),
 }
@@ -114,16 +114,16 @@ pub(crate) struct State {
     /// Chunks out of use that still need a wait for readers: see [`Memory::gather`].
     gathered: Vec<Chunk>,
     /// Chunks in quarantine: readers of other processes may still be there.
-    resting: Vec<Chunk>,
-    resting_bytes: u64,
+    quarantined: Vec<Chunk>,
+    quarantined_bytes: u64,
     /// Chunks out of use that another space has borrowed.
     pub(crate) lent: Vec<Chunk>,
 }
 
 impl State {
     fn new(free: Free) -> Self {
-        let (returning, gathered, resting) = (Vec::new(), Vec::new(), Vec::new());
-        Self { free, returning, gathered, resting, resting_bytes: 0, lent: Vec::new() }
+        let (returning, gathered, quarantined) = (Vec::new(), Vec::new(), Vec::new());
+        Self { free, returning, gathered, quarantined, quarantined_bytes: 0, lent: Vec::new() }
     }
 }
 
@@ -149,13 +149,13 @@ impl Memory {
     /// Reserves this many bytes of addresses, a multiple of a block.
     fn reserve_exactly(reserved: u64) -> Result<Self> {
         let base = reserve_addresses(reserved)?;
-        let words = NonNull::from(Box::leak(Box::<SpaceWords>::default()));
-        let memory = Self::over(base, reserved, words, Backing::Private);
-        memory.words().opened.store(BLOCK_BYTES, Ordering::Release);
+        let header = NonNull::from(Box::leak(Box::<SpaceHeader>::default()));
+        let memory = Self::over(base, reserved, header, Backing::Private);
+        memory.header().opened.store(BLOCK_BYTES, Ordering::Release);
         Ok(memory)
     }
 
-    fn over(base: NonNull<u8>, reserved: u64, words: NonNull<SpaceWords>, on: Backing) -> Self {
+    fn over(base: NonNull<u8>, reserved: u64, header: NonNull<SpaceHeader>, on: Backing) -> Self {
         // Address 0 means nothing in a slot, so the first block is never allocated.
         let state = Mutex::new(State::new(Free::from(BLOCK_BYTES)));
         let (used, left) = (AtomicU64::new(0), AtomicPtr::new(null_mut()));
@@ -163,7 +163,7 @@ impl Memory {
         Self {
             base,
             reserved,
-            words,
+            header,
             backing: on,
             state,
             budget,
@@ -176,11 +176,11 @@ impl Memory {
         }
     }
 
-    /// The space's words.
+    /// The space's header.
     #[inline]
-    pub(crate) fn words(&self) -> &SpaceWords {
-        // SAFETY: the words live as long as this value, and are only accessed as atomics.
-        unsafe { self.words.as_ref() }
+    pub(crate) fn header(&self) -> &SpaceHeader {
+        // SAFETY: the header lives as long as this value, and is only accessed as atomics.
+        unsafe { self.header.as_ref() }
     }
 
     pub(crate) fn live(&self) -> Option<&LiveFile> {
@@ -209,12 +209,12 @@ impl Memory {
     /// `Corrupt` when the bytes are damaged and cannot be repaired, or are at an address that was
     /// never written.
     #[inline]
-    pub(crate) fn prove(&self, address: u64, bytes: u64) -> Result<()> {
+    pub(crate) fn verify(&self, address: u64, bytes: u64) -> Result<()> {
         match &self.backing {
             Backing::Private => Ok(()),
-            Backing::Image(proof) => self.prove_of_image(proof, address, bytes),
+            Backing::Image(verified) => self.verify_of_image(verified, address, bytes),
             Backing::Live(file) if file.is_written() => Ok(()),
-            Backing::Live(_) => self.prove_inside(address, bytes),
+            Backing::Live(_) => self.verify_inside(address, bytes),
         }
     }
 
@@ -222,16 +222,16 @@ impl Memory {
     /// as an address; the word that the reader compares after its copy reveals that, provided that
     /// the reader stays inside until then.
     #[inline]
-    fn prove_inside(&self, address: u64, bytes: u64) -> Result<()> {
+    fn verify_inside(&self, address: u64, bytes: u64) -> Result<()> {
         let end = address.checked_add(bytes).filter(|end| *end <= self.opened());
         match end.filter(|_| address >= BLOCK_BYTES) {
             Some(_) => Ok(()),
-            None => self.prove_borrowed(address, bytes),
+            None => self.verify_borrowed(address, bytes),
         }
     }
 
     #[cold]
-    fn prove_borrowed(&self, address: u64, bytes: u64) -> Result<()> {
+    fn verify_borrowed(&self, address: u64, bytes: u64) -> Result<()> {
         let inside = self.borrowed.as_ref().is_some_and(|borrowed| {
             let end = address.checked_add(bytes);
             address >= borrowed.at + BLOCK_BYTES && end.is_some_and(|end| end <= borrowed.end())
@@ -245,23 +245,23 @@ impl Memory {
     /// # Errors
     /// `Corrupt`.
     pub(crate) fn check_opened(&self, address: u64, bytes: u64) -> Result<()> {
-        self.prove_inside(address, bytes)
+        self.verify_inside(address, bytes)
     }
 
-    fn prove_of_image(&self, proof: &Proof, address: u64, bytes: u64) -> Result<()> {
+    fn verify_of_image(&self, verified: &VerifiedBlocks, address: u64, bytes: u64) -> Result<()> {
         let end = address.checked_add(bytes).filter(|end| *end <= self.opened());
         let Some(end) = end.filter(|_| address >= BLOCK_BYTES) else {
-            return Err(proof.note_damage("an address outside of it"));
+            return Err(verified.note_damage("an address outside of it"));
         };
         let blocks = address / CHUNK_BYTES_MIN..end.div_ceil(CHUNK_BYTES_MIN);
         blocks.into_iter().try_for_each(|block| {
-            if proof.is_proved(block) {
+            if verified.is_verified(block) {
                 return Ok(());
             }
             let start = self.pointer(block * CHUNK_BYTES_MIN);
             // SAFETY: the block belongs to an extent that was mapped, or read, when this memory was
             // created. All others change it only by atomics, and only after it was verified.
-            unsafe { proof.prove_block(block, start) }
+            unsafe { verified.verify_block(block, start) }
         })
     }
 
@@ -272,7 +272,7 @@ impl Memory {
     /// `Corrupt`.
     pub(crate) fn check_sound(&self) -> Result<()> {
         match &self.backing {
-            Backing::Image(proof) => proof.check_sound()?,
+            Backing::Image(verified) => verified.check_sound()?,
             Backing::Private | Backing::Live(_) => {}
         }
         self.spill.check_sound()
@@ -285,7 +285,7 @@ impl Memory {
 
     /// End of the usable addresses.
     pub(crate) fn opened(&self) -> u64 {
-        self.words().opened.load(Ordering::Acquire)
+        self.header().opened.load(Ordering::Acquire)
     }
 
     /// Bytes of all chunks in use, and of all retired chunks that are not free yet.
@@ -458,9 +458,9 @@ impl Drop for Memory {
                 self.borrowed.as_ref().map_or(own, Borrowed::end)
             }
             Backing::Private | Backing::Image(_) => {
-                // SAFETY: the words were leaked when this memory was reserved, and no reference is
+                // SAFETY: the header was leaked when this memory was reserved, and no reference is
                 // left.
-                drop(unsafe { Box::from_raw(self.words.as_ptr()) });
+                drop(unsafe { Box::from_raw(self.header.as_ptr()) });
                 self.reserved
             }
         };

@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use forebay_core::id::PartitionRef;
 
 use crate::header::Header;
+use crate::key::SeededHash;
 use crate::live::Beginning;
-use crate::seeded_hash::SeededHash;
 use crate::writer_state::WriterState;
 
 /// A partition of an index.

@@ -133,7 +133,7 @@ impl Reclaim {
         }
         // Readers of live memory make no announcement; the chunks go to quarantine.
         if memory.is_live() {
-            return memory.rest(chunks);
+            return memory.quarantine(chunks);
         }
         // This planted fault proves that AddressSanitizer detects a reader in memory that was
         // reused.

@@ -7,6 +7,8 @@
 //! index grows or is rebuilt during the scan. A document that is added or removed may or may not be
 //! seen; a document that is removed and added again may also be seen twice.
 
+use std::sync::Arc;
+
 use forebay_core::id::PartitionId;
 use forebay_core::{Error, Result};
 
@@ -15,7 +17,6 @@ use crate::key::DocumentKey;
 use crate::lookup::{KeyListing, Lookup};
 use crate::row_ref::RowRef;
 use crate::view::{ReadAt, View};
-use std::sync::Arc;
 
 /// A document of a scan.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
-//! Record sharing between two versions of a partition: the new version's space (the borrower) refers
-//! to records in the live space of the previous version (the donor), if both versions have them in
-//! equal form.
+//! Record sharing between two versions of a partition: the new version's space (the borrower)
+//! refers to records in the live space of the previous version (the donor), if both versions have
+//! them in equal form.
 //!
 //! The parts, from the bottom up:
 //!
@@ -11,20 +11,19 @@
 //! - `lent_memory`: the donor continues as before, with one exception: memory that goes out of use
 //!   in the blocks that it has lent is not reused while such a name or such a lock exists. A record
 //!   in those blocks therefore stays as it is, whatever the donor does with the document.
-//! - `donor_space`: the donor as the borrower's writer sees it.
-//! - `donor_records`: the donor's record of each document that both versions have in equal form.
+//! - `donor`: the donor as the borrower's writer sees it, and the donor's record of each document
+//!   that both versions have in equal form.
 //! - `generations`: a generation that shares records with a donor, and one that shares none any
 //!   more.
 //!
-//! `memory` imports `borrowed_memory` alone; all other parts are above `memory`, and the last two
-//! are above `table`. No file of this module is in a circle of imports.
+//! `memory` imports `borrowed_memory` alone. All other parts are above `memory`, and the last two are
+//! above `table`.
 
 mod borrowed_memory;
-mod donor_records;
-mod donor_space;
+mod donor;
 mod generations;
 mod lent_memory;
 
 pub(crate) use borrowed_memory::{BORROWED, Borrowed, borrowed_bytes};
-pub(crate) use donor_space::Lender;
+pub(crate) use donor::DonorSpace;
 pub(crate) use generations::has_most;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use crate::key::SeededHash;
 use crate::memory::Memory;
-use crate::seeded_hash::SeededHash;
 use crate::table::Root;
 
 /// The memory of one generation and the root of its table. A generation that is built while readers
@@ -20,13 +20,13 @@ pub(crate) struct Space {
 impl Space {
     /// Creates a space whose table has this root.
     pub(crate) fn new(memory: Arc<Memory>, hash: SeededHash, root: Root) -> Arc<Self> {
-        root.store_release(&memory.words().root);
+        root.store_release(&memory.header().root);
         Arc::new(Self { memory, hash, generation: 0 })
     }
 
     /// The root of the space's table.
     #[inline]
     pub(crate) fn root(&self) -> &AtomicU64 {
-        &self.memory.words().root
+        &self.memory.header().root
     }
 }

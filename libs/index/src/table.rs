@@ -8,12 +8,12 @@
 //!
 //! The writer first writes the record, then stores its slot with release; a record that replaces
 //! another one takes over the same slot. The writer writes all records of an entry before it stores
-//! the first of their slots (`entry`). A full group is split: the writer writes both halves to new
-//! memory, then switches the directory's entries to them, so a search that began in the old group
-//! finds there the content of that moment. A new document moves at most one group, unless nearly
-//! all keys of a split group fall into one half. A directory that must grow is copied before the
-//! root is switched. Memory that readers may still see is retired, and is reused when the readers
-//! of that time have left.
+//! the first of their slots (`write_batch`). A full group is split: the writer writes both halves
+//! to new memory, then switches the directory's entries to them, so a search that began in the old
+//! group finds there the content of that moment. A new document moves at most one group, unless
+//! nearly all keys of a split group fall into one half. A directory that must grow is copied before
+//! the root is switched. Memory that readers may still see is retired, and is reused when the
+//! readers of that time have left.
 //!
 //! # The proof that a reader never reaches reused memory
 //!
@@ -40,18 +40,16 @@
 //! Each step allocates its chunks before it changes anything, and frees them if it cannot allocate
 //! all of them. A write that fails therefore leaves the document as it was, and the table whole.
 
-mod copied;
 mod directory;
-mod entry;
 mod expiry;
-mod form;
+mod from_image;
 mod group;
+mod group_layout;
+mod group_rebuild;
 mod groups;
-mod lay;
-mod moving;
-mod of_image;
-mod places;
+mod optimistic_read;
 mod record;
+mod relocation;
 mod scratch;
 mod search;
 mod segments;
@@ -59,6 +57,8 @@ mod slot;
 mod spilled;
 #[cfg(test)]
 mod tests;
+mod write_batch;
+mod writer_directory;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -68,23 +68,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_core::{Error, Result};
 
-pub(crate) use copied::{Reused, keys_copied_from};
 pub(crate) use directory::Root;
 use directory::{DEPTH_MAX, ENTRY_BYTES};
-pub(crate) use entry::Replaced;
-use form::GroupAt;
 use group::Group;
+use group_layout::GroupRef;
 use groups::{Due, Groups, Kept};
-pub(crate) use moving::MoveTo;
-use places::{Places, first_bits};
+pub(crate) use optimistic_read::{ReuseCount, keys_copied_from};
 pub(crate) use record::{Record, filler};
+pub(crate) use relocation::RelocationTarget;
 pub(crate) use scratch::Scratch;
 pub(crate) use search::{Search, keys_from};
 use segments::Segments;
+pub(crate) use write_batch::PreviousRow;
+use writer_directory::{WriterDirectory, first_bits};
 
+use crate::key::SeededHash;
 use crate::memory::{Chunk, Memory, is_spilled};
 use crate::reclaim::Reclaim;
-use crate::seeded_hash::SeededHash;
 
 /// Serial of the first table of documents in a space; lower serials belong to other tables.
 pub(crate) const FIRST_SERIAL: u64 = 2;
@@ -98,7 +98,7 @@ pub(crate) type Document = (Vec<u8>, Vec<u8>);
 #[derive(Debug)]
 struct Pending {
     hash: u64,
-    held: Option<Held>,
+    held: Option<SlotLocation>,
     /// The new word of the key's slot; `None` for a removed document.
     word: Option<u64>,
     /// Bytes of the record that the word names.
@@ -107,8 +107,8 @@ struct Pending {
 
 /// The location of a key.
 #[derive(Clone, Copy, Debug)]
-struct Held {
-    group: GroupAt,
+struct SlotLocation {
+    group: GroupRef,
     slot: u64,
     word: u64,
     bytes: u64,
@@ -124,7 +124,7 @@ pub(crate) struct Table {
     root: Root,
     directory: Option<Chunk>,
     /// The index in `groups` of each hash's group.
-    places: Places,
+    writer_directory: WriterDirectory,
     groups: Groups,
     due: Due,
     segments: Segments,
@@ -141,7 +141,7 @@ pub(crate) struct Table {
     /// Whether new groups may be inline.
     may_be_inline: bool,
     /// Inline groups many of whose records are elsewhere.
-    to_lay_anew: VecDeque<u32>,
+    rebuild_queue: VecDeque<u32>,
 }
 
 /// The means to make a write visible, and to retire memory.
@@ -161,7 +161,7 @@ impl Table {
             hash,
             root: Root::NONE,
             directory: None,
-            places: Places::default(),
+            writer_directory: WriterDirectory::default(),
             groups: Groups::default(),
             due: Due::default(),
             segments: Segments::new(serial),
@@ -171,7 +171,7 @@ impl Table {
             looked_through: Vec::new(),
             group_bytes: 0,
             may_be_inline: true,
-            to_lay_anew: VecDeque::new(),
+            rebuild_queue: VecDeque::new(),
         }
     }
 
@@ -213,12 +213,12 @@ impl Table {
     }
 
     /// Returns the group of a hash.
-    fn group_at(&self, hash: u64) -> Result<GroupAt> {
-        Ok(self.group(hash)?.map_or(GroupAt::NONE, |group| group.place()))
+    fn group_at(&self, hash: u64) -> Result<GroupRef> {
+        Ok(self.group(hash)?.map_or(GroupRef::NONE, |group| group.place()))
     }
 
     fn place_of(&self, hash: u64) -> usize {
-        self.places.of(hash)
+        self.writer_directory.of(hash)
     }
 
     /// Returns the row of a key; a copy if it is spilled.
@@ -300,9 +300,9 @@ impl Table {
     }
 
     fn group_of(&self, kept: &Kept) -> Result<Group<'_>> {
-        self.memory.prove(kept.chunk.address(), kept.chunk.bytes())?;
+        self.memory.verify(kept.chunk.address(), kept.chunk.bytes())?;
         // SAFETY: as in `group`.
-        Ok(unsafe { Group::at(&self.memory, GroupAt::of(&kept.chunk)) })
+        Ok(unsafe { Group::at(&self.memory, GroupRef::of(&kept.chunk)) })
     }
 
     /// Counts the slots of a group, unless they are counted already.
@@ -331,11 +331,11 @@ impl Table {
 
     /// Switches directory entries to a group.
     fn point(&mut self, entries: Range<usize>, place: usize, publishing: Publishing<'_>) {
-        let group = GroupAt::of(&self.groups[place].chunk);
+        let group = GroupRef::of(&self.groups[place].chunk);
         if !entries.is_empty() {
             // The number of entries is a power of two, and all of them share their first bits.
             let depth = self.root.depth() - entries.len().ilog2();
-            self.places.point(self.root.first_hash(entries.start), depth, place);
+            self.writer_directory.point(self.root.first_hash(entries.start), depth, place);
         }
         let Some(directory) = &self.directory else {
             self.root = Root::of_group(group);
@@ -361,7 +361,7 @@ impl Table {
         let depth = self.root.depth() + 1;
         if depth > DEPTH_MAX {
             let message = "an index partition has grown beyond its directory; use more partitions";
-            let most = u64::from(form::filled_max(false));
+            let most = u64::from(group_layout::filled_max(false));
             return Err(Error::limit_exceeded(message, most << DEPTH_MAX, most << depth));
         }
         let directory = self.memory.allocate(ENTRY_BYTES << depth)?;

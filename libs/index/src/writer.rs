@@ -17,12 +17,12 @@ use crate::image::{self, Image, ImageAbout, ImageSink};
 use crate::inner::Inner;
 use crate::memory::Upkeep;
 use crate::partition::Partition;
-use crate::sharing::{Lender, has_most};
+use crate::sharing::{DonorSpace, has_most};
 use crate::state::{Following, Held, PartitionPhase, Progress};
 use crate::writer_state::{Source, WriterState};
 
 /// Whether the error only prevents borrowing, so that the image can still be copied.
-fn is_of_lender(error: &Error) -> bool {
+fn is_of_donor(error: &Error) -> bool {
     matches!(error.code(), ErrorCode::NotFound | ErrorCode::Unsupported | ErrorCode::Unavailable)
 }
 
@@ -122,7 +122,9 @@ impl PartitionWriter {
                 return Err(at(error));
             }
         }
-        generation.tidy(&index.resources, applied.writes.len(), published).map_err(at)?;
+        generation
+            .collect_garbage(&index.resources, applied.writes.len(), published)
+            .map_err(at)?;
         index.resources.reclaim.go_on(&memory);
         Ok(())
     }
@@ -220,11 +222,11 @@ impl PartitionWriter {
         state: &PartitionState,
         beside: StoreId,
     ) -> Result<()> {
-        let lender = self.lender(image, beside);
-        if let Some(lender) = &lender {
-            match self.start_of(image, state, Some(lender)) {
+        let donor = self.donor(image, beside);
+        if let Some(donor) = &donor {
+            match self.start_of(image, state, Some(donor)) {
                 // The donor may be gone, or its directory may not support hard links.
-                Err(error) if is_of_lender(&error) => {}
+                Err(error) if is_of_donor(&error) => {}
                 started => return started,
             }
         }
@@ -233,17 +235,17 @@ impl PartitionWriter {
 
     /// Opens the live copy of another version of this partition, if it has most documents of an
     /// image.
-    fn lender(&self, image: &Image, beside: StoreId) -> Option<Lender> {
+    fn donor(&self, image: &Image, beside: StoreId) -> Option<DonorSpace> {
         let directory = self.index.live.as_ref()?;
-        let lender = Lender::open(directory, beside, self.id).ok()?;
-        has_most(&lender.space, image).ok()?.then_some(lender)
+        let donor = DonorSpace::open(directory, beside, self.id).ok()?;
+        has_most(&donor.space, image).ok()?.then_some(donor)
     }
 
     fn start_of(
         &mut self,
         image: &Image,
         state: &PartitionState,
-        lender: Option<&Lender>,
+        donor: Option<&DonorSpace>,
     ) -> Result<()> {
         let at = self.partition_ref().at;
         let partitions = self.index.schemas.newest().definition.partitions;
@@ -257,12 +259,12 @@ impl PartitionWriter {
                 Generation::of_image(image, *addresses, index.resources.spill_place())
             }
             Source::Live(spaces) => {
-                let space = spaces.create(number, hash, reserved, lender)?;
+                let space = spaces.create(number, hash, reserved, donor)?;
                 let number = space.generation;
-                let made = match lender {
-                    Some(lender) => Generation::of_image_beside(
+                let made = match donor {
+                    Some(donor) => Generation::of_image_beside(
                         image,
-                        &lender.space,
+                        &donor.space,
                         space,
                         state,
                         &index.resources,

@@ -8,8 +8,8 @@ use forebay_core::Result;
 use crate::budget::Budget;
 use crate::generation::Generation;
 use crate::header_words::Words;
+use crate::key::SeededHash;
 use crate::live::{Published, Spaces};
-use crate::seeded_hash::SeededHash;
 use crate::space::Space;
 
 /// The state that a partition's writer keeps between entries.

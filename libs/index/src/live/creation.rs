@@ -8,8 +8,8 @@ use super::directory::LiveDirectory;
 use super::header_file::{About, HeaderFile, Published, boot_id};
 use super::spaces::{Spaces, header_to_write};
 use crate::generation::Generation;
+use crate::key::SeededHash;
 use crate::memory::refused;
-use crate::seeded_hash::SeededHash;
 use crate::state::{PartitionPhase, Status};
 
 /// Ensures that a partition has a header of this boot.

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 
 use super::directory::LiveDirectory;
 use super::header_file::{About, HeaderFile, NAME_BYTES_MAX, Published};
+use crate::key::SeededHash;
 use crate::memory::{Memory, SpillPlace};
-use crate::seeded_hash::SeededHash;
-use crate::sharing::{BORROWED, Lender};
+use crate::sharing::{BORROWED, DonorSpace};
 use crate::space::Space;
 use crate::table::FIRST_SERIAL;
 
@@ -87,7 +87,7 @@ impl Spaces {
         behind: u64,
         hash: SeededHash,
         addresses: u64,
-        lender: Option<&Lender>,
+        donor: Option<&DonorSpace>,
     ) -> Result<Arc<Space>> {
         let number = (behind >> 1) + 1;
         let has_room = |dir: &PathBuf| {
@@ -96,12 +96,12 @@ impl Spaces {
         };
         let in_memory = !self.is_memory_full && self.memory_dir.as_ref().is_some_and(has_room);
         if in_memory {
-            match self.create_as(number << 1, hash, addresses, lender) {
+            match self.create_as(number << 1, hash, addresses, donor) {
                 Err(error) if error.code() == ErrorCode::LimitExceeded => {}
                 made => return made,
             }
         }
-        self.create_as(number << 1 | 1, hash, addresses, lender)
+        self.create_as(number << 1 | 1, hash, addresses, donor)
     }
 
     fn create_as(
@@ -109,28 +109,28 @@ impl Spaces {
         generation: u64,
         hash: SeededHash,
         addresses: u64,
-        lender: Option<&Lender>,
+        donor: Option<&DonorSpace>,
     ) -> Result<Arc<Space>> {
         let path = self.path(generation);
         // This file was left by a holder that was killed before any reader could reach it.
         self.remove(generation);
-        let made = match lender {
+        let made = match donor {
             None => Memory::create_live(&path, addresses, self.about()),
-            Some(lender) => {
-                let beside = lender.path.parent();
+            Some(donor) => {
+                let beside = donor.path.parent();
                 let mut names = self.borrowed(generation).into_iter();
                 let name = names.find(|name| name.parent() == beside).ok_or_else(|| {
                     Error::unsupported("nothing is borrowed of another reader's directory")
                 })?;
-                let lend = |name: &Path| lender.lend(name);
+                let lend = |name: &Path| donor.lend(name);
                 Memory::create_borrowing(&path, addresses, self.about(), &name, lend)
             }
         };
         let memory = made.inspect_err(|_| self.remove(generation))?;
         memory.spill_to(self.spill(generation));
-        let words = memory.words();
-        words.hash_seed.store(hash.seed(), Ordering::Relaxed);
-        words.serial.store(FIRST_SERIAL, Ordering::Release);
+        let header = memory.header();
+        header.hash_seed.store(hash.seed(), Ordering::Relaxed);
+        header.serial.store(FIRST_SERIAL, Ordering::Release);
         Ok(Arc::new(Space { memory, hash, generation }))
     }
 
@@ -150,7 +150,7 @@ impl Spaces {
         let borrowed = self.borrowed(generation);
         let memory = Memory::open_live(&self.path(generation), is_written, &borrowed)?;
         memory.spill_to(self.spill(generation));
-        let hash = SeededHash::of_seed(memory.words().hash_seed.load(Ordering::Acquire));
+        let hash = SeededHash::of_seed(memory.header().hash_seed.load(Ordering::Acquire));
         Ok(Arc::new(Space { memory, hash, generation }))
     }
 
@@ -167,7 +167,7 @@ impl Spaces {
     }
 }
 
-impl Lender {
+impl DonorSpace {
     /// Opens the space of a partition that is live now.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::Ordering;
 
 use forebay_core::Result;
+use rustix::mm::Advice;
 
 use super::free::Free;
 use super::geometry::{
@@ -17,7 +18,6 @@ use super::geometry::{
 };
 use super::{Backing, Left, Memory, State, addresses};
 use crate::schedule;
-use rustix::mm::Advice;
 
 /// Retired memory that may wait until readers are waited for: this part of a space, and at most the
 /// bytes below.
@@ -35,8 +35,8 @@ impl Memory {
     /// # Errors
     /// `Corrupt` for chunks that overlap or exceed the opened addresses.
     pub(crate) fn adopt(&self, used: Vec<(u64, u64)>, written: Option<(u64, u64)>) -> Result<()> {
-        if let (Backing::Image(proof), Some((address, bytes))) = (&self.backing, written) {
-            proof.disown(address, bytes);
+        if let (Backing::Image(verified), Some((address, bytes))) = (&self.backing, written) {
+            verified.disown(address, bytes);
         }
         let (spilled, used): (Vec<_>, Vec<_>) =
             used.into_iter().partition(|(start, _)| is_spilled(*start));
@@ -80,8 +80,8 @@ impl Memory {
             None => self.allocate_anew(&mut state, order)?,
         };
         drop(state);
-        if let Backing::Image(proof) = &self.backing {
-            proof.disown(taken.address, taken.bytes());
+        if let Backing::Image(verified) = &self.backing {
+            verified.disown(taken.address, taken.bytes());
         }
         self.used.fetch_add(taken.bytes(), Ordering::Relaxed);
         Ok(taken)
@@ -99,7 +99,7 @@ impl Memory {
         let end = next.address + next.bytes();
         self.open(start, end - start)?;
         schedule::store();
-        self.words().opened.store(end, Ordering::Release);
+        self.header().opened.store(end, Ordering::Release);
         let is_large = start >= BLOCK_BYTES + SMALL_SPACE_BYTES;
         if order >= BLOCK_ORDER || is_large {
             // The system collapses the small pages of the earlier blocks in the background.

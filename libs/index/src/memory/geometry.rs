@@ -1,5 +1,5 @@
-//! The geometry of a space: the sizes of chunks and blocks, the reserved addresses, and the addresses
-//! of spilled records.
+//! The geometry of a space: the sizes of chunks and blocks, the reserved addresses, and the
+//! addresses of spilled records.
 //!
 //! The memory and the image of a space share this geometry, because an image has each chunk at the
 //! address that the chunk has in memory.

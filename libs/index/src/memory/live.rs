@@ -1,5 +1,5 @@
-//! Live memory: its files, which are created, opened and mapped by name, and the notes in them about
-//! segments and groups, from which a successor continues.
+//! Live memory: its files, which are created, opened and mapped by name, and the notes in them
+//! about segments and groups, from which a successor continues.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use forebay_core::Result;
 use super::addresses::{reserve_addresses, unmap};
 use super::geometry::{BLOCK_BYTES, Chunk, is_spilled};
 use super::live_file::{self, LiveFile, SegmentNote};
-use super::{Backing, Memory, SpaceWords, refused};
+use super::{Backing, Memory, SpaceHeader, refused};
 use crate::sharing::{Borrowed, borrowed_bytes};
 
 impl Memory {
@@ -25,7 +25,7 @@ impl Memory {
     pub(crate) fn create_live(path: &Path, most: u64, about: &[u8]) -> Result<Arc<Self>> {
         let (file, reserved) = live_file::create(path, most, about)?;
         let memory = Self::of_file(file, reserved, true, None)?;
-        memory.words().opened.store(BLOCK_BYTES, Ordering::Release);
+        memory.header().opened.store(BLOCK_BYTES, Ordering::Release);
         Ok(Arc::new(memory))
     }
 
@@ -43,12 +43,12 @@ impl Memory {
     ) -> Result<Arc<Self>> {
         let (file, reserved) = live_file::create(path, most, about)?;
         let bytes = lend(name)?;
-        let at = std::mem::offset_of!(SpaceWords, borrowed) as u64;
+        let at = std::mem::offset_of!(SpaceHeader, borrowed) as u64;
         let written = file.write_all_at(&bytes.to_le_bytes(), at);
         written.map_err(|error| refused("write", path, &error))?;
         let borrowed = Borrowed::open(&[name.to_owned()], reserved, bytes)?;
         let memory = Self::of_file(file, reserved, true, Some(borrowed))?;
-        memory.words().opened.store(BLOCK_BYTES, Ordering::Release);
+        memory.header().opened.store(BLOCK_BYTES, Ordering::Release);
         Ok(Arc::new(memory))
     }
 
@@ -94,8 +94,8 @@ impl Memory {
             // SAFETY: reserved above, and used by nobody.
             let _refused = unsafe { unmap(base, end) };
         })?;
-        let words = file.words();
-        let mut memory = Self::over(base, reserved, words, Backing::Live(file));
+        let header = file.header();
+        let mut memory = Self::over(base, reserved, header, Backing::Live(file));
         memory.borrowed = borrowed;
         Ok(memory)
     }

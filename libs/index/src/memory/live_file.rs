@@ -24,7 +24,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
 use rustix::process::{Resource, getrlimit};
 
 use super::geometry::{BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, RESERVED_BYTES_MIN, SPACE_ABOUT_AT};
-use super::words::SpaceWords;
+use super::space_header::SpaceHeader;
 use crate::schedule;
 
 /// Bytes of the map for each smallest chunk.
@@ -194,7 +194,7 @@ impl LiveFile {
     }
 
     /// The words of the space.
-    pub(super) fn words(&self) -> NonNull<SpaceWords> {
+    pub(super) fn header(&self) -> NonNull<SpaceHeader> {
         self.base.cast()
     }
 

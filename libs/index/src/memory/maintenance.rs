@@ -2,15 +2,16 @@
 //! that are written next, and moves of blocks of live memory into huge pages.
 //!
 //! The system clears a huge page at the first touch, which takes some milliseconds. A writer that
-//! reached a fresh block without pre-faulting would wait for that inside one `apply`. Blocks of live
-//! memory get huge pages one by one, while others write and read there.
+//! reached a fresh block without pre-faulting would wait for that inside one `apply`. Blocks of
+//! live memory get huge pages one by one, while others write and read there.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use rustix::mm::Advice;
+
 use super::Memory;
 use super::geometry::{BLOCK_BYTES, SMALL_SPACE_BYTES};
-use rustix::mm::Advice;
 
 /// Maximum number of pre-faulted blocks: a writer may fill some while the thread that pre-faults
 /// waits for a core.
@@ -21,7 +22,8 @@ const BLOCKS_FOR_ONE_AHEAD: u64 = 16;
 /// Blocks of 2 MiB that one call moves into huge pages, each in some ten milliseconds.
 const BLOCKS_COLLAPSED: usize = 8;
 
-/// A memory maintenance task for another thread; see [`PartitionWriter::upkeep`](crate::PartitionWriter::upkeep).
+/// A memory maintenance task for another thread; see
+/// [`PartitionWriter::upkeep`](crate::PartitionWriter::upkeep).
 #[derive(Debug)]
 pub struct Upkeep(Arc<Memory>);
 

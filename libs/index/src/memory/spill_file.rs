@@ -1,10 +1,10 @@
 //! The spill file of a space. The file takes the records that no longer fit into memory.
 //!
-//! A spilled address has a bit of its own ([`SPILLED`](super::geometry::SPILLED)); without the bit it is an offset in the
-//! file. The file is allocated in chunks, as memory is. The index reads the file by `pread` and
-//! never maps it, so a failing disk causes an error and not a signal. The file is not needed after
-//! a crash of the machine: the file of a live space is next to the space's header and is removed
-//! with the space; the file of private memory has no name.
+//! A spilled address has a bit of its own ([`SPILLED`](super::geometry::SPILLED)); without the bit
+//! it is an offset in the file. The file is allocated in chunks, as memory is. The index reads the
+//! file by `pread` and never maps it, so a failing disk causes an error and not a signal. The file
+//! is not needed after a crash of the machine: the file of a live space is next to the space's
+//! header and is removed with the space; the file of private memory has no name.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use forebay_core::{Error, Result};
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use crate::memory::{BLOCK_BYTES, SpaceWords, mapped_bytes, refused};
+use crate::memory::{BLOCK_BYTES, SpaceHeader, mapped_bytes, refused};
 
 /// Suffix of the name by which a borrower links the donor's file.
 pub(crate) const BORROWED: &str = ".borrowed";
@@ -66,7 +66,7 @@ impl Borrowed {
 /// `Unavailable`.
 pub(crate) fn borrowed_bytes(file: &File, path: &Path) -> Result<u64> {
     let mut word = [0; 8];
-    let at = std::mem::offset_of!(SpaceWords, borrowed) as u64;
+    let at = std::mem::offset_of!(SpaceHeader, borrowed) as u64;
     file.read_exact_at(&mut word, at).map_err(|error| refused("read", path, &error))?;
     Ok(u64::from_le_bytes(word))
 }

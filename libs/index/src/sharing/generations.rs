@@ -8,8 +8,8 @@ use forebay_core::Result;
 use forebay_core::fold::PartitionState;
 use forebay_core::row::row_expires_at;
 
-use super::donor_records::DonorRecords;
-use crate::generation::{Generation, bytes_of, note_windows, prepare_one};
+use super::donor::DonorRecords;
+use crate::generation::{Generation, bytes_of, prepare_one, write_fold_state};
 use crate::image::Image;
 use crate::memory::{BLOCK_BYTES, image_end};
 use crate::resources::Resources;
@@ -25,15 +25,15 @@ const TRIED: usize = 32 * PREFETCHED;
 ///
 /// # Errors
 /// `Corrupt`, `LimitExceeded`, `Unavailable`: those of the image.
-pub(crate) fn has_most(lender: &Space, image: &Image) -> Result<bool> {
+pub(crate) fn has_most(donor: &Space, image: &Image) -> Result<bool> {
     if image.is_spilled() {
         return Ok(false);
     }
-    let (donor, table) = (DonorRecords::of(lender, None), table_of(image)?);
+    let (records, table) = (DonorRecords::of(donor, None), table_of(image)?);
     let (mut tried, mut alike) = (0, 0);
     table.visit_batches(|documents| {
         tried += documents.len();
-        alike += donor.find(documents).iter().flatten().count();
+        alike += records.find(documents).iter().flatten().count();
         Ok(tried < TRIED)
     })?;
     Ok(alike > 0 && 2 * alike >= tried)
@@ -47,12 +47,12 @@ fn table_of(image: &Image) -> Result<Table> {
 
 impl Generation {
     /// Builds a generation from an image, with the fold's state as of the image. `space` is an
-    /// empty live space that has borrowed from the donor `lender`. Each block of the image is
+    /// empty live space that has borrowed from the `donor`. Each block of the image is
     /// verified. Records that the donor has in equal form are referenced there; all others are
     /// copied.
     pub(crate) fn of_image_beside(
         image: &Image,
-        lender: &Space,
+        donor: &Space,
         space: Arc<Space>,
         state: &PartitionState,
         resources: &Resources,
@@ -60,9 +60,9 @@ impl Generation {
         let mut made = Self::within(space);
         let memory = made.space.memory.clone();
         memory.charge_to(&resources.budget);
-        let donor = DonorRecords::of(lender, Some(&memory));
+        let records = DonorRecords::of(donor, Some(&memory));
         table_of(image)?.visit_batches(|documents| {
-            made.fill(documents, Some(&donor), resources)?;
+            made.fill(documents, Some(&records), resources)?;
             Ok(true)
         })?;
         made.progress = image.about().progress;
@@ -95,10 +95,10 @@ impl Generation {
     fn fill(
         &mut self,
         documents: &[Document],
-        donor: Option<&DonorRecords<'_>>,
+        records: Option<&DonorRecords<'_>>,
         resources: &Resources,
     ) -> Result<()> {
-        let found = donor.map(|donor| donor.find(documents)).unwrap_or_default();
+        let found = records.map(|records| records.find(documents)).unwrap_or_default();
         let Self { space, table, held, .. } = self;
         let publishing = Publishing { root: Some(space.root()), reclaim: &resources.reclaim };
         let hashes = table.prefetch(documents.iter().map(|(key, _)| key.as_slice()));
@@ -115,10 +115,10 @@ impl Generation {
     }
 
     fn finish(&mut self, state: &PartitionState, resources: &Resources) -> Result<()> {
-        if let Some(windows) = &mut self.windows {
-            note_windows(windows, state, resources)?;
+        if let Some(fold_state) = &mut self.fold_state {
+            write_fold_state(fold_state, state, resources)?;
         }
-        self.held.memory_bytes = bytes_of(&self.table, self.windows.as_ref());
+        self.held.memory_bytes = bytes_of(&self.table, self.fold_state.as_ref());
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ impl Memory {
     /// stay unchanged for as long as the file has a name or a lock of the borrower's.
     pub(crate) fn lend(&self) -> u64 {
         let opened = self.opened();
-        self.words().lend(opened / BLOCK_BYTES);
+        self.header().lend(opened / BLOCK_BYTES);
         opened
     }
 
@@ -20,7 +20,7 @@ impl Memory {
 
     /// Keeps a chunk that went out of use if it is lent; otherwise returns it.
     pub(crate) fn keep_lent(&self, state: &mut State, chunk: Chunk) -> Option<Chunk> {
-        if !self.is_live() || chunk.address() >= self.words().lent_blocks().0 * BLOCK_BYTES {
+        if !self.is_live() || chunk.address() >= self.header().lent_blocks().0 * BLOCK_BYTES {
             return Some(chunk);
         }
         state.lent.push(chunk);
@@ -38,9 +38,9 @@ impl Memory {
 
     /// Ends the lending if nobody reads there; returns whether nothing is lent.
     fn ends_lending(&self) -> bool {
-        let (blocks, lent) = self.words().lent_blocks();
+        let (blocks, lent) = self.header().lent_blocks();
         let is_in_use = || self.live().is_some_and(LiveFile::is_lent);
-        blocks == 0 || (!is_in_use() && self.words().end_lending(lent))
+        blocks == 0 || (!is_in_use() && self.header().end_lending(lent))
     }
 
     /// Keeps the lent part of all unreferenced chunks out of the free list, for a writer that takes
@@ -49,7 +49,7 @@ impl Memory {
         if !self.is_live() || self.ends_lending() {
             return;
         }
-        let end = self.words().lent_blocks().0 * BLOCK_BYTES;
+        let end = self.header().lent_blocks().0 * BLOCK_BYTES;
         let kept = state.free.take_below(end);
         let bytes = kept.iter().map(Chunk::bytes).sum();
         self.used.fetch_add(bytes, Ordering::Relaxed);

@@ -21,7 +21,11 @@ impl Table {
     /// Returns, by group in the order of the directory, the time before which none of its documents
     /// expires.
     pub(super) fn expiries(&self) -> Vec<i64> {
-        self.places.in_order().into_iter().map(|place| self.groups[place].expires).collect()
+        self.writer_directory
+            .in_order()
+            .into_iter()
+            .map(|place| self.groups[place].expires)
+            .collect()
     }
 
     /// Prepares the removal of documents that have expired at this time, from at most this many due

@@ -3,11 +3,12 @@
 //! The list is split into pieces that never move: a list in one piece would be copied each time
 //! that it doubles, inside one `apply`.
 
-use super::form::GroupAt;
-use crate::memory::Chunk;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::{Index, IndexMut};
+
+use super::group_layout::GroupRef;
+use crate::memory::Chunk;
 
 /// The time of a group without expiring documents.
 pub(super) const NEVER: i64 = i64::MAX;
@@ -63,7 +64,7 @@ impl Kept {
 
     /// Slots in use beyond which the group is split or rewritten.
     pub(super) fn filled_max(&self) -> u32 {
-        GroupAt::of(&self.chunk).filled_max()
+        GroupRef::of(&self.chunk).filled_max()
     }
 }
 

@@ -112,7 +112,7 @@ pub(super) unsafe fn in_memory(memory: &Memory, address: u64) -> Result<Record<'
     // This verifies the header as far as its first block; the rest of a longer header is verified
     // below.
     let block = CHUNK_BYTES_MIN - address % CHUNK_BYTES_MIN;
-    memory.prove(address, block.min(HEADER_BYTES_MAX as u64))?;
+    memory.verify(address, block.min(HEADER_BYTES_MAX as u64))?;
     let short = if block < SHORT_HEADER_BYTES {
         None
     } else {
@@ -125,7 +125,7 @@ pub(super) unsafe fn in_memory(memory: &Memory, address: u64) -> Result<Record<'
         // SAFETY: the caller's promise.
         None => unsafe { long_lengths(memory, address) }?,
     };
-    memory.prove(address + header, (key + row) as u64)?;
+    memory.verify(address + header, (key + row) as u64)?;
     // SAFETY: the caller's promise.
     let bytes = unsafe { memory.bytes(address + header, key + row) };
     let (key, row) = bytes.split_at(key);
@@ -146,7 +146,7 @@ unsafe fn long_lengths(memory: &Memory, address: u64) -> Result<(u64, usize, usi
         let (mut number, mut shift) = (0_usize, 0);
         loop {
             if at.is_multiple_of(CHUNK_BYTES_MIN) {
-                memory.prove(at, 1)?;
+                memory.verify(at, 1)?;
             }
             // SAFETY: the caller's promise; the header's end is found by its own bits.
             let byte = unsafe { memory.bytes(at, 1) }[0];
@@ -172,11 +172,11 @@ pub(super) unsafe fn row_of<'g>(memory: &'g Memory, address: u64, key: &[u8]) ->
     if address % CHUNK_BYTES_MIN > CHUNK_BYTES_MIN - SHORT_HEADER_BYTES {
         return None;
     }
-    memory.prove(address, SHORT_HEADER_BYTES).ok()?;
+    memory.verify(address, SHORT_HEADER_BYTES).ok()?;
     // SAFETY: the caller's promise; each chunk has bytes up to the end of its last block.
     let bytes = unsafe { memory.bytes(address, SHORT_HEADER_BYTES as usize) };
     let (header, row) = short_header(bytes.first_chunk()?, key.len())?;
-    memory.prove(address + header, (key.len() + row) as u64).ok()?;
+    memory.verify(address + header, (key.len() + row) as u64).ok()?;
     // SAFETY: the caller's promise.
     let bytes = unsafe { memory.bytes(address + header, key.len() + row) };
     let (found, row) = bytes.split_at(key.len());

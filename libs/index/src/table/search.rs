@@ -3,13 +3,13 @@
 use forebay_core::Result;
 
 use super::directory::Root;
-use super::form::GroupAt;
 use super::group::Group;
+use super::group_layout::GroupRef;
 use super::record::Record;
 use super::scratch::Scratch;
 use super::{record, slot};
+use crate::key::SeededHash;
 use crate::memory::{Memory, is_spilled};
-use crate::seeded_hash::SeededHash;
 
 /// A search for a key's record, in the table that begins at a root. The search is split into calls,
 /// so that many searches take each step together and their cache lines arrive at the same time.
@@ -18,7 +18,7 @@ pub(crate) struct Search {
     pub(super) root: Root,
     pub(super) hash: u64,
     /// The hash's group; none until its bucket was prefetched.
-    pub(super) group: GroupAt,
+    pub(super) group: GroupRef,
     /// The slot that is most likely the key's; 0 if none is known.
     pub(super) likely: u64,
 }
@@ -28,7 +28,7 @@ impl Search {
     #[inline]
     pub(crate) fn begin(memory: &Memory, root: Root, hash: u64) -> Self {
         root.prefetch(memory, hash);
-        Self { root, hash, group: GroupAt::NONE, likely: slot::EMPTY }
+        Self { root, hash, group: GroupRef::NONE, likely: slot::EMPTY }
     }
 
     /// Prefetches the bucket. Damage is reported at the end of the search.
@@ -54,7 +54,7 @@ impl Search {
     /// As [`Search::ask_for_bucket`].
     #[inline(always)]
     pub(crate) unsafe fn ask_for_record(&mut self, memory: &Memory) {
-        if self.group != GroupAt::NONE {
+        if self.group != GroupRef::NONE {
             // SAFETY: the caller's promise; the group was verified.
             let group = unsafe { Group::at(memory, self.group) };
             // A spilled record is never the likely one: only [`Search::end`] reads it, if it may
@@ -111,7 +111,7 @@ impl Search {
     ) -> Result<Option<T>> {
         let group = match self.group {
             // SAFETY: the caller's promise.
-            GroupAt::NONE => unsafe { self.root.group(memory, self.hash) }?,
+            GroupRef::NONE => unsafe { self.root.group(memory, self.hash) }?,
             // SAFETY: as above; the group was verified.
             at => Some(unsafe { Group::at(memory, at) }),
         };

@@ -2,7 +2,7 @@
 //!
 //! A reader follows an address only after a check that it is inside the memory, and copies a record
 //! before it looks at the record's key. The reader may use the copy if the space's reuse word is
-//! still as it was before the root was loaded: see [`Reused`].
+//! still as it was before the root was loaded: see [`ReuseCount`].
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -16,20 +16,20 @@ use super::search::Search;
 use super::slot;
 use super::spilled::spilled;
 use crate::image::damaged;
+use crate::key::SeededHash;
 use crate::memory::{CHUNK_BYTES_MAX, Memory, is_spilled};
 use crate::schedule;
-use crate::seeded_hash::SeededHash;
 
 /// The value of the reuse word when a read began.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reused(u64);
+pub(crate) struct ReuseCount(u64);
 
-impl Reused {
+impl ReuseCount {
     /// Loads the reuse word; must precede the load of the root.
     #[inline]
     pub(crate) fn before(memory: &Memory) -> Self {
         schedule::load();
-        Self(memory.words().reuse.load(Ordering::Acquire))
+        Self(memory.header().reuse.load(Ordering::Acquire))
     }
 
     /// Whether everything that was read since is what it was meant to be.
@@ -38,7 +38,7 @@ impl Reused {
         // Pairs with the fence of `Memory::note_reuse`.
         fence(Ordering::Acquire);
         schedule::load();
-        schedule::compared(memory.words().reuse.load(Ordering::Relaxed) == self.0)
+        schedule::compared(memory.header().reuse.load(Ordering::Relaxed) == self.0)
     }
 }
 
@@ -51,7 +51,7 @@ fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> Result<Recor
         return spilled(memory, address, scratch);
     }
     let load = |at: u64| {
-        memory.prove(at, 8)?;
+        memory.verify(at, 8)?;
         // SAFETY: the word is in opened addresses, which are never taken back while they are
         // mapped. Any concurrent change happens by whole words, or is detected afterwards.
         Ok(unsafe { memory.word(at) }.load(Ordering::Relaxed))
@@ -78,7 +78,7 @@ fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> Result<Recor
     if key + row > CHUNK_BYTES_MAX {
         return Err(damaged("a record that is too long"));
     }
-    memory.prove(at, key + row)?;
+    memory.verify(at, key + row)?;
     // SAFETY: the bytes were just checked to be inside.
     let (key, row) = unsafe { copy_bytes(memory, at, bytes, scratch) }.split_at(key_bytes);
     Ok(Record { key, row, bytes: at - address + bytes as u64 })
@@ -120,7 +120,7 @@ impl Search {
         }
         let address = slot::address(self.likely);
         let (first, skipped) = (address - address % 8, 8 * (address % 8) as u32);
-        memory.prove(first, 16).ok()?;
+        memory.verify(first, 16).ok()?;
         // SAFETY: the words were just checked to be inside.
         let load = |at| unsafe { memory.word(at) }.load(Ordering::Relaxed);
         let head = match skipped {
@@ -129,7 +129,7 @@ impl Search {
         };
         let (header, row) = short_header(head.to_le_bytes().first_chunk()?, key.len())?;
         let bytes = key.len() + row;
-        memory.prove(address + header, bytes as u64).ok()?;
+        memory.verify(address + header, bytes as u64).ok()?;
         // SAFETY: as above.
         let copied = unsafe { copy_bytes(memory, address + header, bytes, scratch) };
         let (found, row) = copied.split_at(key.len());
