@@ -43,7 +43,7 @@ pub(super) fn bytes_max(key: usize, row: usize) -> u64 {
 /// `Corrupt` if an image or the spill file is damaged; `Unavailable` if the file cannot be read.
 ///
 /// # Safety
-/// As [`in_memory`](super::record::in_memory).
+/// As [`in_memory`].
 pub(super) unsafe fn record<'g>(
     memory: &'g Memory,
     address: u64,
