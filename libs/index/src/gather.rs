@@ -13,7 +13,7 @@ use forebay_core::schema::Definition;
 use forebay_core::value::{FieldType, Value, VectorType};
 use forebay_core::{Error, Result};
 
-use self::runs::Runs;
+use self::runs::{Planned, Runs};
 use crate::batch::check_key_count;
 use crate::handle::FieldHandle;
 use crate::key::KeyList;
@@ -67,14 +67,6 @@ pub struct GatherColumns {
     pub first: usize,
     /// The field's number of columns: 1, or the components of a vector.
     pub count: usize,
-}
-
-#[derive(Clone, Debug)]
-struct Planned<E> {
-    handle: FieldHandle,
-    first: usize,
-    /// The default of each column.
-    defaults: Box<[E]>,
 }
 
 /// Fields resolved to the columns of a matrix of `E`; any thread may use it, any number of times.

@@ -1,9 +1,5 @@
 //! A generation of a partition's documents, as its writer sees it.
 
-mod beside;
-
-pub(crate) use beside::has_most;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,14 +7,18 @@ use forebay_core::Result;
 use forebay_core::fold::{Applied, PartitionState};
 use forebay_core::row::row_expires_at;
 
-use crate::header::{Following, Held, Progress, Status, Words};
+use crate::header_words::Words;
 use crate::image::{Image, ImageAbout};
-use crate::index::Inner;
-use crate::live::Windows;
+use crate::key::SeededHash;
+use crate::live::FoldStateTable;
 use crate::memory::{Chunk, Memory, Redo, SpillPlace};
+use crate::resources::Resources;
 use crate::schedule;
-use crate::storage::{SeededHash, Space};
-use crate::table::{FIRST_SERIAL, MoveTo, PREFETCHED, Publishing, Replaced, Root, Table};
+use crate::space::Space;
+use crate::state::{Following, Held, Progress, Status};
+use crate::table::{
+    FIRST_SERIAL, PREFETCHED, PreviousRow, Publishing, RelocationTarget, Root, Table,
+};
 
 /// Number of bucket groups that one `apply` searches for expired documents, plus one more for each
 /// `WRITES_PER_EXPIRED` writes.
@@ -43,7 +43,7 @@ pub(crate) struct Generation {
     pub(crate) space: Arc<Space>,
     pub(crate) table: Table,
     /// The fold's state next to the documents; in a live space only.
-    pub(crate) windows: Option<Windows>,
+    pub(crate) fold_state: Option<FoldStateTable>,
     /// The chunk of the list of an entry's writes (the redo list); in a live space only.
     list: Option<Chunk>,
     /// Number of writes in the list.
@@ -52,7 +52,7 @@ pub(crate) struct Generation {
     pub(crate) held: Held,
     pub(crate) following: Following,
     /// Number of repaired blocks of the image that this generation continues from.
-    mended: Arc<AtomicU64>,
+    pub(crate) mended: Arc<AtomicU64>,
 }
 
 impl Generation {
@@ -65,20 +65,20 @@ impl Generation {
     /// Creates an empty generation, in an empty space.
     pub(crate) fn within(space: Arc<Space>) -> Self {
         let table = Table::new(space.memory.clone(), space.hash, FIRST_SERIAL);
-        let windows = space.memory.is_live().then(|| Windows::new(&space));
-        Self::of(space, table, windows, &Status::START)
+        let fold_state = space.memory.is_live().then(|| FoldStateTable::new(&space));
+        Self::of(space, table, fold_state, &Status::START)
     }
 
     /// Creates a generation with the existing content of a space.
     pub(crate) fn of(
         space: Arc<Space>,
         table: Table,
-        windows: Option<Windows>,
+        fold_state: Option<FoldStateTable>,
         status: &Status,
     ) -> Self {
         let Status { progress, held, following, .. } = *status;
         let (list, listed, mended) = (None, 0, Arc::default());
-        Self { space, table, windows, list, listed, progress, held, following, mended }
+        Self { space, table, fold_state, list, listed, progress, held, following, mended }
     }
 
     /// Creates a generation in a private space that continues from an image; the image is mapped
@@ -99,7 +99,7 @@ impl Generation {
         image: &Image,
         space: Arc<Space>,
         state: &PartitionState,
-        index: &Inner,
+        resources: &Resources,
     ) -> Result<Self> {
         let table = Table::of_image_copied(image, &space.memory)?;
         // From here on keys are found by the image's hash.
@@ -108,26 +108,31 @@ impl Generation {
             hash: table.hash(),
             generation: space.generation,
         });
-        let words = space.memory.words();
-        words.hash_seed.store(space.hash.seed(), Ordering::Relaxed);
-        table.root().store_release(&words.root);
-        let mut windows = Windows::new(&space);
-        note_windows(&mut windows, state, index)?;
-        let mut copied = Self::of_table(space, table, Some(windows), image);
+        let header = space.memory.header();
+        header.hash_seed.store(space.hash.seed(), Ordering::Relaxed);
+        table.root().store_release(&header.root);
+        let mut fold_state = FoldStateTable::new(&space);
+        write_fold_state(&mut fold_state, state, resources)?;
+        let mut copied = Self::of_table(space, table, Some(fold_state), image);
         copied.note_log(state);
         Ok(copied)
     }
 
-    fn of_table(space: Arc<Space>, table: Table, windows: Option<Windows>, image: &Image) -> Self {
+    fn of_table(
+        space: Arc<Space>,
+        table: Table,
+        fold_state: Option<FoldStateTable>,
+        image: &Image,
+    ) -> Self {
         let ImageAbout { progress, held, .. } = *image.about();
         let mut status = Status { progress, held, ..Status::START };
         status.held.memory_bytes = table.bytes();
-        Self { mended: image.mended().clone(), ..Self::of(space, table, windows, &status) }
+        Self { mended: image.mended().clone(), ..Self::of(space, table, fold_state, &status) }
     }
 
     /// Notes the log's identity: a successor that takes over before anything is applied continues
     /// with it.
-    fn note_log(&mut self, state: &PartitionState) {
+    pub(crate) fn note_log(&mut self, state: &PartitionState) {
         self.following.log_id = state.log_id;
         self.following.drop_all_count = state.drop_all_count;
     }
@@ -150,7 +155,7 @@ impl Generation {
     /// `LimitExceeded`, `Corrupt`: nothing has changed. `Internal`: the record may be half applied.
     pub(crate) fn apply(
         &mut self,
-        index: &Inner,
+        resources: &Resources,
         applied: &Applied,
         state: &PartitionState,
         published: Option<&Words>,
@@ -160,17 +165,17 @@ impl Generation {
             self.held = Held::default();
             Table::new(self.space.memory.clone(), self.space.hash, self.table.serial() + 1)
         });
-        if let Err(error) = self.prepare(index, applied, state, fresh.as_mut(), published) {
+        if let Err(error) = self.prepare(resources, applied, state, fresh.as_mut(), published) {
             self.give_up();
             (self.held, self.following) = before;
-            fresh.into_iter().for_each(|fresh| fresh.retire(&index.reclaim));
+            fresh.into_iter().for_each(|fresh| fresh.retire(&resources.reclaim));
             return Err(error);
         }
         self.progress = Progress::from(state);
         self.following.log_id = state.log_id;
         self.following.drop_all_count = state.drop_all_count;
         let dropped = self.show(fresh, published)?;
-        dropped.into_iter().for_each(|dropped| dropped.retire(&index.reclaim));
+        dropped.into_iter().for_each(|dropped| dropped.retire(&resources.reclaim));
         Ok(())
     }
 
@@ -178,18 +183,18 @@ impl Generation {
     /// go to a new table, which is shown once it is complete.
     fn prepare(
         &mut self,
-        index: &Inner,
+        resources: &Resources,
         applied: &Applied,
         state: &PartitionState,
         fresh: Option<&mut Table>,
         published: Option<&Words>,
     ) -> Result<()> {
-        let Self { space, table, held, windows, .. } = self;
+        let Self { space, table, held, fold_state, .. } = self;
         let root = if fresh.is_some() { None } else { Some(space.root()) };
-        let publishing = Publishing { root, reclaim: &index.reclaim };
+        let publishing = Publishing { root, reclaim: &resources.reclaim };
         let is_unseen = fresh.is_some();
         let table = fresh.unwrap_or(table);
-        table.allow_inline(!index.budget.may_spill() && !index.budget.is_short());
+        table.allow_inline(!resources.budget.may_spill() && !resources.budget.is_short());
         for writes in applied.writes.chunks(PREFETCHED) {
             let hashes = table.prefetch(writes.iter().map(|(key, _)| key.as_bytes()));
             for ((key, row), hash) in writes.iter().zip(hashes) {
@@ -200,27 +205,27 @@ impl Generation {
         if is_unseen {
             table.show()?;
         }
-        held.memory_bytes = bytes_of(table, windows.as_ref());
-        if let Some(windows) = windows {
-            let root = Some(&space.memory.words().windows);
-            let publishing = Publishing { root, reclaim: &index.reclaim };
-            windows.prepare(applied, state, publishing)?;
+        held.memory_bytes = bytes_of(table, fold_state.as_ref());
+        if let Some(fold_state) = fold_state {
+            let root = Some(&space.memory.header().fold_state);
+            let publishing = Publishing { root, reclaim: &resources.reclaim };
+            fold_state.prepare(applied, state, publishing)?;
         }
         if published.is_some() { self.write_list() } else { Ok(()) }
     }
 
     fn give_up(&mut self) {
         self.table.give_up();
-        if let Some(windows) = &mut self.windows {
-            windows.0.give_up();
+        if let Some(fold_state) = &mut self.fold_state {
+            fold_state.0.give_up();
         }
     }
 
     /// Writes the redo list of the prepared writes, in a live space: a successor that takes over
     /// finishes them.
     fn write_list(&mut self) -> Result<()> {
-        let Some(windows) = &self.windows else { return Ok(()) };
-        let items = self.table.items(0).chain(windows.0.items(WINDOWS));
+        let Some(fold_state) = &self.fold_state else { return Ok(()) };
+        let items = self.table.items(0).chain(fold_state.0.items(IN_FOLD_STATE));
         let bytes: Vec<u8> = items.flat_map(u64::to_le_bytes).collect();
         let needed = bytes.len() as u64;
         let memory = &self.space.memory;
@@ -240,30 +245,30 @@ impl Generation {
     /// replaced, if any.
     fn show(&mut self, fresh: Option<Table>, published: Option<&Words>) -> Result<Option<Table>> {
         let status = self.status();
-        let words = self.space.memory.words();
+        let header = self.space.memory.header();
         let turn = published.map(|published| published.prepare(&status));
         let armed = turn.filter(|_| self.space.memory.is_live());
         if let Some(turn) = armed {
             let list = self.list.as_ref().map_or(0, Chunk::address);
             let (root, serial) =
                 fresh.as_ref().map_or((0, 0), |fresh| (fresh.root().word(), fresh.serial()));
-            words.arm(turn, &Redo { list, count: self.listed, root, serial });
+            header.arm(turn, &Redo { list, count: self.listed, root, serial });
         }
         let dropped = fresh.map(|fresh| {
-            fresh.root().store_release(&words.root);
+            fresh.root().store_release(&header.root);
             schedule::store();
-            words.serial.store(fresh.serial(), Ordering::Release);
+            header.serial.store(fresh.serial(), Ordering::Release);
             std::mem::replace(&mut self.table, fresh)
         });
         self.table.show()?;
-        if let Some(windows) = &mut self.windows {
-            windows.0.show()?;
+        if let Some(fold_state) = &mut self.fold_state {
+            fold_state.0.show()?;
         }
         if let (Some(published), Some(turn)) = (published, turn) {
             published.take_turn(turn);
         }
         if armed.is_some() {
-            words.disarm();
+            header.disarm();
         }
         Ok(dropped)
     }
@@ -273,9 +278,9 @@ impl Generation {
     ///
     /// # Errors
     /// As [`Generation::apply`].
-    pub(crate) fn tidy(
+    pub(crate) fn collect_garbage(
         &mut self,
-        index: &Inner,
+        resources: &Resources,
         writes: usize,
         published: Option<&Words>,
     ) -> Result<()> {
@@ -295,49 +300,49 @@ impl Generation {
         let is_seen = published.filter(|_| self.held != before);
         self.show(None, is_seen)?;
         self.table.note_looked_through();
-        let publishing = Publishing { root: Some(self.space.root()), reclaim: &index.reclaim };
-        match self.is_to_spill(index) {
-            true => self.table.reclaim(SPILLED_PER_APPLY, MoveTo::Spill, publishing)?,
-            false => self.table.reclaim(WALKED_PER_APPLY, MoveTo::Memory, publishing)?,
+        let publishing = Publishing { root: Some(self.space.root()), reclaim: &resources.reclaim };
+        match self.is_to_spill(resources) {
+            true => self.table.reclaim(SPILLED_PER_APPLY, RelocationTarget::Spill, publishing)?,
+            false => self.table.reclaim(WALKED_PER_APPLY, RelocationTarget::Memory, publishing)?,
         }
-        if let Some(windows) = &mut self.windows {
-            let root = Some(&self.space.memory.words().windows);
-            let publishing = Publishing { root, reclaim: &index.reclaim };
-            windows.0.reclaim(WALKED_PER_APPLY, MoveTo::Memory, publishing)?;
+        if let Some(fold_state) = &mut self.fold_state {
+            let root = Some(&self.space.memory.header().fold_state);
+            let publishing = Publishing { root, reclaim: &resources.reclaim };
+            fold_state.0.reclaim(WALKED_PER_APPLY, RelocationTarget::Memory, publishing)?;
         }
-        self.held.memory_bytes = bytes_of(&self.table, self.windows.as_ref());
+        self.held.memory_bytes = bytes_of(&self.table, self.fold_state.as_ref());
         Ok(())
     }
 }
 
 impl Generation {
     /// Whether memory is so short that records must be spilled before it is used up.
-    fn is_to_spill(&self, index: &Inner) -> bool {
-        if !index.budget.may_spill() || !index.budget.is_short() {
+    fn is_to_spill(&self, resources: &Resources) -> bool {
+        if !resources.budget.may_spill() || !resources.budget.is_short() {
             return false;
         }
         self.space.memory.take_back();
-        index.budget.is_short() && self.can_spill(index)
+        resources.budget.is_short() && self.can_spill(resources)
     }
 
-    fn can_spill(&self, index: &Inner) -> bool {
+    fn can_spill(&self, resources: &Resources) -> bool {
         let memory = &self.space.memory;
-        index.spill_place().into_iter().for_each(|place| memory.spill_to(place));
-        index.budget.may_spill() && memory.can_spill()
+        resources.spill_place().into_iter().for_each(|place| memory.spill_to(place));
+        resources.budget.may_spill() && memory.can_spill()
     }
 
     /// Spills records for an entry that found no memory; returns whether a retry may find some now.
     ///
     /// # Errors
     /// As [`Generation::apply`].
-    pub(crate) fn make_room(&mut self, index: &Inner, tried: &mut Tried) -> Result<bool> {
+    pub(crate) fn make_room(&mut self, resources: &Resources, tried: &mut Tried) -> Result<bool> {
         let memory = self.space.memory.clone();
-        if !self.can_spill(index) {
+        if !self.can_spill(resources) {
             return Ok(false);
         }
-        let publishing = Publishing { root: Some(self.space.root()), reclaim: &index.reclaim };
-        self.table.reclaim(SPILLED_FOR_ROOM, MoveTo::Spill, publishing)?;
-        index.reclaim.go_on(&memory);
+        let publishing = Publishing { root: Some(self.space.root()), reclaim: &resources.reclaim };
+        self.table.reclaim(SPILLED_FOR_ROOM, RelocationTarget::Spill, publishing)?;
+        resources.reclaim.go_on(&memory);
         memory.take_back();
         // Each failed attempt frees the memory that the entry took, so only a new minimum counts as
         // success.
@@ -360,23 +365,27 @@ impl Tried {
     pub(crate) const NOTHING: Self = Self { lowest: u64::MAX, in_vain: 0 };
 }
 
-/// The bit of a list item whose record is in the fold-state table (`Windows`).
-pub(crate) const WINDOWS: u64 = 1 << 62;
+/// The bit of a list item whose record is in the fold-state table (`FoldStateTable`).
+pub(crate) const IN_FOLD_STATE: u64 = 1 << 62;
 
 /// Writes the fold's state to an empty table.
-fn note_windows(windows: &mut Windows, state: &PartitionState, index: &Inner) -> Result<()> {
-    let memory = windows.0.memory().clone();
-    let root = Some(&memory.words().windows);
-    windows.prepare_all(state, Publishing { root, reclaim: &index.reclaim })?;
-    windows.0.show()
+pub(crate) fn write_fold_state(
+    fold_state: &mut FoldStateTable,
+    state: &PartitionState,
+    resources: &Resources,
+) -> Result<()> {
+    let memory = fold_state.0.memory().clone();
+    let root = Some(&memory.header().fold_state);
+    fold_state.prepare_all(state, Publishing { root, reclaim: &resources.reclaim })?;
+    fold_state.0.show()
 }
 
 /// Bytes that the documents and the fold's state take.
-fn bytes_of(table: &Table, windows: Option<&Windows>) -> u64 {
-    table.bytes() + windows.map_or(0, |windows| windows.0.bytes())
+pub(crate) fn bytes_of(table: &Table, fold_state: Option<&FoldStateTable>) -> u64 {
+    table.bytes() + fold_state.map_or(0, |fold_state| fold_state.0.bytes())
 }
 
-fn prepare_one(
+pub(crate) fn prepare_one(
     table: &mut Table,
     held: &mut Held,
     (hash, key): (u64, &[u8]),
@@ -390,7 +399,7 @@ fn prepare_one(
         return Ok(());
     };
     match table.prepare(hash, key, row, row_expires_at(row), publishing)? {
-        Some(Replaced { row_bytes }) => {
+        Some(PreviousRow { row_bytes }) => {
             held.row_bytes = held.row_bytes.saturating_sub(row_bytes as u64) + row.len() as u64;
         }
         None => held.gain(key.len(), row.len()),

@@ -14,11 +14,10 @@ mod format;
 mod open;
 mod write;
 
-use std::fmt;
 use std::fs::File;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
+use std::{fmt, io};
 
 use forebay_core::id::{PartitionCount, PartitionRef};
 use forebay_core::{Error, Result};
@@ -28,7 +27,7 @@ pub(crate) use format::{Block, Extent, SegmentAt};
 pub use open::Image;
 pub(crate) use write::{Content, write};
 
-use crate::header::{Held, Progress};
+use crate::state::{Held, Progress};
 
 /// A file that an image can be opened from.
 pub trait ImageFile: Send + Sync + fmt::Debug {
@@ -129,4 +128,20 @@ impl ImageAbout {
 pub(crate) fn damaged(what: &str) -> Error {
     let message = format!("the image is damaged: {what}; it is built anew from its log");
     Error::corrupt(message)
+}
+
+/// Reads as many bytes as the buffer has.
+///
+/// # Errors
+/// `Corrupt` if the file ends before; `Unavailable`.
+fn read_exactly(file: &dyn ImageFile, buffer: &mut [u8], at: u64) -> Result<()> {
+    match file.read_at(buffer, at).map_err(|error| refused("read", &error))? {
+        read if read == buffer.len() => Ok(()),
+        _ => Err(damaged("it ends too early")),
+    }
+}
+
+/// Returns the error for a file that cannot be read.
+fn refused(doing: &str, error: &io::Error) -> Error {
+    Error::unavailable(format!("{doing} an image: {error}; look at its file and the disk"))
 }

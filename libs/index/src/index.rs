@@ -1,11 +1,11 @@
-//! The index over all partitions that a process follows: the shared state, and its access rules.
+//! The index over all partitions that a process follows: the public entry to writers and readers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use forebay_core::catalog::SchemaAt;
-use forebay_core::id::{PartitionId, PartitionRef, StoreId};
+use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_core::value::FieldType;
 use forebay_core::{Error, Result};
 
@@ -13,70 +13,20 @@ use crate::budget::{Budget, MemoryUse};
 use crate::counters::{Counters, ReadCounts};
 use crate::gather::{Conversion, GatherField, GatherPlan};
 use crate::handle::FieldHandle;
-use crate::header::{Following, Held, PartitionPhase, Progress, Status};
-use crate::key::{DocumentKey, Identity, KeyShape};
-use crate::lines::MemoryLines;
-use crate::live::{self, Beginning, LiveDirectory, Resumed};
-use crate::memory::{SpillPlace, live_addresses_for, reserved_for};
+use crate::inner::Inner;
+use crate::key::{DocumentKey, Identity, KeyShape, SeededHash};
+use crate::live::{self, Beginning, LiveDirectory};
+use crate::memory::{live_addresses_for, reserved_for};
 use crate::number::Element;
+use crate::partition::Partition;
 use crate::reclaim::Reclaim;
+use crate::resources::Resources;
 use crate::scan::Scan;
 use crate::schemas::SchemaSet;
-use crate::storage::{Partition, SeededHash};
+use crate::state::{Following, Held, PartitionPhase, Progress, Resumed, Status};
 use crate::view::{ReadAt, View};
-use crate::writer::{PartitionWriter, WriterState};
-
-/// The state that readers and writers share.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    /// The store; the same id for every version of its documents.
-    pub(crate) store: StoreId,
-    pub(crate) shape: KeyShape,
-    pub(crate) schemas: SchemaSet,
-    /// The partitions, by id; `None` for a partition that is not followed.
-    partitions: Box<[Option<Box<Partition>>]>,
-    pub(crate) reclaim: Reclaim,
-    pub(crate) counters: Counters,
-    /// The hash by which copies that start here find keys.
-    hash: SeededHash,
-    /// The memory budget of all writers together.
-    pub(crate) budget: Arc<Budget>,
-    /// The directory that documents in the process's own memory are spilled to.
-    spill_dir: OnceLock<PathBuf>,
-    /// The directory of the live copies to read; `None` in an index of the process's own memory.
-    pub(crate) live: Option<LiveDirectory>,
-}
-
-impl Inner {
-    /// Returns a partition that this index follows.
-    pub(crate) fn followed(&self, id: PartitionId) -> Result<&Partition> {
-        self.partition(id).ok_or_else(|| self.not_followed(id))
-    }
-
-    #[inline]
-    pub(crate) fn partition(&self, id: PartitionId) -> Option<&Partition> {
-        self.partitions.get(id.0 as usize)?.as_deref()
-    }
-
-    pub(crate) fn not_followed(&self, id: PartitionId) -> Error {
-        let all = self.partitions.len();
-        let followed: Vec<_> = self.followed_ids().map(|id| id.to_string()).collect();
-        let message = format!(
-            "this reader follows partitions {} of {all}; open one whose filter has this partition",
-            followed.join(", ")
-        );
-        Error::invalid_argument(message).with_partition(id)
-    }
-
-    /// The spill location of a space in the process's own memory.
-    pub(crate) fn spill_place(&self) -> Option<SpillPlace> {
-        self.spill_dir.get().map(|dir| SpillPlace::Unnamed(dir.clone()))
-    }
-
-    pub(crate) fn followed_ids(&self) -> impl Iterator<Item = PartitionId> + '_ {
-        self.partitions.iter().flatten().map(|partition| partition.at.partition)
-    }
-}
+use crate::writer::PartitionWriter;
+use crate::writer_state::WriterState;
 
 /// The status of a partition: one consistent state, as one entry left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,11 +202,9 @@ impl Index {
                 shape,
                 schemas,
                 partitions,
-                reclaim,
+                resources: Resources { reclaim, budget, spill_dir: OnceLock::new() },
                 counters: Counters::new(),
                 hash,
-                budget,
-                spill_dir: OnceLock::new(),
                 live,
             }),
         })
@@ -266,7 +214,7 @@ impl Index {
     /// be, and frees the memory of earlier copies. The first call in a process that has threads
     /// blocks for 10 ms or more; reads continue during the call.
     pub fn prepare(&self) {
-        self.inner.reclaim.prepare();
+        self.inner.resources.reclaim.prepare();
     }
 
     /// The definitions that the index knows.
@@ -323,7 +271,7 @@ impl Index {
             let mut state = held.writer.lock().unwrap_or_else(PoisonError::into_inner);
             let (writer, resumed) =
                 live::hold(directory, held.at, partitions, self.inner.hash, held.hash)?;
-            writer.space().memory.charge_to(&self.inner.budget);
+            writer.space().memory.charge_to(&self.inner.resources.budget);
             *state = Some(writer);
             resumed
         };
@@ -333,10 +281,10 @@ impl Index {
     /// Whether some partition refers to records in another version's memory: see
     /// [`PartitionWriter::start_rebuild_beside`].
     pub fn is_borrowing(&self) -> bool {
-        let _pin = self.inner.reclaim.enter();
+        let _pin = self.inner.resources.reclaim.enter();
         self.inner.followed_ids().filter_map(|id| self.inner.partition(id)).any(|partition| {
             // SAFETY: the guard is held for as long as the space is in use.
-            let space = unsafe { partition.header.load_space(&self.inner.reclaim) };
+            let space = unsafe { partition.header.load_space(&self.inner.resources.reclaim) };
             space.is_ok_and(|space| space.memory.borrowed().is_some())
         })
     }
@@ -361,7 +309,7 @@ impl Index {
         };
         let Beginning { published, space, attach } = beginning;
         let image = attach.and_then(|attach| followed.header.go_live(published, space, attach));
-        image.into_iter().for_each(|image| self.inner.reclaim.retire_space(image));
+        image.into_iter().for_each(|image| self.inner.resources.reclaim.retire_space(image));
         Ok(true)
     }
 
@@ -369,7 +317,7 @@ impl Index {
     /// writes. The default is no bound. An `apply` that would need more fails with `LimitExceeded`
     /// and changes nothing. The holder of a live copy accounts for all of its memory.
     pub fn limit_memory(&self, bytes: u64) {
-        self.inner.budget.set_limit(bytes);
+        self.inner.resources.budget.set_limit(bytes);
     }
 
     /// Spills documents to disk when memory is short, at most this many bytes, 0 for none: when
@@ -378,19 +326,19 @@ impl Index {
     /// Live copies have their spill files in their own directory; for the process's own memory an
     /// unnamed file is created in `dir`. The first directory and the last number count.
     pub fn spill_to(&self, dir: impl Into<PathBuf>, bytes_max: u64) {
-        self.inner.spill_dir.get_or_init(|| dir.into());
-        self.inner.budget.set_spill_limit(bytes_max);
+        self.inner.resources.spill_dir.get_or_init(|| dir.into());
+        self.inner.resources.budget.set_spill_limit(bytes_max);
     }
 
     /// The memory that the partitions take which this process writes, and its bound.
     pub fn memory(&self) -> MemoryUse {
-        self.inner.budget.in_use()
+        self.inner.resources.budget.in_use()
     }
 
     /// Frees the memory of earlier copies; call it now and then if this process writes no
     /// partition.
     pub fn tidy(&self) {
-        self.inner.reclaim.let_spaces_go();
+        self.inner.resources.reclaim.let_spaces_go();
     }
 
     /// Opens a view: the reads of one call, all at one time. A view costs a few nanoseconds; a view
@@ -434,7 +382,7 @@ impl Index {
 
     /// Starts a scan of all followed partitions; see [`Scan`].
     pub fn scan(&self) -> Scan {
-        Scan::new(self.clone())
+        Scan::new(self.inner.clone())
     }
 
     /// Returns the status of a partition. The call takes no lock and never waits.
@@ -453,14 +401,5 @@ impl Index {
         let partitions = self.followed().filter_map(|id| self.status(id).ok()).collect();
         let (reads, memory) = (self.inner.counters.counts(), self.memory());
         IndexMetrics { reads, memory, partitions }
-    }
-
-    /// The memory of the partitions, for benchmarks of memory access.
-    ///
-    /// # Errors
-    /// `Unavailable` when a live copy cannot be mapped.
-    #[doc(hidden)]
-    pub fn memory_lines(&self) -> Result<MemoryLines<'_>> {
-        MemoryLines::of(&self.inner)
     }
 }

@@ -1,10 +1,12 @@
-//! Keys as a reader passes them: a single document's key, and lists of keys for batches.
+//! Keys as a reader passes them: a single document's key, and lists of keys for batches; and the
+//! hash by which a table finds a key.
 
 use forebay_core::id::{PartitionCount, PartitionId};
 use forebay_core::key::{Key, KeyType, KeyValue, check_length};
 use forebay_core::partition::partition_of;
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The name of one document in a read: its primary key, and its partition key if the store declares
 /// one.
@@ -309,6 +311,34 @@ impl<'k> Identity<'k> {
             Self::Int64(bytes) => &bytes.0,
             Self::Composed(key) => key.as_bytes(),
         }
+    }
+}
+
+/// A seeded hash, used only inside the index: keys of one partition differ little in the partition
+/// hash, and a secret seed prevents a sender of keys from choosing collisions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeededHash(u64);
+
+impl SeededHash {
+    pub(crate) fn new(seed: u64) -> Self {
+        // This is never the partition hash, which is the same function with seed 0.
+        Self(seed ^ 0x9e37_79b9_7f4a_7c15)
+    }
+
+    /// Returns the hash that an image was written with.
+    pub(crate) fn of_seed(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The seed, which identifies the hash.
+    pub(crate) fn seed(self) -> u64 {
+        self.0
+    }
+
+    /// Hashes a key's identity bytes.
+    #[inline]
+    pub(crate) fn of(self, identity: &[u8]) -> u64 {
+        xxh3_64_with_seed(identity, self.0)
     }
 }
 

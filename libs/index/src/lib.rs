@@ -51,6 +51,25 @@
 //! store may refer to records in the files of the previous version; the previous version then keeps
 //! those records unchanged. Everything else is as above.
 //!
+//! # Layers
+//!
+//! Each layer imports only from itself and from the layers above it in this list. The imports
+//! between the files have no circle.
+//!
+//! - *Data*: `state` (the plain data that other crates import), `schemas`, `key`, `handle`,
+//!   `number`, `row_ref`, `budget`, `counters`, `schedule`.
+//! - *Words*: `header_words`, the words that a partition's writer publishes.
+//! - *Memory*: `memory::geometry`, then `image` without `image::write`, then `memory`.
+//! - *Records*: `table` up to `table::directory`, then `space` and `reclaim`, then the rest of
+//!   `table`, and `image::write`.
+//! - *Live copies*: `live` up to `live::spaces`, then `header`, by which readers reach a partition.
+//! - *Partitions*: `resources`, `generation`, `writer_state`, `live::takeover`, `partition`.
+//! - *Calls*: `inner` (the context of all calls), `writer`, `view`, `lookup`, `get`, `batch`,
+//!   `gather`, `scan`, `index`.
+//! - *Benchmarks*: `cache_line_probe`.
+//!
+//! `sharing` has parts in the layers from *Memory* to *Partitions*.
+//!
 //! # Read guarantees
 //!
 //! Each document is whole: the results of one [`RowRef`], one `get_document` or one row of a
@@ -60,20 +79,25 @@
 
 mod batch;
 mod budget;
+mod cache_line_probe;
 mod counters;
 mod gather;
 mod generation;
+mod get;
 mod handle;
 mod header;
+mod header_words;
 mod image;
 mod index;
+mod inner;
 mod key;
-mod lines;
 mod live;
 mod lookup;
 mod memory;
 mod number;
+mod partition;
 mod reclaim;
+mod resources;
 mod row_ref;
 mod scan;
 #[cfg(forebay_shuttle)]
@@ -82,26 +106,31 @@ pub mod schedule;
 #[cfg(not(forebay_shuttle))]
 mod schedule;
 mod schemas;
-mod storage;
+mod sharing;
+mod space;
+mod state;
 mod table;
 mod view;
 mod writer;
+mod writer_state;
 
 pub use batch::{KeyAnswer, PackedValues};
 pub use budget::MemoryUse;
+#[doc(hidden)]
+pub use cache_line_probe::MemoryLines;
 pub use counters::ReadCounts;
 pub use gather::{Conversion, GatherColumns, GatherField, GatherOut, GatherPlan};
+pub use get::CopyOut;
 pub use handle::FieldHandle;
-pub use header::{Following, Held, PartitionPhase, Progress};
 pub use image::{Image, ImageAbout, ImageFile, ImageSink, MappedFile};
 pub use index::{Index, IndexMetrics, PartitionStatus};
 pub use key::{DocumentKey, KeyList, PackedKeys};
-#[doc(hidden)]
-pub use lines::MemoryLines;
-pub use live::{Beginning, LiveDirectory, Resumed};
+pub use live::{Beginning, LiveDirectory};
+pub use memory::Upkeep;
 pub use number::{Element, FieldScalar};
 pub use row_ref::{FieldRead, RowRef};
 pub use scan::{Scan, ScannedDocument};
 pub use schemas::SchemaSet;
-pub use view::{Admission, CopyOut, KeyStatus, ReadAt, View};
-pub use writer::{PartitionWriter, Upkeep};
+pub use state::{Following, Held, PartitionPhase, Progress, Resumed};
+pub use view::{Admission, KeyStatus, ReadAt, View};
+pub use writer::PartitionWriter;

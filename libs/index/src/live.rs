@@ -2,9 +2,9 @@
 //!
 //! A single process *holds* a copy: it follows the log and writes. Any number of processes read,
 //! including the holder's own readers, and all read in the same way: through a read-only mapping,
-//! by copies that they validate (`table::copied`). A reader therefore announces itself to nobody,
-//! and a reader that is killed at any moment harms nobody. The layer above decides which process
-//! holds the copy, by a lock.
+//! by copies that they validate (`table::optimistic_read`). A reader therefore announces itself to
+//! nobody, and a reader that is killed at any moment harms nobody. The layer above decides which
+//! process holds the copy, by a lock.
 //!
 //! ```text
 //! <directory>/live-<store>-<partition>      the header: what readers ask before they read
@@ -15,56 +15,48 @@
 //! both are not trusted across a restart of the machine: a header carries the boot's id, and a
 //! header of another boot is replaced.
 //!
+//! # Layers
+//!
+//! [`LiveDirectory`] is in two files, so that no imports form a circle: `directory` has its data
+//! and the names of headers, which `spaces` imports; this file has its operations, which import
+//! `creation` and `removal`, and through them `spaces` and `generation`.
+//!
 //! # When the holder is killed
 //!
 //! A killed holder leaves its stores behind in the order in which it made them. Readers get correct
 //! answers after any step of a write. Before the first slot of an entry is stored, the entry as a
-//! whole is noted in the space's words ([`Redo`]); a swing of several directory entries is noted as
-//! well ([`Swing`]). The next holder finishes the noted steps. The copy is therefore at one
-//! position, which readers have seen or will see.
+//! whole is noted in the space's header ([`Redo`]); an update of several directory entries is noted
+//! as well ([`DirectoryUpdate`]). The next holder finishes the noted steps. The copy is therefore
+//! at one position, which readers have seen or will see.
 
 mod beginning;
-mod header;
+mod creation;
+mod directory;
+mod fold_state_table;
+mod header_file;
+mod removal;
 mod spaces;
 mod takeover;
-mod windows;
-
-use std::path::{Path, PathBuf};
 
 use forebay_core::Result;
 use forebay_core::id::{PartitionId, StoreId};
 
-pub(crate) use header::HeaderFile;
-pub(crate) use spaces::{Attach, Lender, Spaces, make};
+pub(crate) use creation::make;
+pub(crate) use fold_state_table::FoldStateTable;
+pub(crate) use header_file::{HeaderFile, Published};
+pub(crate) use spaces::{Attach, Spaces};
 pub(crate) use takeover::hold;
-pub(crate) use windows::Windows;
 
-use crate::memory::{is_of_memory, live_addresses_for, refused};
-use crate::storage::SeededHash;
+use crate::key::SeededHash;
+use crate::memory::live_addresses_for;
 
 pub use beginning::Beginning;
-pub use takeover::Resumed;
+pub use directory::LiveDirectory;
 
 #[cfg(doc)]
-use crate::memory::{Redo, Swing};
-
-/// The location of the live copies of one reader's partitions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LiveDirectory {
-    /// Directory of the headers, on a local file system: the same one for all processes.
-    pub dir: PathBuf,
-    /// Directory of a memory file system, used while it has room; `None` puts all files into `dir`.
-    pub memory_dir: Option<PathBuf>,
-}
+use crate::memory::{DirectoryUpdate, Redo};
 
 impl LiveDirectory {
-    /// Places copies in this directory, and their documents in the host's shared memory while it
-    /// has room.
-    pub fn new(dir: impl Into<PathBuf>) -> Self {
-        let memory_dir = Some(PathBuf::from("/dev/shm")).filter(|dir| is_memory(dir));
-        Self { dir: dir.into(), memory_dir }
-    }
-
     /// Ensures that copies of these partitions exist: copies of this boot stay as they are, all
     /// others are created empty. Only the holder may call this.
     ///
@@ -86,7 +78,7 @@ impl LiveDirectory {
     /// Removes files that no header leads to any more: those of removed directories, of an earlier
     /// boot, and of killed holders.
     pub fn sweep(&self) {
-        spaces::sweep(self);
+        removal::sweep(self);
     }
 
     /// Whether copies of all these partitions exist. For processes that do not hold them: a holder
@@ -103,15 +95,6 @@ impl LiveDirectory {
     /// Removes the copies of these partitions. Only for the owner of the lock of each; existing
     /// readers continue with the content that was there.
     pub fn remove(&self, store: StoreId, partitions: impl IntoIterator<Item = PartitionId>) {
-        partitions.into_iter().for_each(|id| spaces::remove(self, store, id));
+        partitions.into_iter().for_each(|id| removal::remove(self, store, id));
     }
-
-    fn header(&self, store: StoreId, partition: PartitionId) -> PathBuf {
-        self.dir.join(format!("live-{:016x}-{:04}", store.0, partition.0))
-    }
-}
-
-/// Whether a directory is in a memory file system.
-fn is_memory(dir: &Path) -> bool {
-    rustix::fs::statfs(dir).is_ok_and(|at| is_of_memory(&at))
 }

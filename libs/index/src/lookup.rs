@@ -12,11 +12,12 @@ use forebay_core::clock::Timestamp;
 use forebay_core::id::PartitionId;
 use forebay_core::{Error, ErrorCode, Result};
 
-use crate::header::{Header, PartitionPhase};
+use crate::header::Header;
 use crate::key::{DocumentKey, Identity, KeyList};
 use crate::row_ref::{Reached, RowRef};
-use crate::storage::{KeyListing, Space};
-use crate::table::{self, Record, Reused, Root, Scratch, Search};
+use crate::space::Space;
+use crate::state::PartitionPhase;
+use crate::table::{self, Record, ReuseCount, Root, Scratch, Search};
 use crate::view::{Admission, KeyStatus, View};
 
 /// Keys whose cache lines are prefetched at the same time: about as many as a core can wait for.
@@ -43,6 +44,25 @@ impl Lookup<'_> {
     }
 }
 
+/// Concatenated keys; key `n` ends at `ends[n]`.
+#[derive(Debug, Default)]
+pub(crate) struct KeyListing {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) ends: Vec<usize>,
+}
+
+impl KeyListing {
+    pub(crate) fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+}
+
 /// A key during its lookup: its partition, and its position there.
 #[derive(Default)]
 struct Sought<'k, 'v> {
@@ -53,7 +73,7 @@ struct Sought<'k, 'v> {
     reached: Reached<'v>,
     /// The space that is searched.
     space: SoughtIn<'v>,
-    reused: Reused,
+    reused: ReuseCount,
     search: Search,
 }
 
@@ -197,10 +217,10 @@ impl<'a> View<'a> {
 
     /// Returns the space, the reuse counter and the root that readers begin with at this moment.
     #[inline(always)]
-    fn place(&self, header: &Header) -> Result<(&Space, Reused, Root)> {
+    fn place(&self, header: &Header) -> Result<(&Space, ReuseCount, Root)> {
         // SAFETY: this view holds a guard, and the result is borrowed from the view.
-        let space = unsafe { header.load_space(&self.inner.reclaim) }?;
-        let reused = Reused::before(&space.memory);
+        let space = unsafe { header.load_space(&self.inner.resources.reclaim) }?;
+        let reused = ReuseCount::before(&space.memory);
         Ok((space, reused, Root::load(space.root())))
     }
 

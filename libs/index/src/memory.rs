@@ -7,36 +7,31 @@
 //! 1.4 times as fast once an index is far larger than the caches. Small chunks are cut from shared
 //! blocks, so that an index of little data stays small.
 //!
-//! The caller that takes a chunk out of use must know that no reader can still reach it: `reclaim`
-//! waits for readers. The last reader to leave takes no lock: it pushes the chunks onto a stack,
-//! from which a writer returns them to the free list. This also works in a process that was forked
-//! while another thread held the lock.
-//!
 //! Memory that was created from an image is in part the image's file, privately mapped. Each block
-//! of the image is verified before its first use, and repaired if possible ([`Memory::prove`]), by
+//! of the image is verified before its first use, and repaired if possible ([`Memory::verify`]), by
 //! readers and the writer alike.
 //!
 //! *Live* memory is in a file that several processes map (`live`). Readers of live memory announce
 //! themselves to nobody, so no writer can wait for them. Instead, memory that goes out of use
 //! *rests* in quarantine, and before any of it is reused the writer increments a word that readers
-//! compare after each copy (`rest`).
+//! compare after each copy (`quarantine`).
 //!
-//! A space may have borrowed memory of another live space (`lending`), and may have a spill file on
+//! A space may have borrowed memory of another live space (`sharing`), and may have a spill file on
 //! disk, with addresses of its own (`spill`).
 
 mod addresses;
-mod ahead;
-mod files;
+mod allocation;
 mod free;
-mod huge;
-mod lending;
+mod from_image;
+mod geometry;
 mod live;
-mod of_image;
-mod poison;
-mod proof;
-mod rest;
+mod live_file;
+mod maintenance;
+mod quarantine;
+mod space_header;
 mod spill;
-mod words;
+mod spill_file;
+mod verified_blocks;
 
 use std::fmt;
 use std::ptr::{NonNull, null_mut};
@@ -45,83 +40,29 @@ use std::sync::{Arc, OnceLock};
 
 use addresses::{reserve_addresses, unmap};
 use forebay_core::{Error, Result};
-use free::{BLOCK_ORDER, Free, ORDER_MAX};
-use lending::Borrowed;
-use live::LiveFile;
+use free::Free;
+use geometry::RESERVED_BYTES_MIN;
 use parking_lot::{Mutex, MutexGuard};
-use proof::Proof;
 use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
-use spill::Spill;
+use spill_file::Spill;
+use verified_blocks::VerifiedBlocks;
 
 pub(crate) use self::addresses::{live_addresses_for, reserved_for};
-pub(crate) use self::free::BLOCK_BYTES;
-pub(crate) use self::lending::BORROWED;
-pub(crate) use self::live::{SegmentNote, is_of_memory, refused};
-pub(crate) use self::of_image::image_end;
-pub(crate) use self::spill::{SpillPlace, is_spilled};
-pub(crate) use self::words::{Redo, SpaceWords, Swing};
+pub(crate) use self::from_image::image_end;
+pub(crate) use self::geometry::{
+    BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Chunk, RESERVED_BYTES, SPACE_ABOUT_AT,
+    is_spilled,
+};
+pub(crate) use self::live_file::{LiveFile, SegmentNote, is_of_memory, mapped_bytes, refused};
+pub use self::maintenance::Upkeep;
+pub(crate) use self::space_header::{DirectoryUpdate, Redo, SpaceHeader};
+pub(crate) use self::spill_file::SpillPlace;
 use crate::budget::Budget;
 use crate::schedule::{self, Fault};
-
-/// Bytes of the smallest chunk.
-pub(crate) const CHUNK_BYTES_MIN: u64 = 8 * 1024;
-/// Bytes of the largest chunk.
-pub(crate) const CHUNK_BYTES_MAX: u64 = CHUNK_BYTES_MIN << ORDER_MAX;
-/// Blocks of small chunks request huge pages once a space has more than this.
-const SMALL_SPACE_BYTES: u64 = BLOCK_BYTES;
-/// Number of addresses to reserve. If the system refuses, the space halves the number and retries.
-/// If the process's addresses are limited, all partitions together take an eighth of the limit,
-/// because other users need addresses too.
-pub(crate) const RESERVED_BYTES: u64 = 1 << 36;
-const RESERVED_BYTES_MIN: u64 = 1 << 28;
-/// Offset in the first block of a live space of the text that names the header leading to the
-/// space.
-pub(crate) const SPACE_ABOUT_AT: u64 = 1_024;
-/// Retired memory that may wait until readers are waited for: this part of a space, and at most the
-/// bytes below.
-const GATHERED_SHARE: u64 = 256;
-const GATHERED_BYTES_MAX: u64 = 1024 * 1024;
-/// Number of chunks left by readers that one call frees: small chunks, or a sixteenth as many
-/// blocks.
-const SETTLED_PER_CALL: usize = 64;
-const SETTLED_BLOCK: usize = 16;
-
-const _: () = assert!(usize::BITS == 64, "an index needs the addresses of a 64-bit machine");
-
-/// A piece of a space's memory; its owner may write there. A chunk has no destructor: it is retired
-/// or released, or leaked until its index ends.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use]
-pub(crate) struct Chunk {
-    address: u64,
-    order: u8,
-}
-
-impl Chunk {
-    /// The chunk's first address.
-    pub(crate) fn address(&self) -> u64 {
-        self.address
-    }
-
-    /// The chunk's length.
-    pub(crate) fn bytes(&self) -> u64 {
-        CHUNK_BYTES_MIN << self.order
-    }
-
-    /// Returns a chunk that an image reports as in use; `None` if no chunk can have this address
-    /// and length.
-    pub(crate) fn of_image(address: u64, bytes: u64) -> Option<Self> {
-        let chunks = bytes / CHUNK_BYTES_MIN;
-        let order = chunks.is_power_of_two().then(|| chunks.trailing_zeros() as u8)?;
-        let fits = order <= ORDER_MAX
-            && bytes == CHUNK_BYTES_MIN << order
-            && address.is_multiple_of(bytes);
-        fits.then_some(Self { address, order })
-    }
-}
+use crate::sharing::Borrowed;
 
 /// Chunks that readers have left, on their way to the free list.
-pub(crate) struct Left {
+struct Left {
     chunks: Vec<Chunk>,
     next: *mut Left,
 }
@@ -130,14 +71,14 @@ pub(crate) struct Left {
 pub(crate) struct Memory {
     base: NonNull<u8>,
     reserved: u64,
-    /// The space's words: in the process's own memory, or in the live file.
-    words: NonNull<SpaceWords>,
+    /// The space's header: in the process's own memory, or in the live file.
+    header: NonNull<SpaceHeader>,
     backing: Backing,
     state: Mutex<State>,
     /// The budget that chunks are charged to; unset for memory that nobody writes.
     budget: OnceLock<Arc<Budget>>,
     /// Bytes of the chunks in use or retired.
-    used: AtomicU64,
+    pub(crate) used: AtomicU64,
     /// A stack: readers push, a writer takes all.
     left: AtomicPtr<Left>,
     /// Each block below this address was moved into a huge page, or could not be.
@@ -146,7 +87,7 @@ pub(crate) struct Memory {
     prepared: AtomicU64,
     spill: Spill,
     /// The memory that is borrowed from another space.
-    borrowed: Option<Borrowed>,
+    pub(crate) borrowed: Option<Borrowed>,
 }
 
 // SAFETY: the range belongs to this value until it is dropped; its content is accessed through
@@ -160,29 +101,29 @@ enum Backing {
     /// The process's own memory.
     Private,
     /// The process's own memory; part of it is an image that may not be verified yet.
-    Image(Proof),
+    Image(VerifiedBlocks),
     /// A file that other processes map as well.
     Live(LiveFile),
 }
 
 /// The state that writers share.
-struct State {
-    free: Free,
+pub(crate) struct State {
+    pub(crate) free: Free,
     /// Chunks that were taken from the stack, to be returned a few at a time.
     returning: Vec<Chunk>,
     /// Chunks out of use that still need a wait for readers: see [`Memory::gather`].
     gathered: Vec<Chunk>,
     /// Chunks in quarantine: readers of other processes may still be there.
-    resting: Vec<Chunk>,
-    resting_bytes: u64,
+    quarantined: Vec<Chunk>,
+    quarantined_bytes: u64,
     /// Chunks out of use that another space has borrowed.
-    lent: Vec<Chunk>,
+    pub(crate) lent: Vec<Chunk>,
 }
 
 impl State {
     fn new(free: Free) -> Self {
-        let (returning, gathered, resting) = (Vec::new(), Vec::new(), Vec::new());
-        Self { free, returning, gathered, resting, resting_bytes: 0, lent: Vec::new() }
+        let (returning, gathered, quarantined) = (Vec::new(), Vec::new(), Vec::new());
+        Self { free, returning, gathered, quarantined, quarantined_bytes: 0, lent: Vec::new() }
     }
 }
 
@@ -205,36 +146,16 @@ impl Memory {
         }
     }
 
-    /// Takes over the chunks that an image's table uses, as start and bytes each: all other opened
-    /// memory is free. `written` is the part of a chunk that continues to be written.
-    ///
-    /// # Errors
-    /// `Corrupt` for chunks that overlap or exceed the opened addresses.
-    pub(crate) fn adopt(&self, used: Vec<(u64, u64)>, written: Option<(u64, u64)>) -> Result<()> {
-        if let (Backing::Image(proof), Some((address, bytes))) = (&self.backing, written) {
-            proof.disown(address, bytes);
-        }
-        let (spilled, used): (Vec<_>, Vec<_>) =
-            used.into_iter().partition(|(start, _)| is_spilled(*start));
-        let bytes = used.iter().map(|(_, bytes)| bytes).sum();
-        self.used.store(bytes, Ordering::Relaxed);
-        let mut state = self.state();
-        state.free = Free::around(used, self.opened())?;
-        self.adopt_lent(&mut state);
-        drop(state);
-        self.adopt_spilled(spilled)
-    }
-
     /// Reserves this many bytes of addresses, a multiple of a block.
     fn reserve_exactly(reserved: u64) -> Result<Self> {
         let base = reserve_addresses(reserved)?;
-        let words = NonNull::from(Box::leak(Box::<SpaceWords>::default()));
-        let memory = Self::over(base, reserved, words, Backing::Private);
-        memory.words().opened.store(BLOCK_BYTES, Ordering::Release);
+        let header = NonNull::from(Box::leak(Box::<SpaceHeader>::default()));
+        let memory = Self::over(base, reserved, header, Backing::Private);
+        memory.header().opened.store(BLOCK_BYTES, Ordering::Release);
         Ok(memory)
     }
 
-    fn over(base: NonNull<u8>, reserved: u64, words: NonNull<SpaceWords>, on: Backing) -> Self {
+    fn over(base: NonNull<u8>, reserved: u64, header: NonNull<SpaceHeader>, on: Backing) -> Self {
         // Address 0 means nothing in a slot, so the first block is never allocated.
         let state = Mutex::new(State::new(Free::from(BLOCK_BYTES)));
         let (used, left) = (AtomicU64::new(0), AtomicPtr::new(null_mut()));
@@ -242,7 +163,7 @@ impl Memory {
         Self {
             base,
             reserved,
-            words,
+            header,
             backing: on,
             state,
             budget,
@@ -255,23 +176,18 @@ impl Memory {
         }
     }
 
-    /// The space's words.
+    /// The space's header.
     #[inline]
-    pub(crate) fn words(&self) -> &SpaceWords {
-        // SAFETY: the words live as long as this value, and are only accessed as atomics.
-        unsafe { self.words.as_ref() }
+    pub(crate) fn header(&self) -> &SpaceHeader {
+        // SAFETY: the header lives as long as this value, and is only accessed as atomics.
+        unsafe { self.header.as_ref() }
     }
 
-    fn live(&self) -> Option<&LiveFile> {
+    pub(crate) fn live(&self) -> Option<&LiveFile> {
         match &self.backing {
             Backing::Live(live) => Some(live),
             Backing::Private | Backing::Image(_) => None,
         }
-    }
-
-    /// Returns the live file that has the note of an address; `None` for a spilled address.
-    fn live_at(&self, address: u64) -> Option<&LiveFile> {
-        self.live().filter(|_| !is_spilled(address))
     }
 
     /// Whether other processes may read this memory, so that a copy must be validated.
@@ -285,45 +201,6 @@ impl Memory {
         matches!(self.backing, Backing::Image(_))
     }
 
-    /// Notes, in live memory, how far a segment is filled, for a successor that takes over.
-    pub(crate) fn note_segment(&self, chunk: &Chunk, used: u64, live: u64, serial: u64) {
-        if let Some(file) = self.live_at(chunk.address) {
-            file.note_segment(chunk, used, live, serial);
-        }
-    }
-
-    /// As [`Memory::note_segment`], for a segment that has a note.
-    #[inline]
-    pub(crate) fn note_fill(&self, address: u64, used: u64, live: u64) {
-        if let Some(file) = self.live_at(address) {
-            file.note_fill(address, used, live);
-        }
-    }
-
-    /// Notes, in live memory, a time before which no document of a group expires.
-    pub(crate) fn note_group(&self, address: u64, expires: i64) {
-        if let Some(file) = self.live() {
-            file.note_group(address, expires);
-        }
-    }
-
-    /// Returns the noted expiry time of a group.
-    pub(crate) fn group_expires(&self, address: u64) -> Option<i64> {
-        self.live().and_then(|file| file.group_expires(address))
-    }
-
-    /// Removes the note of a chunk.
-    pub(crate) fn forget_note(&self, address: u64) {
-        if let Some(file) = self.live_at(address) {
-            file.forget(address);
-        }
-    }
-
-    /// Returns the noted segments.
-    pub(crate) fn noted_segments(&self) -> Vec<SegmentNote> {
-        self.live().map_or(Vec::new(), |file| file.segments(self.opened()))
-    }
-
     /// Verifies these bytes: bytes of an image are compared with the image's checksums at first
     /// use, and repaired if they do not match. Costs nothing without an image, and one bit test
     /// after the first use.
@@ -332,12 +209,12 @@ impl Memory {
     /// `Corrupt` when the bytes are damaged and cannot be repaired, or are at an address that was
     /// never written.
     #[inline]
-    pub(crate) fn prove(&self, address: u64, bytes: u64) -> Result<()> {
+    pub(crate) fn verify(&self, address: u64, bytes: u64) -> Result<()> {
         match &self.backing {
             Backing::Private => Ok(()),
-            Backing::Image(proof) => self.prove_of_image(proof, address, bytes),
+            Backing::Image(verified) => self.verify_of_image(verified, address, bytes),
             Backing::Live(file) if file.is_written() => Ok(()),
-            Backing::Live(_) => self.prove_inside(address, bytes),
+            Backing::Live(_) => self.verify_inside(address, bytes),
         }
     }
 
@@ -345,16 +222,16 @@ impl Memory {
     /// as an address; the word that the reader compares after its copy reveals that, provided that
     /// the reader stays inside until then.
     #[inline]
-    fn prove_inside(&self, address: u64, bytes: u64) -> Result<()> {
+    fn verify_inside(&self, address: u64, bytes: u64) -> Result<()> {
         let end = address.checked_add(bytes).filter(|end| *end <= self.opened());
         match end.filter(|_| address >= BLOCK_BYTES) {
             Some(_) => Ok(()),
-            None => self.prove_borrowed(address, bytes),
+            None => self.verify_borrowed(address, bytes),
         }
     }
 
     #[cold]
-    fn prove_borrowed(&self, address: u64, bytes: u64) -> Result<()> {
+    fn verify_borrowed(&self, address: u64, bytes: u64) -> Result<()> {
         let inside = self.borrowed.as_ref().is_some_and(|borrowed| {
             let end = address.checked_add(bytes);
             address >= borrowed.at + BLOCK_BYTES && end.is_some_and(|end| end <= borrowed.end())
@@ -368,23 +245,23 @@ impl Memory {
     /// # Errors
     /// `Corrupt`.
     pub(crate) fn check_opened(&self, address: u64, bytes: u64) -> Result<()> {
-        self.prove_inside(address, bytes)
+        self.verify_inside(address, bytes)
     }
 
-    fn prove_of_image(&self, proof: &Proof, address: u64, bytes: u64) -> Result<()> {
+    fn verify_of_image(&self, verified: &VerifiedBlocks, address: u64, bytes: u64) -> Result<()> {
         let end = address.checked_add(bytes).filter(|end| *end <= self.opened());
         let Some(end) = end.filter(|_| address >= BLOCK_BYTES) else {
-            return Err(proof.note_damage("an address outside of it"));
+            return Err(verified.note_damage("an address outside of it"));
         };
         let blocks = address / CHUNK_BYTES_MIN..end.div_ceil(CHUNK_BYTES_MIN);
         blocks.into_iter().try_for_each(|block| {
-            if proof.is_proved(block) {
+            if verified.is_verified(block) {
                 return Ok(());
             }
             let start = self.pointer(block * CHUNK_BYTES_MIN);
             // SAFETY: the block belongs to an extent that was mapped, or read, when this memory was
             // created. All others change it only by atomics, and only after it was verified.
-            unsafe { proof.prove_block(block, start) }
+            unsafe { verified.verify_block(block, start) }
         })
     }
 
@@ -395,7 +272,7 @@ impl Memory {
     /// `Corrupt`.
     pub(crate) fn check_sound(&self) -> Result<()> {
         match &self.backing {
-            Backing::Image(proof) => proof.check_sound()?,
+            Backing::Image(verified) => verified.check_sound()?,
             Backing::Private | Backing::Live(_) => {}
         }
         self.spill.check_sound()
@@ -408,35 +285,12 @@ impl Memory {
 
     /// End of the usable addresses.
     pub(crate) fn opened(&self) -> u64 {
-        self.words().opened.load(Ordering::Acquire)
+        self.header().opened.load(Ordering::Acquire)
     }
 
     /// Bytes of all chunks in use, and of all retired chunks that are not free yet.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
-    }
-
-    /// Allocates a chunk of at least this many bytes; its content is unspecified.
-    ///
-    /// # Errors
-    /// `LimitExceeded` when the reserved addresses are used up, or the system refuses memory.
-    pub(crate) fn allocate(&self, bytes: u64) -> Result<Chunk> {
-        let order = order_of(bytes);
-        if order > ORDER_MAX {
-            return Err(too_large(bytes));
-        }
-        let bytes = CHUNK_BYTES_MIN << order;
-        let budget = self.budget.get();
-        let take = || budget.map_or(Ok(()), |budget| budget.take(bytes));
-        if take().is_err() {
-            self.take_back();
-            take()?;
-        }
-        let taken = self.take_chunk(order);
-        if let (Err(_), Some(budget)) = (&taken, budget) {
-            budget.give_back(bytes);
-        }
-        taken
     }
 
     /// Charges the current use, and all future allocations, to a budget.
@@ -446,50 +300,13 @@ impl Memory {
         }
     }
 
-    fn take_chunk(&self, order: u8) -> Result<Chunk> {
-        let mut state = self.state();
-        self.settle_some(&mut state, SETTLED_PER_CALL);
-        let taken = match state.free.take(order) {
-            Some(taken) => taken,
-            None => self.allocate_anew(&mut state, order)?,
-        };
-        drop(state);
-        if let Backing::Image(proof) = &self.backing {
-            proof.disown(taken.address, taken.bytes());
-        }
-        self.used.fetch_add(taken.bytes(), Ordering::Relaxed);
-        Ok(taken)
-    }
-
-    fn fresh_end(&self, state: &State, order: u8) -> u64 {
-        let next = state.free.next_fresh(order);
-        next.address + next.bytes()
-    }
-
-    /// Makes the next fresh chunk's addresses usable, and requests huge pages if they pay: in whole
-    /// blocks, and in all blocks of a large index.
-    fn open_fresh(&self, state: &State, order: u8) -> Result<()> {
-        let (start, next) = (state.free.fresh(), state.free.next_fresh(order));
-        let end = next.address + next.bytes();
-        self.open(start, end - start)?;
-        schedule::store();
-        self.words().opened.store(end, Ordering::Release);
-        let is_large = start >= BLOCK_BYTES + SMALL_SPACE_BYTES;
-        if order >= BLOCK_ORDER || is_large {
-            // The system collapses the small pages of the earlier blocks in the background.
-            let from = if is_large { BLOCK_BYTES } else { next.address };
-            self.advise(from, end - from, Advice::LinuxHugepage);
-        }
-        Ok(())
-    }
-
     /// Makes addresses usable that are not in use yet.
     ///
     /// # Errors
     /// `LimitExceeded` when the system refuses.
     fn open(&self, start: u64, bytes: u64) -> Result<()> {
         self.make_usable(start, bytes)?;
-        poison::forbid(self.pointer(start), bytes);
+        addresses::forbid(self.pointer(start), bytes);
         Ok(())
     }
 
@@ -514,111 +331,6 @@ impl Memory {
         // SAFETY: the range is in our mapping; the advice changes its pages, never the content of a
         // chunk in use: huge pages keep content, and only free blocks are returned to the system.
         let _refused = unsafe { madvise(self.pointer(start).cast(), bytes as usize, advice) };
-    }
-
-    /// Frees chunks that no reader has ever seen.
-    pub(crate) fn release(&self, chunks: impl IntoIterator<Item = Chunk>) {
-        let mut state = self.state();
-        for chunk in chunks {
-            self.forbid(&chunk);
-            self.put_back(&mut state, chunk);
-        }
-    }
-
-    /// Collects chunks that went out of use until they are worth a wait for readers, then returns
-    /// all of them. Starting such a wait interrupts every core that runs a thread of this process,
-    /// and a growing table retires groups thousands of times a second.
-    pub(crate) fn gather(&self, chunks: Vec<Chunk>) -> Option<Vec<Chunk>> {
-        let enough = (self.used_bytes() / GATHERED_SHARE).min(GATHERED_BYTES_MAX);
-        let mut state = self.state();
-        state.gathered.extend(chunks);
-        let gathered: u64 = state.gathered.iter().map(Chunk::bytes).sum();
-        (gathered >= enough).then(|| std::mem::take(&mut state.gathered))
-    }
-
-    /// Accepts chunks that all readers have left. Never waits: a later writer frees the chunks.
-    pub(crate) fn leave(&self, chunks: Vec<Chunk>) {
-        chunks.iter().for_each(|chunk| self.forbid(chunk));
-        let node = Box::into_raw(Box::new(Left { chunks, next: null_mut() }));
-        schedule::load();
-        let mut head = self.left.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: the node is ours until it is on the stack.
-            unsafe { (*node).next = head };
-            schedule::store();
-            // Release: all accesses to the chunks, and the write of the node, happen before the
-            // next use.
-            let pushed =
-                self.left.compare_exchange_weak(head, node, Ordering::Release, Ordering::Relaxed);
-            match pushed {
-                Ok(_) => return,
-                Err(found) => head = found,
-            }
-        }
-    }
-
-    /// Frees some of the chunks that readers have left, unless another writer is doing so.
-    pub(crate) fn settle(&self) {
-        if let Some(mut state) = self.state.try_lock() {
-            self.settle_some(&mut state, SETTLED_PER_CALL);
-        }
-    }
-
-    fn settle_some(&self, state: &mut State, most: usize) {
-        self.take_left(&mut state.returning);
-        let mut settled = 0_usize;
-        while settled < most {
-            let Some(chunk) = state.returning.pop() else { break };
-            settled += if chunk.order < BLOCK_ORDER { 1 } else { SETTLED_BLOCK };
-            self.put_back(state, chunk);
-        }
-    }
-
-    /// Takes all nodes off the stack.
-    fn take_left(&self, into: &mut Vec<Chunk>) {
-        if self.left.load(Ordering::Relaxed).is_null() {
-            return;
-        }
-        schedule::store();
-        // Acquire: pairs with `leave`.
-        let mut next = self.left.swap(null_mut(), Ordering::Acquire);
-        while !next.is_null() {
-            // SAFETY: each node was boxed by `leave`, and the thread that swaps the stack owns all
-            // of it.
-            let node = unsafe { Box::from_raw(next) };
-            next = node.next;
-            into.extend(node.chunks);
-        }
-    }
-
-    fn forbid(&self, chunk: &Chunk) {
-        if !is_spilled(chunk.address) {
-            poison::forbid(self.pointer(chunk.address), chunk.bytes());
-        }
-    }
-
-    fn put_back(&self, state: &mut State, chunk: Chunk) {
-        if is_spilled(chunk.address) {
-            return self.put_back_spilled(chunk);
-        }
-        let Some(chunk) = self.keep_lent(state, chunk) else { return };
-        self.used.fetch_sub(chunk.bytes(), Ordering::Relaxed);
-        if let Some(budget) = self.budget.get() {
-            budget.give_back(chunk.bytes());
-        }
-        let is_small = chunk.order < BLOCK_ORDER;
-        let block = if is_small { state.free.put_small(chunk) } else { Some(chunk) };
-        if let Some(block) = block.and_then(|block| state.free.keep_warm(block)) {
-            self.cool(state, block);
-        }
-    }
-
-    /// Returns the pages of free blocks to the system.
-    fn cool(&self, state: &mut State, blocks: Chunk) {
-        if !self.is_live() {
-            self.advise(blocks.address, blocks.bytes(), Advice::LinuxDontNeed);
-        }
-        state.free.put_cold(blocks);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -683,7 +395,7 @@ impl Memory {
     /// The range is inside a chunk that the caller owns, and no reader has its address yet.
     pub(crate) unsafe fn write(&self, address: u64, bytes: &[u8]) {
         let place = self.pointer(address);
-        poison::allow(place, bytes.len() as u64);
+        addresses::allow(place, bytes.len() as u64);
         if schedule::is_planted(Fault::SlotFirst) && address >= BLOCK_BYTES {
             let (place, bytes) = (place as usize, bytes.to_vec());
             // SAFETY: as below: nobody else writes there until then.
@@ -711,7 +423,7 @@ impl Memory {
     /// # Safety
     /// As [`Memory::write`].
     pub(crate) unsafe fn clear(&self, chunk: &Chunk) {
-        poison::allow(self.pointer(chunk.address), chunk.bytes());
+        addresses::allow(self.pointer(chunk.address), chunk.bytes());
         schedule::store();
         // SAFETY: the caller's promise.
         unsafe { std::ptr::write_bytes(self.pointer(chunk.address), 0, chunk.bytes() as usize) };
@@ -739,16 +451,16 @@ impl Drop for Memory {
             budget.give_back_spill(self.spill.used_bytes());
         }
         self.take_left(&mut Vec::new());
-        poison::allow(self.base.as_ptr(), self.opened());
+        addresses::allow(self.base.as_ptr(), self.opened());
         let bytes = match &self.backing {
             Backing::Live(_) => {
-                let own = live::mapped_bytes(self.reserved);
+                let own = mapped_bytes(self.reserved);
                 self.borrowed.as_ref().map_or(own, Borrowed::end)
             }
             Backing::Private | Backing::Image(_) => {
-                // SAFETY: the words were leaked when this memory was reserved, and no reference is
+                // SAFETY: the header was leaked when this memory was reserved, and no reference is
                 // left.
-                drop(unsafe { Box::from_raw(self.words.as_ptr()) });
+                drop(unsafe { Box::from_raw(self.header.as_ptr()) });
                 self.reserved
             }
         };
@@ -761,16 +473,6 @@ impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("used", &self.used_bytes()).finish_non_exhaustive()
     }
-}
-
-fn too_large(bytes: u64) -> Error {
-    let message = "a document is too large for an index";
-    Error::limit_exceeded(message, CHUNK_BYTES_MAX, bytes)
-}
-
-fn order_of(bytes: u64) -> u8 {
-    let chunks = bytes.div_ceil(CHUNK_BYTES_MIN).max(1);
-    chunks.next_power_of_two().trailing_zeros() as u8
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use seize::OwnedGuard as Guard;
 
 use crate::memory::{Chunk, Memory};
 use crate::schedule;
-use crate::storage::Space;
+use crate::space::Space;
 
 /// Maximum number of retries of a retirement: the collector needs as many retirements as there are
 /// readers at that moment, and holds its garbage until then.
@@ -133,7 +133,7 @@ impl Reclaim {
         }
         // Readers of live memory make no announcement; the chunks go to quarantine.
         if memory.is_live() {
-            return memory.rest(chunks);
+            return memory.quarantine(chunks);
         }
         // This planted fault proves that AddressSanitizer detects a reader in memory that was
         // reused.

@@ -7,15 +7,16 @@
 //! index grows or is rebuilt during the scan. A document that is added or removed may or may not be
 //! seen; a document that is removed and added again may also be seen twice.
 
+use std::sync::Arc;
+
 use forebay_core::id::PartitionId;
 use forebay_core::{Error, Result};
 
-use crate::index::Index;
+use crate::inner::Inner;
 use crate::key::DocumentKey;
-use crate::lookup::Lookup;
+use crate::lookup::{KeyListing, Lookup};
 use crate::row_ref::RowRef;
-use crate::storage::KeyListing;
-use crate::view::ReadAt;
+use crate::view::{ReadAt, View};
 
 /// A document of a scan.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +32,7 @@ pub struct ScannedDocument<'v> {
 /// A cursor over all live documents of the followed partitions, in no order.
 #[derive(Debug)]
 pub struct Scan {
-    index: Index,
+    index: Arc<Inner>,
     /// The remaining partitions, the next one last.
     to_come: Vec<PartitionId>,
     current: Option<Listed>,
@@ -58,8 +59,8 @@ impl Listed {
 }
 
 impl Scan {
-    pub(crate) fn new(index: Index) -> Self {
-        let mut to_come: Vec<_> = index.followed().collect();
+    pub(crate) fn new(index: Arc<Inner>) -> Self {
+        let mut to_come: Vec<_> = index.followed_ids().collect();
         to_come.reverse();
         Self { index, to_come, current: None }
     }
@@ -82,7 +83,7 @@ impl Scan {
             return Err(Error::invalid_argument("a batch has room for a document or more"));
         }
         let Self { index, to_come, current } = self;
-        let view = index.view(at);
+        let view = View::open(index, at);
         let mut visited = 0;
         loop {
             let listed = match current {

@@ -8,12 +8,12 @@
 //!
 //! The writer first writes the record, then stores its slot with release; a record that replaces
 //! another one takes over the same slot. The writer writes all records of an entry before it stores
-//! the first of their slots (`entry`). A full group is split: the writer writes both halves to new
-//! memory, then switches the directory's entries to them, so a search that began in the old group
-//! finds there the content of that moment. A new document moves at most one group, unless nearly
-//! all keys of a split group fall into one half. A directory that must grow is copied before the
-//! root is switched. Memory that readers may still see is retired, and is reused when the readers
-//! of that time have left.
+//! the first of their slots (`write_batch`). A full group is split: the writer writes both halves
+//! to new memory, then switches the directory's entries to them, so a search that began in the old
+//! group finds there the content of that moment. A new document moves at most one group, unless
+//! nearly all keys of a split group fall into one half. A directory that must grow is copied before
+//! the root is switched. Memory that readers may still see is retired, and is reused when the
+//! readers of that time have left.
 //!
 //! # The proof that a reader never reaches reused memory
 //!
@@ -40,25 +40,25 @@
 //! Each step allocates its chunks before it changes anything, and frees them if it cannot allocate
 //! all of them. A write that fails therefore leaves the document as it was, and the table whole.
 
-mod borrowing;
-mod copied;
 mod directory;
-mod entry;
 mod expiry;
-mod form;
+mod from_image;
 mod group;
+mod group_layout;
+mod group_rebuild;
 mod groups;
-mod lay;
-mod moving;
-mod of_image;
-mod places;
+mod optimistic_read;
 mod record;
+mod relocation;
 mod scratch;
+mod search;
 mod segments;
 mod slot;
 mod spilled;
 #[cfg(test)]
 mod tests;
+mod write_batch;
+mod writer_directory;
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -68,218 +68,52 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_core::{Error, Result};
 
-pub(crate) use borrowing::{Borrowing, Document};
-pub(crate) use copied::{Reused, keys_copied_from};
 pub(crate) use directory::Root;
 use directory::{DEPTH_MAX, ENTRY_BYTES};
-use entry::Pending;
-pub(crate) use entry::Replaced;
-use expiry::{Due, NEVER};
-use form::GroupAt;
 use group::Group;
-use groups::Groups;
-pub(crate) use moving::MoveTo;
-use places::{Places, first_bits};
+use group_layout::GroupRef;
+use groups::{Due, Groups, Kept};
+pub(crate) use optimistic_read::{ReuseCount, keys_copied_from};
 pub(crate) use record::{Record, filler};
+pub(crate) use relocation::RelocationTarget;
 pub(crate) use scratch::Scratch;
+pub(crate) use search::{Search, keys_from};
 use segments::Segments;
+pub(crate) use write_batch::PreviousRow;
+use writer_directory::{WriterDirectory, first_bits};
 
+use crate::key::SeededHash;
 use crate::memory::{Chunk, Memory, is_spilled};
 use crate::reclaim::Reclaim;
-use crate::storage::SeededHash;
 
 /// Serial of the first table of documents in a space; lower serials belong to other tables.
 pub(crate) const FIRST_SERIAL: u64 = 2;
 /// Number of keys whose records are prefetched before the first record is read.
 pub(crate) const PREFETCHED: usize = 32;
 
-/// A search for a key's record, in the table that begins at a root. The search is split into calls,
-/// so that many searches take each step together and their cache lines arrive at the same time.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Search {
-    root: Root,
-    hash: u64,
-    /// The hash's group; none until its bucket was prefetched.
-    group: GroupAt,
-    /// The slot that is most likely the key's; 0 if none is known.
-    likely: u64,
-}
+/// A key and its row.
+pub(crate) type Document = (Vec<u8>, Vec<u8>);
 
-impl Search {
-    /// Starts a search; prefetches the directory entry.
-    #[inline]
-    pub(crate) fn begin(memory: &Memory, root: Root, hash: u64) -> Self {
-        root.prefetch(memory, hash);
-        Self { root, hash, group: GroupAt::NONE, likely: slot::EMPTY }
-    }
-
-    /// Prefetches the bucket. Damage is reported at the end of the search.
-    ///
-    /// # Safety
-    /// The search began in this memory, and one of these holds:
-    /// - the root was loaded from its cell while a guard has been held since;
-    /// - the memory is live, and the result is used only if no memory was reused since before the
-    ///   root was loaded;
-    /// - the memory is the writer's own.
-    #[inline(always)]
-    pub(crate) unsafe fn ask_for_bucket(&mut self, memory: &Memory) {
-        // SAFETY: the caller's promise.
-        if let Ok(Some(group)) = unsafe { self.root.group(memory, self.hash) } {
-            group.prefetch(self.hash);
-            self.group = group.place();
-        }
-    }
-
-    /// Prefetches the record that is most likely the key's.
-    ///
-    /// # Safety
-    /// As [`Search::ask_for_bucket`].
-    #[inline(always)]
-    pub(crate) unsafe fn ask_for_record(&mut self, memory: &Memory) {
-        if self.group != GroupAt::NONE {
-            // SAFETY: the caller's promise; the group was verified.
-            let group = unsafe { Group::at(memory, self.group) };
-            // A spilled record is never the likely one: only [`Search::end`] reads it, if it may
-            // wait for disk.
-            if let Some(word) = group.likely(self.hash).filter(|word| !is_spilled(*word)) {
-                group.prefetch_record(word);
-                self.likely = word;
-            }
-        }
-    }
-
-    /// Returns the key's row if its record is the likely one; otherwise only [`Search::end`] can
-    /// find it.
-    ///
-    /// # Safety
-    /// As [`Search::end`].
-    #[inline(always)]
-    pub(crate) unsafe fn likely_row<'g>(&self, memory: &'g Memory, key: &[u8]) -> Option<&'g [u8]> {
-        if self.likely == slot::EMPTY {
-            return None;
-        }
-        // SAFETY: the caller's promise.
-        unsafe { record::row_of(memory, slot::address(self.likely), key) }
-    }
-
-    /// Returns the key's record; a copy if it is spilled.
-    ///
-    /// # Errors
-    /// `Corrupt` if the table is from an image, or the record is spilled, and the bytes are
-    /// damaged; `Unavailable` if the disk cannot be read.
-    ///
-    /// # Safety
-    /// As [`Search::ask_for_bucket`], with a guard that outlives `'g`; not for live memory.
-    #[inline(never)]
-    pub(crate) unsafe fn end<'g>(
-        &self,
-        memory: &'g Memory,
-        key: &[u8],
-        scratch: &'g Scratch,
-    ) -> Result<Option<Record<'g>>> {
-        // SAFETY: the caller's promise.
-        unsafe { self.end_by(memory, |group, word| group.record_of(word, key, scratch)) }
-    }
-
-    /// Returns the result of `take` for the first slot with the key's tag that `take` accepts.
-    ///
-    /// # Safety
-    /// As [`Search::ask_for_bucket`].
-    #[inline]
-    unsafe fn end_by<'g, T>(
-        &self,
-        memory: &'g Memory,
-        take: impl Fn(&Group<'g>, u64) -> Result<Option<T>>,
-    ) -> Result<Option<T>> {
-        let group = match self.group {
-            // SAFETY: the caller's promise.
-            GroupAt::NONE => unsafe { self.root.group(memory, self.hash) }?,
-            // SAFETY: as above; the group was verified.
-            at => Some(unsafe { Group::at(memory, at) }),
-        };
-        let Some(group) = group else { return Ok(None) };
-        group.find_by(self.hash, |word| take(&group, word))
-    }
-}
-
-/// Visits the keys of all records whose hash is in the directory entry of `from`, but not below
-/// `from`. Returns the first hash after that entry; `None` is the end.
-///
-/// # Safety
-/// As [`Search::ask_for_bucket`].
-pub(crate) unsafe fn keys_from(
-    memory: &Memory,
-    root: Root,
-    hash: SeededHash,
-    from: u64,
-    mut visit: impl FnMut(&[u8]),
-) -> Result<Option<u64>> {
-    let last = root.last_hash_beside(from);
-    let mut scratch = Scratch::default();
-    // SAFETY: the caller's promise.
-    if let Some(group) = unsafe { root.group(memory, from) }? {
-        for word in group.words() {
-            let key = Group::record(&group, word, &scratch)?.key;
-            if (from..=last).contains(&hash.of(key)) {
-                visit(key);
-            }
-            scratch.clear();
-        }
-    }
-    Ok(last.checked_add(1))
-}
-
-/// The writer's state of a group.
+/// A pending write.
 #[derive(Debug)]
-struct Kept {
-    chunk: Chunk,
-    /// Number of top bits of the hash that the group's keys share.
-    depth: u32,
-    /// Slots that are not empty.
-    filled: u32,
-    /// Slots with a record.
-    live: u32,
-    /// Slots that pending new keys will take.
-    reserved: u32,
-    /// Whether `filled` and `live` are counted: not yet in a group of an image that was never
-    /// written.
-    is_counted: bool,
-    /// The time before which none of the group's documents expires.
-    expires: i64,
-    /// The time at which the group is searched for expired documents, at the latest.
-    due: i64,
-    /// Whether records may be written to the group's buckets: not if the buckets are in an image.
-    has_room: bool,
-    /// Records of an inline group that have left their buckets since the group was created.
-    away: u32,
-    /// Whether the group is queued to be rebuilt.
-    is_lined_up: bool,
+struct Pending {
+    hash: u64,
+    held: Option<SlotLocation>,
+    /// The new word of the key's slot; `None` for a removed document.
+    word: Option<u64>,
+    /// Bytes of the record that the word names.
+    bytes: u64,
 }
 
-impl Kept {
-    /// Creates the state of a group with nothing known but its chunk and depth.
-    fn of(chunk: Chunk, depth: u32) -> Self {
-        let (filled, live, reserved, is_counted) = (0, 0, 0, false);
-        let (expires, due, has_room, away, is_lined_up) = (NEVER, NEVER, true, 0, false);
-        Self {
-            chunk,
-            depth,
-            filled,
-            live,
-            reserved,
-            is_counted,
-            expires,
-            due,
-            has_room,
-            away,
-            is_lined_up,
-        }
-    }
-
-    /// Slots in use beyond which the group is split or rewritten.
-    fn filled_max(&self) -> u32 {
-        GroupAt::of(&self.chunk).filled_max()
-    }
+/// The location of a key.
+#[derive(Clone, Copy, Debug)]
+struct SlotLocation {
+    group: GroupRef,
+    slot: u64,
+    word: u64,
+    bytes: u64,
+    /// The number of group rewrites when the key was found there.
+    moves: u64,
 }
 
 /// The documents of one generation; belongs to the partition's writer.
@@ -290,7 +124,7 @@ pub(crate) struct Table {
     root: Root,
     directory: Option<Chunk>,
     /// The index in `groups` of each hash's group.
-    places: Places,
+    writer_directory: WriterDirectory,
     groups: Groups,
     due: Due,
     segments: Segments,
@@ -307,7 +141,7 @@ pub(crate) struct Table {
     /// Whether new groups may be inline.
     may_be_inline: bool,
     /// Inline groups many of whose records are elsewhere.
-    to_lay_anew: VecDeque<u32>,
+    rebuild_queue: VecDeque<u32>,
 }
 
 /// The means to make a write visible, and to retire memory.
@@ -327,7 +161,7 @@ impl Table {
             hash,
             root: Root::NONE,
             directory: None,
-            places: Places::default(),
+            writer_directory: WriterDirectory::default(),
             groups: Groups::default(),
             due: Due::default(),
             segments: Segments::new(serial),
@@ -337,7 +171,7 @@ impl Table {
             looked_through: Vec::new(),
             group_bytes: 0,
             may_be_inline: true,
-            to_lay_anew: VecDeque::new(),
+            rebuild_queue: VecDeque::new(),
         }
     }
 
@@ -379,12 +213,12 @@ impl Table {
     }
 
     /// Returns the group of a hash.
-    fn group_at(&self, hash: u64) -> Result<GroupAt> {
-        Ok(self.group(hash)?.map_or(GroupAt::NONE, |group| group.place()))
+    fn group_at(&self, hash: u64) -> Result<GroupRef> {
+        Ok(self.group(hash)?.map_or(GroupRef::NONE, |group| group.place()))
     }
 
     fn place_of(&self, hash: u64) -> usize {
-        self.places.of(hash)
+        self.writer_directory.of(hash)
     }
 
     /// Returns the row of a key; a copy if it is spilled.
@@ -440,10 +274,35 @@ impl Table {
         })
     }
 
+    /// Visits all documents, in batches of at most [`PREFETCHED`], until the visit asks for no
+    /// more.
+    ///
+    /// # Errors
+    /// As [`Table::visit_rows`].
+    pub(crate) fn visit_batches(
+        &self,
+        mut visit: impl FnMut(&[Document]) -> Result<bool>,
+    ) -> Result<()> {
+        let mut documents = Vec::new();
+        for kept in self.groups.iter() {
+            self.visit_records(kept, |_, record| {
+                documents.push((record.key.to_vec(), record.row.to_vec()));
+                Ok(())
+            })?;
+            for batch in documents.chunks(PREFETCHED) {
+                if !visit(batch)? {
+                    return Ok(());
+                }
+            }
+            documents.clear();
+        }
+        Ok(())
+    }
+
     fn group_of(&self, kept: &Kept) -> Result<Group<'_>> {
-        self.memory.prove(kept.chunk.address(), kept.chunk.bytes())?;
+        self.memory.verify(kept.chunk.address(), kept.chunk.bytes())?;
         // SAFETY: as in `group`.
-        Ok(unsafe { Group::at(&self.memory, GroupAt::of(&kept.chunk)) })
+        Ok(unsafe { Group::at(&self.memory, GroupRef::of(&kept.chunk)) })
     }
 
     /// Counts the slots of a group, unless they are counted already.
@@ -472,11 +331,11 @@ impl Table {
 
     /// Switches directory entries to a group.
     fn point(&mut self, entries: Range<usize>, place: usize, publishing: Publishing<'_>) {
-        let group = GroupAt::of(&self.groups[place].chunk);
+        let group = GroupRef::of(&self.groups[place].chunk);
         if !entries.is_empty() {
             // The number of entries is a power of two, and all of them share their first bits.
             let depth = self.root.depth() - entries.len().ilog2();
-            self.places.point(self.root.first_hash(entries.start), depth, place);
+            self.writer_directory.point(self.root.first_hash(entries.start), depth, place);
         }
         let Some(directory) = &self.directory else {
             self.root = Root::of_group(group);
@@ -502,7 +361,7 @@ impl Table {
         let depth = self.root.depth() + 1;
         if depth > DEPTH_MAX {
             let message = "an index partition has grown beyond its directory; use more partitions";
-            let most = u64::from(form::filled_max(false));
+            let most = u64::from(group_layout::filled_max(false));
             return Err(Error::limit_exceeded(message, most << DEPTH_MAX, most << depth));
         }
         let directory = self.memory.allocate(ENTRY_BYTES << depth)?;

@@ -12,109 +12,19 @@ use forebay_core::id::{PartitionId, StoreId};
 use forebay_core::row::{Row, row_schema_version};
 use forebay_core::{Error, ErrorCode, Result};
 
-use crate::budget::Budget;
-use crate::generation::{Generation, Tried, has_most};
-use crate::header::{Following, Held, PartitionPhase, Progress, Published, Words};
+use crate::generation::{Generation, Tried};
 use crate::image::{self, Image, ImageAbout, ImageSink};
-use crate::index::Inner;
-use crate::live::{Lender, Spaces};
-use crate::memory::Memory;
-use crate::storage::{Partition, SeededHash, Space};
-
-/// The state that a partition's writer keeps between entries.
-#[derive(Debug)]
-pub(crate) struct WriterState {
-    live: Generation,
-    /// The generation under construction next to the live one; readers do not see it yet.
-    rebuilt: Option<Generation>,
-    /// The words by which readers see applied entries.
-    published: Published,
-    /// The source of new spaces.
-    source: Source,
-}
-
-/// The source of a writer's spaces.
-#[derive(Debug)]
-enum Source {
-    /// The process's own memory, at most this many addresses per space.
-    Private(u64),
-    /// Files that other processes read.
-    Live(Spaces),
-}
-
-impl WriterState {
-    /// Creates the writer of an empty partition in the process's own memory, with at most this many
-    /// addresses per space.
-    pub(crate) fn private(addresses: u64, hash: SeededHash, budget: &Arc<Budget>) -> Result<Self> {
-        let live = Generation::private(addresses, hash)?;
-        live.space.memory.charge_to(budget);
-        let published = Published::Own(Arc::new(Words::new()));
-        Ok(Self { live, rebuilt: None, published, source: Source::Private(addresses) })
-    }
-
-    /// Creates the writer of a live copy that this process holds.
-    pub(crate) fn of_live(live: Generation, published: Published, spaces: Spaces) -> Self {
-        Self { live, rebuilt: None, published, source: Source::Live(spaces) }
-    }
-
-    /// The space that readers begin in.
-    pub(crate) fn space(&self) -> Arc<Space> {
-        self.live.space.clone()
-    }
-
-    /// The words by which readers see applied entries.
-    pub(crate) fn published(&self) -> &Published {
-        &self.published
-    }
-
-    fn target(&self) -> &Generation {
-        self.rebuilt.as_ref().unwrap_or(&self.live)
-    }
-
-    fn target_mut(&mut self) -> &mut Generation {
-        self.rebuilt.as_mut().unwrap_or(&mut self.live)
-    }
-
-    /// Discards the generation under construction, which no reader has seen.
-    fn abandon(&mut self) {
-        if let (Some(rebuilt), Source::Live(spaces)) = (self.rebuilt.take(), &self.source) {
-            spaces.remove(rebuilt.space.generation);
-        }
-    }
-}
-
-/// A memory maintenance task for another thread; see [`PartitionWriter::upkeep`].
-#[derive(Debug)]
-pub struct Upkeep(Arc<Memory>);
-
-impl Upkeep {
-    fn of(memory: &Arc<Memory>) -> Option<Self> {
-        let upkeep = Self(Arc::clone(memory));
-        upkeep.is_wanted().then_some(upkeep)
-    }
-
-    fn is_wanted(&self) -> bool {
-        // Memory without another owner is about to be freed.
-        let is_held = Arc::strong_count(&self.0) > 1;
-        is_held && (self.0.wants_blocks() || self.0.is_scattered())
-    }
-
-    /// Runs a part of the task, for a tenth of a second at most; returns whether work remains. Any
-    /// thread may call this while the writer continues.
-    pub fn run(&self) -> bool {
-        self.0.prepare_blocks();
-        self.0.collapse(BLOCKS_COLLAPSED);
-        self.is_wanted()
-    }
-}
+use crate::inner::Inner;
+use crate::memory::Upkeep;
+use crate::partition::Partition;
+use crate::sharing::{DonorSpace, has_most};
+use crate::state::{Following, Held, PartitionPhase, Progress};
+use crate::writer_state::{Source, WriterState};
 
 /// Whether the error only prevents borrowing, so that the image can still be copied.
-fn is_of_lender(error: &Error) -> bool {
+fn is_of_donor(error: &Error) -> bool {
     matches!(error.code(), ErrorCode::NotFound | ErrorCode::Unsupported | ErrorCode::Unavailable)
 }
-
-/// Blocks of 2 MiB that one call moves into huge pages, each in some ten milliseconds.
-const BLOCKS_COLLAPSED: usize = 8;
 
 /// The only handle that changes a partition; after it is dropped, the next one can be taken.
 #[derive(Debug)]
@@ -206,14 +116,16 @@ impl PartitionWriter {
         let memory = generation.space.memory.clone();
         let at = |error: Error| error.with_partition(partition.at.partition);
         let mut tried = Tried::NOTHING;
-        while let Err(error) = generation.apply(index, applied, state, published) {
+        while let Err(error) = generation.apply(&index.resources, applied, state, published) {
             let is_for_room = error.code() == ErrorCode::LimitExceeded;
-            if !is_for_room || !generation.make_room(index, &mut tried).map_err(at)? {
+            if !is_for_room || !generation.make_room(&index.resources, &mut tried).map_err(at)? {
                 return Err(at(error));
             }
         }
-        generation.tidy(index, applied.writes.len(), published).map_err(at)?;
-        index.reclaim.go_on(&memory);
+        generation
+            .collect_garbage(&index.resources, applied.writes.len(), published)
+            .map_err(at)?;
+        index.resources.reclaim.go_on(&memory);
         Ok(())
     }
 
@@ -274,7 +186,7 @@ impl PartitionWriter {
                 Generation::within(spaces.create(number, hash, reserved, None)?)
             }
         };
-        fresh.space.memory.charge_to(&index.budget);
+        fresh.space.memory.charge_to(&index.resources.budget);
         writer.rebuilt = Some(fresh);
         Ok(())
     }
@@ -310,11 +222,11 @@ impl PartitionWriter {
         state: &PartitionState,
         beside: StoreId,
     ) -> Result<()> {
-        let lender = self.lender(image, beside);
-        if let Some(lender) = &lender {
-            match self.start_of(image, state, Some(lender)) {
+        let donor = self.donor(image, beside);
+        if let Some(donor) = &donor {
+            match self.start_of(image, state, Some(donor)) {
                 // The donor may be gone, or its directory may not support hard links.
-                Err(error) if is_of_lender(&error) => {}
+                Err(error) if is_of_donor(&error) => {}
                 started => return started,
             }
         }
@@ -323,17 +235,17 @@ impl PartitionWriter {
 
     /// Opens the live copy of another version of this partition, if it has most documents of an
     /// image.
-    fn lender(&self, image: &Image, beside: StoreId) -> Option<Lender> {
+    fn donor(&self, image: &Image, beside: StoreId) -> Option<DonorSpace> {
         let directory = self.index.live.as_ref()?;
-        let lender = Lender::open(directory, beside, self.id).ok()?;
-        has_most(&lender.space, image).ok()?.then_some(lender)
+        let donor = DonorSpace::open(directory, beside, self.id).ok()?;
+        has_most(&donor.space, image).ok()?.then_some(donor)
     }
 
     fn start_of(
         &mut self,
         image: &Image,
         state: &PartitionState,
-        lender: Option<&Lender>,
+        donor: Option<&DonorSpace>,
     ) -> Result<()> {
         let at = self.partition_ref().at;
         let partitions = self.index.schemas.newest().definition.partitions;
@@ -344,22 +256,26 @@ impl PartitionWriter {
         let reserved = writer.live.space.memory.reserved();
         let generation = match &writer.source {
             Source::Private(addresses) => {
-                Generation::of_image(image, *addresses, index.spill_place())
+                Generation::of_image(image, *addresses, index.resources.spill_place())
             }
             Source::Live(spaces) => {
-                let space = spaces.create(number, hash, reserved, lender)?;
+                let space = spaces.create(number, hash, reserved, donor)?;
                 let number = space.generation;
-                let made = match lender {
-                    Some(lender) => {
-                        Generation::of_image_beside(image, &lender.space, space, state, index)
-                    }
-                    None => Generation::of_image_copied(image, space, state, index),
+                let made = match donor {
+                    Some(donor) => Generation::of_image_beside(
+                        image,
+                        &donor.space,
+                        space,
+                        state,
+                        &index.resources,
+                    ),
+                    None => Generation::of_image_copied(image, space, state, &index.resources),
                 };
                 made.inspect_err(|_| spaces.remove(number))
             }
         };
         let generation = generation.map_err(|error| error.with_partition(at.partition))?;
-        generation.space.memory.charge_to(&index.budget);
+        generation.space.memory.charge_to(&index.resources.budget);
         writer.rebuilt = Some(generation);
         Ok(())
     }
@@ -386,7 +302,8 @@ impl PartitionWriter {
         let (hash, number) = (live.space.hash, live.space.generation);
         let space = spaces.create(number, hash, live.space.memory.reserved(), None)?;
         let number = space.generation;
-        let alone = live.alone(space, state, index).inspect_err(|_| spaces.remove(number))?;
+        let alone =
+            live.alone(space, state, &index.resources).inspect_err(|_| spaces.remove(number))?;
         writer.rebuilt = Some(alone);
         self.publish_rebuild();
         Ok(())
@@ -411,7 +328,7 @@ impl PartitionWriter {
             Source::Private(_) => {
                 let old = partition.header.swap_space(live.space.clone());
                 published.take_turn(turn);
-                index.reclaim.retire_space(old);
+                index.resources.reclaim.retire_space(old);
             }
             Source::Live(spaces) => {
                 // A successor that takes over between these two steps finishes them: see
@@ -464,9 +381,10 @@ impl PartitionWriter {
             if !target.memory.is_live() {
                 return Ok(());
             }
-            let _pin = self.index.reclaim.enter();
+            let _pin = self.index.resources.reclaim.enter();
             // SAFETY: the guard is held for as long as the space is in use.
-            let read = unsafe { self.partition_ref().header.load_space(&self.index.reclaim) };
+            let read =
+                unsafe { self.partition_ref().header.load_space(&self.index.resources.reclaim) };
             let same = read.ok().filter(|space| space.generation == target.generation);
             same.map_or(Ok(()), |space| space.memory.check_sound())
         });

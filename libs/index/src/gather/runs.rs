@@ -6,9 +6,18 @@ use std::ops::Range;
 use forebay_core::id::SchemaVersion;
 use forebay_core::layout::{Place, Slot};
 
-use super::Planned;
+use crate::handle::FieldHandle;
 use crate::number::Element;
 use crate::row_ref::RowRef;
+
+/// A field of a plan, and its columns.
+#[derive(Clone, Debug)]
+pub(super) struct Planned<E> {
+    pub(super) handle: FieldHandle,
+    pub(super) first: usize,
+    /// The default of each column.
+    pub(super) defaults: Box<[E]>,
+}
 
 /// The copy instructions of a plan for rows that were written at one version and are seen at one
 /// version.

@@ -14,8 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use forebay_core::Result;
 
 use super::format::{BLOCK, Block, checksum};
-use super::open::read_exactly;
-use super::{ImageFile, damaged};
+use super::{ImageFile, damaged, read_exactly};
 use crate::memory::CHUNK_BYTES_MIN;
 
 /// The blocks of one image.

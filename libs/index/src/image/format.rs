@@ -11,8 +11,8 @@ use forebay_core::{Error, Result};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::{ImageAbout, damaged};
-use crate::header::{Held, Progress};
 use crate::memory::{CHUNK_BYTES_MIN, RESERVED_BYTES, is_spilled};
+use crate::state::{Held, Progress};
 
 /// Bytes of a block: the unit of checksums, and of memory.
 pub(crate) const BLOCK: usize = CHUNK_BYTES_MIN as usize;

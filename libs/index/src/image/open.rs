@@ -1,16 +1,15 @@
 //! Opening an image: the metadata is read and checked, the blocks are not.
 
 use std::fmt;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use forebay_core::{Error, Result};
+use forebay_core::Result;
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 use super::blocks::Blocks;
 use super::format::{BLOCK, Block, Extent, Header, Meta, SegmentAt, decode_header, meta_checksum};
-use super::{ImageAbout, ImageFile, damaged};
+use super::{ImageAbout, ImageFile, damaged, read_exactly, refused};
 use crate::memory::CHUNK_BYTES_MIN;
 
 /// Number of blocks that are read at once when an image is copied.
@@ -167,15 +166,4 @@ impl Image {
         let mapped = unsafe { mmap(to.cast(), bytes, protect, flags, fd, at) };
         mapped.map(drop).map_err(|error| refused("map", &error.into()))
     }
-}
-
-pub(super) fn read_exactly(file: &dyn ImageFile, buffer: &mut [u8], at: u64) -> Result<()> {
-    match file.read_at(buffer, at).map_err(|error| refused("read", &error))? {
-        read if read == buffer.len() => Ok(()),
-        _ => Err(damaged("it ends too early")),
-    }
-}
-
-fn refused(doing: &str, error: &io::Error) -> Error {
-    Error::unavailable(format!("{doing} an image: {error}; look at its file and the disk"))
 }

@@ -48,7 +48,7 @@ pub(crate) fn write(
     let mut output = Output::new(sink, parities);
     for piece in &pieces {
         if !is_spilled(piece.address) {
-            memory.prove(piece.address, piece.bytes)?;
+            memory.verify(piece.address, piece.bytes)?;
         }
         (0..piece.gap).try_for_each(|_| output.put(&[0; BLOCK]))?;
         (0..piece.blocks()).try_for_each(|block| output.put(&piece.block(memory, block)?))?;

@@ -11,10 +11,13 @@ use std::sync::Arc;
 use forebay_core::id::PartitionRef;
 use forebay_core::{Error, ErrorCode, Result};
 
-use super::{Attach, HeaderFile, LiveDirectory};
-use crate::header::{Following, PartitionPhase, Progress, Published, Status, Words};
+use super::directory::LiveDirectory;
+use super::header_file::{HeaderFile, Published};
+use super::spaces::Attach;
+use crate::header_words::Words;
 use crate::image::Image;
-use crate::storage::Space;
+use crate::space::Space;
+use crate::state::{Following, PartitionPhase, Progress, Status};
 use crate::table::Table;
 
 /// The initial source of a partition's reads.

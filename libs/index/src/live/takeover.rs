@@ -7,26 +7,20 @@ use forebay_core::Result;
 use forebay_core::fold::PartitionState;
 use forebay_core::id::{PartitionCount, PartitionRef};
 
+use super::creation::begin_anew;
+use super::directory::LiveDirectory;
+use super::fold_state_table;
+use super::fold_state_table::FoldStateTable;
+use super::header_file::Published;
 use super::spaces::header_to_write;
-use super::{LiveDirectory, Spaces, Windows, windows};
-use crate::generation::{Generation, WINDOWS};
-use crate::header::{Following, PartitionPhase, Progress, Published, Status};
+use crate::generation::{Generation, IN_FOLD_STATE};
+use crate::key::SeededHash;
 use crate::memory::{is_spilled, live_addresses_for};
 use crate::schedule::{self, Fault};
-use crate::storage::{SeededHash, Space};
+use crate::space::Space;
+use crate::state::{PartitionPhase, Progress, Resumed, Status};
 use crate::table::Table;
-use crate::writer::WriterState;
-
-/// The state in which the previous holder left a copy; the new holder continues from it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Resumed {
-    /// The fold's state.
-    pub state: PartitionState,
-    /// The previous holder's notes about the log.
-    pub following: Following,
-    /// Whether reads are answered from the copy.
-    pub phase: PartitionPhase,
-}
+use crate::writer_state::WriterState;
 
 /// Makes this process the holder of a partition's copy; the process has the copy's lock. Finishes
 /// the writes that the previous holder left half done. Returns the state that the previous holder
@@ -63,23 +57,6 @@ pub(crate) fn hold(
     Ok((WriterState::of_live(live, published, spaces), resumed))
 }
 
-/// Replaces a space that cannot be used by an empty one.
-pub(super) fn begin_anew(
-    published: &Published,
-    spaces: &Spaces,
-    hash: SeededHash,
-    addresses: u64,
-) -> Result<Generation> {
-    let before = published.load_generation();
-    let live = Generation::within(spaces.create(before, hash, addresses, None)?);
-    published.store_phase_release(PartitionPhase::Bootstrapping);
-    let turn = published.prepare(&live.status());
-    published.store_generation(live.space.generation);
-    published.take_turn(turn);
-    spaces.remove(before);
-    Ok(live)
-}
-
 /// Finishes a begun switch to another space, whose status was prepared before.
 fn finish_swap(published: &Published) {
     let (turn, generation) = (published.turn(), published.load_generation());
@@ -91,38 +68,39 @@ fn finish_swap(published: &Published) {
 
 fn take_over(space: Arc<Space>, published: &Published) -> Result<Generation> {
     let (memory, hash) = (space.memory.clone(), space.hash);
-    let words = memory.words();
-    if let Some(swing) = words.swung() {
-        for entry in 0..swing.count {
-            let group = if entry < swing.count / 2 { swing.low } else { swing.high };
-            let at = swing.entry + entry * 4;
+    let header = memory.header();
+    if let Some(update) = header.begun_directory_update() {
+        for entry in 0..update.count {
+            let group = if entry < update.count / 2 { update.low } else { update.high };
+            let at = update.entry + entry * 4;
             memory.check_opened(at, 4)?;
             schedule::store();
             // SAFETY: an entry of a directory of this space, only accessed as an atomic.
             unsafe { memory.half_word(at) }.store(group, Ordering::Release);
         }
-        words.end_swing();
+        header.end_directory_update();
     }
-    let armed = words.armed();
+    let armed = header.armed();
     if let Some((_, redo)) = armed.filter(|(_, redo)| redo.serial != 0) {
         schedule::store();
-        words.root.store(redo.root, Ordering::Release);
+        header.root.store(redo.root, Ordering::Release);
         schedule::store();
-        words.serial.store(redo.serial, Ordering::Release);
+        header.serial.store(redo.serial, Ordering::Release);
     }
     // From here on unreferenced memory is free, even if a reader may still be there.
     memory.note_reuse();
-    let serial = words.serial.load(Ordering::Acquire);
-    let mut table = Table::of_live(&memory, hash, words.root.load(Ordering::Acquire), serial)?;
-    let of_windows = words.windows.load(Ordering::Acquire);
-    let mut windows = Windows(Table::of_live(&memory, hash, of_windows, windows::SERIAL)?);
+    let serial = header.serial.load(Ordering::Acquire);
+    let mut table = Table::of_live(&memory, hash, header.root.load(Ordering::Acquire), serial)?;
+    let fold_state_root = header.fold_state.load(Ordering::Acquire);
+    let mut fold_state =
+        FoldStateTable(Table::of_live(&memory, hash, fold_state_root, fold_state_table::SERIAL)?);
     for note in memory.noted_segments() {
-        if note.serial != serial && note.serial != windows::SERIAL {
+        if note.serial != serial && note.serial != fold_state_table::SERIAL {
             memory.forget_note(note.address);
         }
     }
     let mut used = table.chunks();
-    used.extend(windows.0.chunks());
+    used.extend(fold_state.0.chunks());
     let is_finished = !schedule::is_planted(Fault::NotFinished);
     let list = armed.filter(|(_, redo)| redo.count > 0 && is_finished);
     let items = match list {
@@ -142,20 +120,20 @@ fn take_over(space: Arc<Space>, published: &Published) -> Result<Generation> {
         if !is_spilled(item & ADDRESS) {
             memory.check_opened(item & ADDRESS, 1)?;
         }
-        match item & WINDOWS == 0 {
+        match item & IN_FOLD_STATE == 0 {
             true => table.redo(item)?,
-            false => windows.0.redo(item & !WINDOWS)?,
+            false => fold_state.0.redo(item & !IN_FOLD_STATE)?,
         }
     }
     if let Some((turn, _)) = armed {
         if published.turn() < turn {
             published.take_turn(turn);
         }
-        words.disarm();
+        header.disarm();
     }
     let mut status: Status = published.status();
-    status.held.memory_bytes = table.bytes() + windows.0.bytes();
-    Ok(Generation::of(space, table, Some(windows), &status))
+    status.held.memory_bytes = table.bytes() + fold_state.0.bytes();
+    Ok(Generation::of(space, table, Some(fold_state), &status))
 }
 
 /// The address bits of an item.
@@ -175,7 +153,7 @@ fn resume(
     state.partition_time = progress.partition_time;
     state.schema_version = progress.schema_version;
     state.drop_all_count = following.drop_all_count;
-    live.windows.as_ref()?.restore(&mut state).ok()?;
+    live.fold_state.as_ref()?.restore(&mut state).ok()?;
     let phase = published.load_phase_acquire();
     let is_used = following.opened.is_some() && phase != PartitionPhase::Poisoned;
     is_used.then_some(Resumed { state, following, phase })

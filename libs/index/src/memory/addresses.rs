@@ -1,4 +1,8 @@
-//! Address ranges, which use no memory: reserved, and given back.
+//! Address ranges, which use no memory: reserved, given back, and described to AddressSanitizer.
+//!
+//! AddressSanitizer did not allocate the memory of the index. The memory therefore reports which of
+//! its ranges must not be touched: chunks that are not in use, and parts of chunks that were not
+//! written yet.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -6,7 +10,7 @@ use forebay_core::{Error, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::process::{Resource, getrlimit};
 
-use super::{BLOCK_BYTES, RESERVED_BYTES, RESERVED_BYTES_MIN};
+use super::geometry::{BLOCK_BYTES, RESERVED_BYTES, RESERVED_BYTES_MIN};
 
 /// Addresses that all live spaces of a reader take, mapped once.
 const LIVE_ADDRESSES_MAX: u64 = 1 << 44;
@@ -68,4 +72,31 @@ pub(super) fn reserved_of(limit: Option<u64>, spaces: usize) -> u64 {
     let eighth = limit.map_or(u64::MAX, |limit| limit / 8 / spaces.max(1) as u64);
     let most = 1 << eighth.max(1).ilog2();
     RESERVED_BYTES.min(most).max(RESERVED_BYTES_MIN)
+}
+
+#[cfg(forebay_sanitize = "address")]
+unsafe extern "C" {
+    fn __asan_poison_memory_region(start: *const u8, bytes: usize);
+    fn __asan_unpoison_memory_region(start: *const u8, bytes: usize);
+}
+
+/// Forbids accesses to this range from now on, for AddressSanitizer: the range is not in use, or
+/// was not written yet. Does nothing in any other build.
+pub(super) fn forbid(start: *const u8, bytes: u64) {
+    #[cfg(forebay_sanitize = "address")]
+    // SAFETY: the call only notes the range, which is inside a mapping of ours.
+    unsafe {
+        __asan_poison_memory_region(start, bytes as usize);
+    }
+    let _ = (start, bytes);
+}
+
+/// Allows accesses to this range from now on; see [`forbid`].
+pub(super) fn allow(start: *const u8, bytes: u64) {
+    #[cfg(forebay_sanitize = "address")]
+    // SAFETY: as above.
+    unsafe {
+        __asan_unpoison_memory_region(start, bytes as usize);
+    }
+    let _ = (start, bytes);
 }

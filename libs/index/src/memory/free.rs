@@ -8,21 +8,15 @@ use std::collections::BTreeSet;
 
 use forebay_core::Result;
 
-use super::{CHUNK_BYTES_MIN, Chunk};
+use super::geometry::{BLOCK_BYTES, BLOCK_ORDER, CHUNK_BYTES_MIN, Chunk, ORDER_MAX};
 use crate::image::damaged;
 
-/// Order of a block, the unit of huge pages.
-pub(super) const BLOCK_ORDER: u8 = 8;
-/// Bytes of a block.
-pub(crate) const BLOCK_BYTES: u64 = CHUNK_BYTES_MIN << BLOCK_ORDER;
-/// Order of the largest chunk, 256 MiB: room for the largest key and row.
-pub(super) const ORDER_MAX: u8 = 15;
 /// Number of free blocks that keep their pages.
 pub(super) const WARM_BLOCKS_MAX: usize = 4;
 
 /// The free chunks of an address range; addresses from `fresh` on were never used.
 #[derive(Debug)]
-pub(super) struct Free {
+pub(crate) struct Free {
     /// Free chunks by order; blocks and larger chunks are cold.
     by_order: [BTreeSet<u64>; ORDER_MAX as usize + 1],
     warm: Vec<u64>,
@@ -110,7 +104,7 @@ impl Free {
     }
 
     /// Takes all chunks that begin below an address.
-    pub(super) fn take_below(&mut self, end: u64) -> Vec<Chunk> {
+    pub(crate) fn take_below(&mut self, end: u64) -> Vec<Chunk> {
         let mut taken = Vec::new();
         for (order, free) in (0..).zip(&mut self.by_order) {
             let above = free.split_off(&end);

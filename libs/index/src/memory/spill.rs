@@ -1,118 +1,22 @@
-//! The spill file of a space: it takes the records that no longer fit into memory.
-//!
-//! A spilled address has a bit of its own ([`SPILLED`]); without the bit it is an offset in the
-//! file. The file is allocated in chunks, as memory is. The index reads the file by `pread` and
-//! never maps it, so a failing disk causes an error and not a signal. The file is not needed after
-//! a crash of the machine: the file of a live space is next to the space's header and is removed
-//! with the space; the file of private memory has no name.
+//! Spilled memory: chunks of the spill file (`spill_file`), which are allocated, read and written.
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
 
 use forebay_core::{Error, Result};
-use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::fs::{FallocateFlags, fallocate};
 
-use super::free::{BLOCK_ORDER, Free, ORDER_MAX};
-use super::live::{allocate, refused};
-use super::{BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, Memory, SPACE_ABOUT_AT, order_of, too_large};
+use super::Memory;
+use super::free::Free;
+use super::geometry::{
+    BLOCK_BYTES, BLOCK_ORDER, CHUNK_BYTES_MIN, Chunk, ORDER_MAX, SPILLED, order_of, too_large,
+};
+use super::live_file::allocate;
+use super::spill_file::SpillPlace;
 use crate::image::{Extent, Image};
 use crate::schedule;
-
-/// The bit of an address whose record is in the spill file.
-const SPILLED: u64 = 1 << 42;
-
-/// Numbers the files of one process, to keep their names unique until the names are removed.
-static FILES: AtomicU64 = AtomicU64::new(0);
-
-/// Whether this address is in the spill file.
-#[inline(always)]
-pub(crate) fn is_spilled(address: u64) -> bool {
-    address & SPILLED != 0
-}
-
-/// The location of a space's spill file.
-#[derive(Clone, Debug)]
-pub(crate) enum SpillPlace {
-    /// A file in this directory, without a name.
-    Unnamed(PathBuf),
-    /// A file of this name; the bytes name the header that leads to it.
-    Named(PathBuf, Vec<u8>),
-}
-
-/// The spill file of one memory, opened at first use.
-#[derive(Debug)]
-pub(super) struct Spill {
-    place: OnceLock<SpillPlace>,
-    file: OnceLock<File>,
-    free: Mutex<Free>,
-    /// Bytes of the chunks in use or retired.
-    used: AtomicU64,
-    is_damaged: AtomicBool,
-}
-
-impl Spill {
-    pub(super) fn new() -> Self {
-        Self {
-            place: OnceLock::new(),
-            file: OnceLock::new(),
-            free: Mutex::new(Free::from(BLOCK_BYTES)),
-            used: AtomicU64::new(0),
-            is_damaged: AtomicBool::new(false),
-        }
-    }
-
-    pub(super) fn used_bytes(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
-    }
-
-    /// Returns an error if the file's content may not be trusted any more.
-    pub(super) fn check_sound(&self) -> Result<()> {
-        match self.is_damaged.load(Ordering::Relaxed) {
-            true => Err(Error::corrupt("the spill file was found damaged, or cannot be read")),
-            false => Ok(()),
-        }
-    }
-
-    fn file(&self, is_written: bool) -> Result<&File> {
-        if let Some(file) = self.file.get() {
-            return Ok(file);
-        }
-        let none = || Error::corrupt("a document in a spill file, of a copy that has none");
-        let opened = open(self.place.get().ok_or_else(none)?, is_written)?;
-        // Two threads that open it at the same time have opened the same file, if it has a name.
-        Ok(self.file.get_or_init(|| opened))
-    }
-}
-
-fn open(place: &SpillPlace, is_written: bool) -> Result<File> {
-    let options = |path: &Path| {
-        let mut options = File::options();
-        options.read(true).write(is_written).create(is_written).mode(0o600);
-        options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)
-    };
-    match place {
-        SpillPlace::Named(path, about) => {
-            let file = options(path).map_err(|error| refused("open", path, &error))?;
-            if is_written {
-                let written = file.write_all_at(about, SPACE_ABOUT_AT);
-                written.map_err(|error| refused("write", path, &error))?;
-            }
-            Ok(file)
-        }
-        SpillPlace::Unnamed(dir) => {
-            let number = FILES.fetch_add(1, Ordering::Relaxed);
-            let path = dir.join(format!("spill-{}-{number}", std::process::id()));
-            let file = options(&path).map_err(|error| refused("make", &path, &error))?;
-            std::fs::remove_file(&path).map_err(|error| refused("unlink", &path, &error))?;
-            Ok(file)
-        }
-    }
-}
 
 impl Memory {
     /// Sets the location for spilled records, or of the records that an earlier writer spilled.

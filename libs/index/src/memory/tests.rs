@@ -1,7 +1,9 @@
 //! These tests detect chunks that overlap, are lost or keep their pages.
 
 use super::addresses::reserved_of;
+use super::allocation::{GATHERED_SHARE, SETTLED_PER_CALL};
 use super::free::WARM_BLOCKS_MAX;
+use super::geometry::ORDER_MAX;
 use super::*;
 
 #[test]
@@ -155,7 +157,7 @@ fn free_blocks_beyond_a_few_give_their_pages_back() {
     memory.release(chunks);
     let kept = (0..blocks).filter(|_| {
         let chunk = memory.allocate(BLOCK_BYTES).unwrap();
-        poison::allow(memory.pointer(chunk.address()), 4);
+        addresses::allow(memory.pointer(chunk.address()), 4);
         // SAFETY: the chunk is this test's, and every byte of its pages is defined.
         unsafe { memory.bytes(chunk.address(), 4) == b"page" }
     });

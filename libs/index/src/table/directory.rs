@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_core::Result;
 
-use super::form::GroupAt;
 use super::group::Group;
+use super::group_layout::GroupRef;
 use crate::image::damaged;
 use crate::memory::{BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Memory};
 use crate::schedule;
@@ -39,13 +39,13 @@ impl Root {
     }
 
     /// Creates the root of a table with one group.
-    pub(super) fn of_group(group: GroupAt) -> Self {
+    pub(super) fn of_group(group: GroupRef) -> Self {
         Self(group.word())
     }
 
     /// The only group of a table without directory.
-    pub(super) fn only_group(self) -> GroupAt {
-        GroupAt::of_word(self.0)
+    pub(super) fn only_group(self) -> GroupRef {
+        GroupRef::of_word(self.0)
     }
 
     /// Decodes the root of an image's table.
@@ -132,13 +132,13 @@ impl Root {
         }
         let at = match self.entry(hash) {
             Some(entry) => {
-                memory.prove(entry, ENTRY_BYTES)?;
+                memory.verify(entry, ENTRY_BYTES)?;
                 // SAFETY: an entry of a directory in use; entries are only accessed as atomics.
-                GroupAt::of_entry(unsafe { memory.half_word(entry) }.load(Ordering::SeqCst))
+                GroupRef::of_entry(unsafe { memory.half_word(entry) }.load(Ordering::SeqCst))
             }
             None => self.only_group(),
         };
-        memory.prove(at.address(), at.bytes())?;
+        memory.verify(at.address(), at.bytes())?;
         // SAFETY: the directory names groups in use.
         Ok(Some(unsafe { Group::at(memory, at) }))
     }

@@ -7,62 +7,25 @@
 //! expires soon. Therefore an expired document is reclaimed some seconds late, and one search of a
 //! group serves many documents.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use forebay_core::Result;
 use forebay_core::clock::Timestamp;
 use forebay_core::row::row_expires_at;
 
-use super::{Groups, Kept, Table};
+use super::Table;
+use super::groups::{Kept, NEVER};
 
-/// The time of a group without expiring documents.
-pub(super) const NEVER: i64 = i64::MAX;
 /// Minimum time between two searches of a group, in microseconds.
 const REST_US: i64 = 10_000_000;
-
-/// The groups with expiring documents, the next one first.
-#[derive(Debug, Default)]
-pub(super) struct Due(BinaryHeap<Reverse<(i64, u32)>>);
-
-impl Due {
-    /// Notes that a document of a group expires at this time.
-    pub(super) fn note(&mut self, place: usize, kept: &mut Kept, expires: i64) {
-        kept.expires = kept.expires.min(expires);
-        self.plan(place, kept, expires);
-    }
-
-    /// Plans the search of a group at this time, or earlier.
-    fn plan(&mut self, place: usize, kept: &mut Kept, at: i64) {
-        if at < kept.due {
-            kept.due = at;
-            self.0.push(Reverse((at, place as u32)));
-        }
-    }
-
-    /// Takes the next due group, whose plan ends with that.
-    fn next(&mut self, groups: &mut Groups, now: i64) -> Option<usize> {
-        loop {
-            let Reverse((at, place)) = *self.0.peek()?;
-            if at > now {
-                return None;
-            }
-            self.0.pop();
-            let kept = &mut groups[place as usize];
-            // Otherwise the plan is stale: the group was later planned for an earlier time.
-            if kept.due == at {
-                kept.due = NEVER;
-                return Some(place as usize);
-            }
-        }
-    }
-}
 
 impl Table {
     /// Returns, by group in the order of the directory, the time before which none of its documents
     /// expires.
     pub(super) fn expiries(&self) -> Vec<i64> {
-        self.places.in_order().into_iter().map(|place| self.groups[place].expires).collect()
+        self.writer_directory
+            .in_order()
+            .into_iter()
+            .map(|place| self.groups[place].expires)
+            .collect()
     }
 
     /// Prepares the removal of documents that have expired at this time, from at most this many due

@@ -1,5 +1,5 @@
 //! Bucket groups: 1,024 slots in 128 buckets of one cache line each, or 768 slots in 256 buckets
-//! that also contain small records (`form`).
+//! that also contain small records (`group_layout`).
 //!
 //! A search starts at the bucket that the key's hash names and continues with the next bucket,
 //! around the group, while buckets are full. A used slot never becomes empty again while a search
@@ -9,10 +9,11 @@ use std::sync::atomic::Ordering;
 
 use forebay_core::Result;
 
-use super::form::{GroupAt, INLINE_RECORD_BYTES_MAX, ROOM};
-use super::record::{Record, record};
+use super::group_layout::{GroupRef, INLINE_RECORD_BYTES_MAX, ROOM};
+use super::record::Record;
 use super::scratch::Scratch;
 use super::slot;
+use super::spilled::record;
 use crate::memory::Memory;
 use crate::schedule;
 
@@ -30,7 +31,7 @@ const PUBLISHED: Ordering =
 #[derive(Clone, Copy)]
 pub(super) struct Group<'g> {
     memory: &'g Memory,
-    at: GroupAt,
+    at: GroupRef,
 }
 
 impl<'g> Group<'g> {
@@ -38,13 +39,13 @@ impl<'g> Group<'g> {
     /// The address is that of a group which is in use, or was in use at some time since the
     /// caller's guard was entered, and its bytes were verified.
     #[inline]
-    pub(super) unsafe fn at(memory: &'g Memory, at: GroupAt) -> Self {
+    pub(super) unsafe fn at(memory: &'g Memory, at: GroupRef) -> Self {
         Self { memory, at }
     }
 
     /// The group's address and form.
     #[inline]
-    pub(super) fn place(&self) -> GroupAt {
+    pub(super) fn place(&self) -> GroupRef {
         self.at
     }
 

@@ -1,12 +1,72 @@
-//! The writer's state of each group, by index. The list is split into pieces that never move: a
-//! list in one piece would be copied each time that it doubles, inside one `apply`.
+//! The writer's state of each group, by index, and the order in which groups are due for expiry.
+//!
+//! The list is split into pieces that never move: a list in one piece would be copied each time
+//! that it doubles, inside one `apply`.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ops::{Index, IndexMut};
 
-use super::Kept;
+use super::group_layout::GroupRef;
+use crate::memory::Chunk;
 
+/// The time of a group without expiring documents.
+pub(super) const NEVER: i64 = i64::MAX;
 /// Number of groups in one piece.
 const PIECE: usize = 1_024;
+
+/// The writer's state of a group.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) chunk: Chunk,
+    /// Number of top bits of the hash that the group's keys share.
+    pub(super) depth: u32,
+    /// Slots that are not empty.
+    pub(super) filled: u32,
+    /// Slots with a record.
+    pub(super) live: u32,
+    /// Slots that pending new keys will take.
+    pub(super) reserved: u32,
+    /// Whether `filled` and `live` are counted: not yet in a group of an image that was never
+    /// written.
+    pub(super) is_counted: bool,
+    /// The time before which none of the group's documents expires.
+    pub(super) expires: i64,
+    /// The time at which the group is searched for expired documents, at the latest.
+    pub(super) due: i64,
+    /// Whether records may be written to the group's buckets: not if the buckets are in an image.
+    pub(super) has_room: bool,
+    /// Records of an inline group that have left their buckets since the group was created.
+    pub(super) away: u32,
+    /// Whether the group is queued to be rebuilt.
+    pub(super) is_lined_up: bool,
+}
+
+impl Kept {
+    /// Creates the state of a group with nothing known but its chunk and depth.
+    pub(super) fn of(chunk: Chunk, depth: u32) -> Self {
+        let (filled, live, reserved, is_counted) = (0, 0, 0, false);
+        let (expires, due, has_room, away, is_lined_up) = (NEVER, NEVER, true, 0, false);
+        Self {
+            chunk,
+            depth,
+            filled,
+            live,
+            reserved,
+            is_counted,
+            expires,
+            due,
+            has_room,
+            away,
+            is_lined_up,
+        }
+    }
+
+    /// Slots in use beyond which the group is split or rewritten.
+    pub(super) fn filled_max(&self) -> u32 {
+        GroupRef::of(&self.chunk).filled_max()
+    }
+}
 
 /// The writer's state of each group.
 #[derive(Debug, Default)]
@@ -53,6 +113,43 @@ impl IndexMut<usize> for Groups {
     #[inline]
     fn index_mut(&mut self, place: usize) -> &mut Kept {
         &mut self.pieces[place / PIECE][place % PIECE]
+    }
+}
+
+/// The groups with expiring documents, the next one first.
+#[derive(Debug, Default)]
+pub(super) struct Due(BinaryHeap<Reverse<(i64, u32)>>);
+
+impl Due {
+    /// Notes that a document of a group expires at this time.
+    pub(super) fn note(&mut self, place: usize, kept: &mut Kept, expires: i64) {
+        kept.expires = kept.expires.min(expires);
+        self.plan(place, kept, expires);
+    }
+
+    /// Plans the search of a group at this time, or earlier.
+    pub(super) fn plan(&mut self, place: usize, kept: &mut Kept, at: i64) {
+        if at < kept.due {
+            kept.due = at;
+            self.0.push(Reverse((at, place as u32)));
+        }
+    }
+
+    /// Takes the next due group, whose plan ends with that.
+    pub(super) fn next(&mut self, groups: &mut Groups, now: i64) -> Option<usize> {
+        loop {
+            let Reverse((at, place)) = *self.0.peek()?;
+            if at > now {
+                return None;
+            }
+            self.0.pop();
+            let kept = &mut groups[place as usize];
+            // Otherwise the plan is stale: the group was later planned for an earlier time.
+            if kept.due == at {
+                kept.due = NEVER;
+                return Some(place as usize);
+            }
+        }
     }
 }
 

@@ -5,9 +5,7 @@
 
 use forebay_core::Result;
 
-use super::scratch::Scratch;
-use super::spilled::spilled;
-use crate::memory::{CHUNK_BYTES_MIN, Memory, is_spilled};
+use crate::memory::{CHUNK_BYTES_MIN, Memory};
 
 /// Maximum header bytes for a key below 128 bytes and a row below 16 KiB.
 const SHORT_HEADER_BYTES: u64 = 3;
@@ -102,25 +100,6 @@ pub(crate) fn filler(bytes: u64) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns the record at an address; a copy if it is spilled.
-///
-/// # Errors
-/// `Corrupt` if an image or the spill file is damaged; `Unavailable` if the file cannot be read.
-///
-/// # Safety
-/// As [`in_memory`].
-pub(super) unsafe fn record<'g>(
-    memory: &'g Memory,
-    address: u64,
-    scratch: &'g Scratch,
-) -> Result<Record<'g>> {
-    match is_spilled(address) {
-        true => spilled(memory, address, scratch),
-        // SAFETY: the caller's promise.
-        false => unsafe { in_memory(memory, address) },
-    }
-}
-
 /// Returns the record at an address in memory.
 ///
 /// # Errors
@@ -133,7 +112,7 @@ pub(super) unsafe fn in_memory(memory: &Memory, address: u64) -> Result<Record<'
     // This verifies the header as far as its first block; the rest of a longer header is verified
     // below.
     let block = CHUNK_BYTES_MIN - address % CHUNK_BYTES_MIN;
-    memory.prove(address, block.min(HEADER_BYTES_MAX as u64))?;
+    memory.verify(address, block.min(HEADER_BYTES_MAX as u64))?;
     let short = if block < SHORT_HEADER_BYTES {
         None
     } else {
@@ -146,7 +125,7 @@ pub(super) unsafe fn in_memory(memory: &Memory, address: u64) -> Result<Record<'
         // SAFETY: the caller's promise.
         None => unsafe { long_lengths(memory, address) }?,
     };
-    memory.prove(address + header, (key + row) as u64)?;
+    memory.verify(address + header, (key + row) as u64)?;
     // SAFETY: the caller's promise.
     let bytes = unsafe { memory.bytes(address + header, key + row) };
     let (key, row) = bytes.split_at(key);
@@ -167,7 +146,7 @@ unsafe fn long_lengths(memory: &Memory, address: u64) -> Result<(u64, usize, usi
         let (mut number, mut shift) = (0_usize, 0);
         loop {
             if at.is_multiple_of(CHUNK_BYTES_MIN) {
-                memory.prove(at, 1)?;
+                memory.verify(at, 1)?;
             }
             // SAFETY: the caller's promise; the header's end is found by its own bits.
             let byte = unsafe { memory.bytes(at, 1) }[0];
@@ -184,20 +163,20 @@ unsafe fn long_lengths(memory: &Memory, address: u64) -> Result<(u64, usize, usi
 }
 
 /// Returns the row of the record at an address, if the record is this key's and has a short header;
-/// otherwise only [`record`] can tell. This is the path of most reads.
+/// otherwise only [`in_memory`] can tell. This is the path of most reads.
 ///
 /// # Safety
-/// As [`record`].
+/// As [`in_memory`].
 #[inline(always)]
 pub(super) unsafe fn row_of<'g>(memory: &'g Memory, address: u64, key: &[u8]) -> Option<&'g [u8]> {
     if address % CHUNK_BYTES_MIN > CHUNK_BYTES_MIN - SHORT_HEADER_BYTES {
         return None;
     }
-    memory.prove(address, SHORT_HEADER_BYTES).ok()?;
+    memory.verify(address, SHORT_HEADER_BYTES).ok()?;
     // SAFETY: the caller's promise; each chunk has bytes up to the end of its last block.
     let bytes = unsafe { memory.bytes(address, SHORT_HEADER_BYTES as usize) };
     let (header, row) = short_header(bytes.first_chunk()?, key.len())?;
-    memory.prove(address + header, (key.len() + row) as u64).ok()?;
+    memory.verify(address + header, (key.len() + row) as u64).ok()?;
     // SAFETY: the caller's promise.
     let bytes = unsafe { memory.bytes(address + header, key.len() + row) };
     let (found, row) = bytes.split_at(key.len());

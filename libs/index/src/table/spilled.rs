@@ -10,10 +10,10 @@
 use forebay_core::{Error, Result};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::record::{HEADER_BYTES_MAX, Record, header, lengths};
+use super::record::{HEADER_BYTES_MAX, Record, header, in_memory, lengths};
 use super::scratch::Scratch;
 use crate::image::damaged;
-use crate::memory::Memory;
+use crate::memory::{Memory, is_spilled};
 
 const CHECKSUM_BYTES: usize = 8;
 /// Bytes of the first read, which covers most records.
@@ -35,6 +35,25 @@ pub(super) fn append(into: &mut Vec<u8>, address: u64, key: &[u8], row: &[u8]) -
 /// Returns the most bytes that a record with such a key and row takes in the file.
 pub(super) fn bytes_max(key: usize, row: usize) -> u64 {
     (CHECKSUM_BYTES + HEADER_BYTES_MAX + key + row) as u64
+}
+
+/// Returns the record at an address; a copy if it is spilled.
+///
+/// # Errors
+/// `Corrupt` if an image or the spill file is damaged; `Unavailable` if the file cannot be read.
+///
+/// # Safety
+/// As [`in_memory`].
+pub(super) unsafe fn record<'g>(
+    memory: &'g Memory,
+    address: u64,
+    scratch: &'g Scratch,
+) -> Result<Record<'g>> {
+    match is_spilled(address) {
+        true => spilled(memory, address, scratch),
+        // SAFETY: the caller's promise.
+        false => unsafe { in_memory(memory, address) },
+    }
 }
 
 /// Copies the record at an address of the file.
@@ -84,7 +103,8 @@ mod tests {
     use forebay_core::ErrorCode;
 
     use super::*;
-    use crate::memory::{Chunk, RESERVED_BYTES, SpillPlace};
+    use crate::memory::SpillPlace;
+    use crate::memory::{Chunk, RESERVED_BYTES};
 
     fn code(memory: &Memory, address: u64) -> Option<ErrorCode> {
         spilled(memory, address, &Scratch::default()).err().map(|error| error.code())

@@ -126,7 +126,7 @@ fn a_long_history_leaves_what_a_map_has() {
             let replaced = table.insert(&key, &row, seen.publishing()).unwrap();
             assert_eq!(replaced, model.insert(key, row).map(|row| row.len()));
         }
-        table.reclaim(200, MoveTo::Memory, seen.publishing()).unwrap();
+        table.reclaim(200, RelocationTarget::Memory, seen.publishing()).unwrap();
     }
     for (key, row) in &model {
         assert_eq!(seen.find(key).as_ref(), Some(row));
@@ -167,7 +167,7 @@ fn each_new_key_moves_one_group_at_most() {
         assert!(table.groups.len() <= before + 1 || before == 0);
         assert!(used == 0 || seen.memory.used_bytes() <= used + 4 * 1024 * 1024);
     }
-    assert!(table.groups.len() >= 60_000 / form::filled_max(true) as usize);
+    assert!(table.groups.len() >= 60_000 / group_layout::filled_max(true) as usize);
     let filled: u32 = table.groups.iter().map(|kept| kept.filled).sum();
     assert_eq!(filled, 60_000);
 }
@@ -214,14 +214,14 @@ fn a_guard_keeps_what_it_found_and_lets_go_of_nothing_else() {
     let held = held.unwrap().unwrap().row;
     for n in 0..50_000_u32 {
         table.insert(b"key", &n.to_le_bytes().repeat(25), seen.publishing()).unwrap();
-        table.reclaim(300, MoveTo::Memory, seen.publishing()).unwrap();
+        table.reclaim(300, RelocationTarget::Memory, seen.publishing()).unwrap();
     }
     assert!(held.iter().all(|byte| *byte == 7), "a record was written over under a guard");
     let with_guard = seen.memory.used_bytes();
     drop(guard);
     for n in 0..50_000_u32 {
         table.insert(b"key", &n.to_le_bytes().repeat(25), seen.publishing()).unwrap();
-        table.reclaim(300, MoveTo::Memory, seen.publishing()).unwrap();
+        table.reclaim(300, RelocationTarget::Memory, seen.publishing()).unwrap();
     }
     assert!(seen.memory.used_bytes() < with_guard.min(1024 * 1024));
 }
@@ -269,7 +269,7 @@ fn readers_beside_growth_and_reclaim_miss_nothing() {
             let key = new % LASTING;
             version += u32::from(key == 0);
             table.insert(&key.to_le_bytes(), &row(key, version), seen.publishing()).unwrap();
-            table.reclaim(400, MoveTo::Memory, seen.publishing()).unwrap();
+            table.reclaim(400, RelocationTarget::Memory, seen.publishing()).unwrap();
         }
         done.store(true, Ordering::Relaxed);
     });
@@ -313,7 +313,7 @@ fn without_memory_nothing_is_lost_and_nothing_leaks() {
                     refusals += 1;
                 }
             }
-            table.reclaim(100, MoveTo::Memory, seen.publishing()).unwrap();
+            table.reclaim(100, RelocationTarget::Memory, seen.publishing()).unwrap();
             assert_eq!(seen.find(&key).as_ref(), model.get(&key));
         }
         assert!(model.iter().all(|(key, row)| seen.find(key).as_ref() == Some(row)));
@@ -350,7 +350,7 @@ fn a_reader_in_a_group_that_was_split_finds_what_it_held_then() {
     for round in 0..40_u8 {
         for key in &old {
             table.insert(key, &[round; 60], seen.publishing()).unwrap();
-            table.reclaim(10_000, MoveTo::Memory, seen.publishing()).unwrap();
+            table.reclaim(10_000, RelocationTarget::Memory, seen.publishing()).unwrap();
         }
     }
     assert!(table.segments.bytes() < 3 * before, "nothing was reclaimed");
@@ -373,7 +373,7 @@ fn a_reader_in_a_group_that_was_split_finds_what_it_held_then() {
     assert!(old.iter().all(is_listed) && end.is_none());
     assert_eq!(
         listed.len(),
-        form::filled_max(false) as usize,
+        group_layout::filled_max(false) as usize,
         "what the group held when it was split"
     );
     drop(pin);
@@ -413,7 +413,7 @@ fn deletes_give_segments_back() {
     }
     for key in 0..20_u8 {
         assert_eq!(table.remove(&[key]).unwrap(), Some(row.len()));
-        table.reclaim(100, MoveTo::Memory, seen.publishing()).unwrap();
+        table.reclaim(100, RelocationTarget::Memory, seen.publishing()).unwrap();
     }
     assert_eq!(table.segments.bytes(), 0);
     assert_eq!(seen.used_at_rest(), table.bytes());

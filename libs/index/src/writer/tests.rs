@@ -39,7 +39,7 @@ fn small_index() -> (Index, PartitionWriter, impl Fn(usize) -> Vec<u8>) {
 fn used(index: &Index) -> u64 {
     let header = &index.inner.followed(PartitionId(0)).unwrap().header;
     // SAFETY: no writer takes the space out of use during the test.
-    unsafe { header.load_space(&index.inner.reclaim) }.unwrap().memory.used_bytes()
+    unsafe { header.load_space(&index.inner.resources.reclaim) }.unwrap().memory.used_bytes()
 }
 
 fn key(n: usize) -> Key {

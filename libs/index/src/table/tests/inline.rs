@@ -12,7 +12,7 @@ impl Table {
     fn inline_records(&self) -> (usize, usize) {
         let (mut inline, mut all) = (0, 0);
         for kept in self.groups.iter() {
-            let at = GroupAt::of(&kept.chunk);
+            let at = GroupRef::of(&kept.chunk);
             for word in self.group_of(kept).unwrap().words() {
                 inline += usize::from(at.holds(slot::address(word)));
                 all += 1;
@@ -45,7 +45,7 @@ fn write(table: &mut Table, rows: &[(u64, Vec<u8>)], publishing: Publishing<'_>)
         table.prepare(table.hash.of(&key), &key, row, None, publishing).unwrap();
     }
     table.show().unwrap();
-    table.reclaim(4_096, MoveTo::Memory, publishing).unwrap();
+    table.reclaim(4_096, RelocationTarget::Memory, publishing).unwrap();
 }
 
 #[test]
@@ -114,18 +114,18 @@ fn writes_on_their_way_follow_the_records_of_groups_that_are_made_anew() {
 #[test]
 fn rooms_never_overlap_and_never_leave_their_bucket() {
     let memory = Memory::reserve(1 << 30).unwrap();
-    let chunk = memory.allocate(form::bytes(true)).unwrap();
+    let chunk = memory.allocate(group_layout::bytes(true)).unwrap();
     // SAFETY: the chunk is this test's.
     unsafe { memory.clear(&chunk) };
-    let at = GroupAt::of(&chunk);
+    let at = GroupRef::of(&chunk);
     // SAFETY: as above.
     let group = unsafe { Group::at(&memory, at) };
     let mut taken: Vec<(u64, u64)> = Vec::new();
     for hash in (0..20_000_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
         let bytes = 4 + hash % 40;
         let Some(start) = group.take_room(hash, bytes) else { continue };
-        assert!(bytes <= form::INLINE_RECORD_BYTES_MAX);
-        let room = form::ROOM;
+        assert!(bytes <= group_layout::INLINE_RECORD_BYTES_MAX);
+        let room = group_layout::ROOM;
         let bucket = at.bucket(hash, 0);
         assert!(start >= bucket + room.start && start + bytes <= bucket + room.end);
         taken.push((start, start + bytes));
@@ -146,7 +146,7 @@ fn groups_take_the_form_that_their_records_ask_for() {
     let large = |key: u64| vec![key as u8; 100];
     let grown: Vec<_> = (0..3 * KEYS).map(|key| (key, large(key))).collect();
     grown.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
-    assert!(table.groups.iter().all(|kept| !GroupAt::of(&kept.chunk).is_inline()));
+    assert!(table.groups.iter().all(|kept| !GroupRef::of(&kept.chunk).is_inline()));
     for key in 0..3 * KEYS {
         assert_eq!(seen.find(&key.to_le_bytes()), Some(large(key)));
     }
@@ -161,7 +161,7 @@ fn groups_take_the_form_that_their_records_ask_for() {
 fn where_inline_halves_find_no_memory_plain_ones_do() {
     let seen = Seen::within(8 * 1024 * 1024);
     let mut table = seen.table();
-    let full = u64::from(form::filled_max(false));
+    let full = u64::from(group_layout::filled_max(false));
     let rows: Vec<_> = (0..full).map(|key| (key, row(key, 0))).collect();
     write(&mut table, &rows, seen.publishing());
     // The spare chunks suffice for the directory, both halves and some records.

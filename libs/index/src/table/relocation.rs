@@ -6,14 +6,16 @@ use std::ops::Range;
 use forebay_core::{ErrorCode, Result};
 
 use super::group::Group;
-use super::record::{in_memory, record};
-use super::{PREFETCHED, Publishing, Scratch, Table, slot, spilled};
+use super::record::in_memory;
+use super::scratch::Scratch;
+use super::spilled::record;
+use super::{PREFETCHED, Publishing, Table, slot, spilled};
 use crate::memory::is_spilled;
 use crate::schedule::{self, Fault};
 
 /// The destination of moved records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MoveTo {
+pub(crate) enum RelocationTarget {
     /// Other memory; spilled records stay on disk.
     Memory,
     /// The spill file.
@@ -34,7 +36,7 @@ impl Table {
     pub(crate) fn reclaim(
         &mut self,
         bytes_more: u64,
-        to: MoveTo,
+        to: RelocationTarget,
         publishing: Publishing<'_>,
     ) -> Result<()> {
         let bytes_max = bytes_more + 2 * self.segments.take_died();
@@ -46,12 +48,12 @@ impl Table {
                         self.memory.forget_note(chunk.address());
                         retired.push(chunk);
                     }
-                    None if to == MoveTo::Spill && self.segments.line_up_oldest() => {}
+                    None if to == RelocationTarget::Spill && self.segments.line_up_oldest() => {}
                     None => break,
                 }
                 continue;
             };
-            let is_spilled = to == MoveTo::Spill || is_spilled(rest.start);
+            let is_spilled = to == RelocationTarget::Spill || is_spilled(rest.start);
             let records = self.records_ahead(rest, bytes_max - walked)?;
             let moved = match is_spilled {
                 true => self.spill_records(&records),
@@ -67,7 +69,7 @@ impl Table {
         } else {
             publishing.reclaim.retire(&self.memory, retired);
         }
-        self.lay_anew(bytes_max, publishing)
+        self.rebuild_queued(bytes_max, publishing)
     }
 
     /// Returns addresses and hashes of the next records of a segment, up to this many bytes;

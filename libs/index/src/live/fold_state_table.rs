@@ -1,6 +1,6 @@
 //! The fold's state next to the documents, as records of a second table in a live space: the
-//! windows of its clients and the positions of its sources. The state therefore changes together
-//! with the documents, a whole entry at a time.
+//! deduplication windows of its clients and the positions of its sources. The state therefore
+//! changes together with the documents, a whole entry at a time.
 //!
 //! ```text
 //! client: key = client u128 | row = highest u64 | last_seen_us i64 | the 1,024 below it u64 * 16
@@ -14,17 +14,17 @@ use forebay_core::fold::{Applied, PartitionState};
 use forebay_core::id::{ClientId, PartitionId, Position};
 use forebay_core::{Error, Result};
 
-use crate::storage::Space;
+use crate::space::Space;
 use crate::table::{Publishing, Table};
 
-/// Serial of the windows' table.
+/// Serial of the fold-state table.
 pub(crate) const SERIAL: u64 = 1;
 
-/// The table of the fold's windows.
+/// The table of the fold's state.
 #[derive(Debug)]
-pub(crate) struct Windows(pub(crate) Table);
+pub(crate) struct FoldStateTable(pub(crate) Table);
 
-impl Windows {
+impl FoldStateTable {
     /// Creates an empty table, in an empty space.
     pub(crate) fn new(space: &Space) -> Self {
         Self(Table::new(space.memory.clone(), space.hash, SERIAL))
@@ -54,7 +54,7 @@ impl Windows {
     /// Prepares the whole of a state, in an empty table.
     ///
     /// # Errors
-    /// As [`Windows::prepare`].
+    /// As [`FoldStateTable::prepare`].
     pub(crate) fn prepare_all(
         &mut self,
         state: &PartitionState,

@@ -1,20 +1,23 @@
 //! The header file of a live partition: a page that all processes map.
 //!
 //! The words come first. After them comes the description, which never changes: it is written
-//! before the file gets its name.
+//! before the file gets its name. [`Published`] refers to the words of a header in such a file, or
+//! in the process's own memory.
 
 use std::fs::File;
 use std::io::Write;
+use std::ops::Deref;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::{NonNull, null_mut};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use forebay_core::{Error, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use super::refused;
-use crate::header::{Status, Words};
+use crate::header_words::Words;
+use crate::memory::refused;
+use crate::state::Status;
 
 /// Bytes of a header file.
 const HEADER_BYTES: usize = 4_096;
@@ -125,6 +128,27 @@ impl Drop for HeaderFile {
     fn drop(&mut self) {
         // SAFETY: mapped by `map`, and every user of the page borrows this value.
         let _refused = unsafe { munmap(self.base.as_ptr().cast(), HEADER_BYTES) };
+    }
+}
+
+/// A reference to the words of a header, held by its readers or its writer.
+#[derive(Clone, Debug)]
+pub(crate) enum Published {
+    /// Words in the process's own memory.
+    Own(Arc<Words>),
+    /// Words in a file.
+    Shared(Arc<HeaderFile>),
+}
+
+impl Deref for Published {
+    type Target = Words;
+
+    #[inline]
+    fn deref(&self) -> &Words {
+        match self {
+            Self::Own(words) => words,
+            Self::Shared(file) => file.words(),
+        }
     }
 }
 

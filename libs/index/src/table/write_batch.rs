@@ -8,39 +8,18 @@ use forebay_core::clock::Timestamp;
 use forebay_core::{Error, Result};
 
 use super::directory::DEPTH_MAX;
-use super::form;
-use super::form::GroupAt;
 use super::group::Group;
-use super::{Publishing, Scratch, Table, slot};
+use super::group_layout::GroupRef;
+use super::scratch::Scratch;
+use super::spilled::record;
+use super::{Pending, Publishing, SlotLocation, Table, group_layout, slot};
 
 /// The bit of an item that marks a removed record.
 const GOES: u64 = 1 << 63;
 
-/// A pending write.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pub(super) hash: u64,
-    pub(super) held: Option<Held>,
-    /// The new word of the key's slot; `None` for a removed document.
-    pub(super) word: Option<u64>,
-    /// Bytes of the record that the word names.
-    pub(super) bytes: u64,
-}
-
-/// The location of a key.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
-    group: GroupAt,
-    slot: u64,
-    pub(super) word: u64,
-    bytes: u64,
-    /// The number of group rewrites when the key was found there.
-    moves: u64,
-}
-
 /// The previous document under a write's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Replaced {
+pub(crate) struct PreviousRow {
     /// Bytes of the replaced row.
     pub(crate) row_bytes: usize,
 }
@@ -58,7 +37,7 @@ impl Table {
         row: &[u8],
         expires: Option<Timestamp>,
         publishing: Publishing<'_>,
-    ) -> Result<Option<Replaced>> {
+    ) -> Result<Option<PreviousRow>> {
         self.prepare_by(hash, key, expires, publishing, |table, group| {
             table.append(group, hash, key, row)
         })
@@ -75,7 +54,7 @@ impl Table {
         record: (u64, u64),
         expires: Option<Timestamp>,
         publishing: Publishing<'_>,
-    ) -> Result<Option<Replaced>> {
+    ) -> Result<Option<PreviousRow>> {
         self.prepare_by(hash, key, expires, publishing, |_, _| Ok(record))
     }
 
@@ -85,8 +64,8 @@ impl Table {
         key: &[u8],
         expires: Option<Timestamp>,
         publishing: Publishing<'_>,
-        record: impl FnOnce(&mut Self, GroupAt) -> Result<(u64, u64)>,
-    ) -> Result<Option<Replaced>> {
+        record: impl FnOnce(&mut Self, GroupRef) -> Result<(u64, u64)>,
+    ) -> Result<Option<PreviousRow>> {
         let found = self.find_or_reserve(hash, key, publishing)?;
         let group = match &found {
             Some((held, _)) => Ok(held.group),
@@ -117,7 +96,7 @@ impl Table {
     ///
     /// # Errors
     /// `Corrupt`; call [`Table::give_up`] then.
-    pub(crate) fn prepare_removal(&mut self, hash: u64, key: &[u8]) -> Result<Option<Replaced>> {
+    pub(crate) fn prepare_removal(&mut self, hash: u64, key: &[u8]) -> Result<Option<PreviousRow>> {
         if self.groups.is_empty() {
             return Ok(None);
         }
@@ -145,7 +124,7 @@ impl Table {
         let address = slot::address(item);
         let scratch = Scratch::default();
         // SAFETY: a record that was appended before the list was written; its segment is in use.
-        let record = unsafe { super::record::record(&self.memory, address, &scratch) }?;
+        let record = unsafe { record(&self.memory, address, &scratch) }?;
         let (hash, key, bytes) = (self.hash.of(record.key), record.key.to_vec(), record.bytes);
         if self.groups.is_empty() {
             return Err(Error::internal("a list of writes to no group"));
@@ -242,15 +221,15 @@ impl Table {
         Ok(())
     }
 
-    fn find(&self, hash: u64, key: &[u8]) -> Result<Option<(Held, Replaced)>> {
+    fn find(&self, hash: u64, key: &[u8]) -> Result<Option<(SlotLocation, PreviousRow)>> {
         let scratch = Scratch::default();
         let Some(group) = self.group(hash)? else { return Ok(None) };
         let Some((slot, word, record)) = group.locate(hash, key, &scratch)? else {
             return Ok(None);
         };
         let (group, bytes) = (group.place(), record.bytes);
-        let held = Held { group, slot, word, bytes, moves: self.moves };
-        Ok(Some((held, Replaced { row_bytes: record.row.len() })))
+        let held = SlotLocation { group, slot, word, bytes, moves: self.moves };
+        Ok(Some((held, PreviousRow { row_bytes: record.row.len() })))
     }
 
     /// Finds a key, or reserves a slot for it in its group; splits the group until it has a free
@@ -260,7 +239,7 @@ impl Table {
         hash: u64,
         key: &[u8],
         publishing: Publishing<'_>,
-    ) -> Result<Option<(Held, Replaced)>> {
+    ) -> Result<Option<(SlotLocation, PreviousRow)>> {
         if self.groups.is_empty() {
             self.add_first_group(publishing)?;
         }
@@ -286,7 +265,7 @@ impl Table {
             }
         }
         let message = "more keys than a bucket group holds share the top bits of their hash";
-        let most = u64::from(form::filled_max(false));
+        let most = u64::from(group_layout::filled_max(false));
         Err(Error::limit_exceeded(message, most, most + 1))
     }
 

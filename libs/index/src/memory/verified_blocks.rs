@@ -1,4 +1,4 @@
-//! The set of verified (*proved*) blocks of an image: one bit each, per process.
+//! The set of verified blocks of an image: one bit each, per process.
 //!
 //! The first user of a block verifies it; later users do not. Two threads may verify a block at the
 //! same time. After a writer has verified a block, it may change the block while a reader that
@@ -23,7 +23,7 @@ use std::time::Duration;
 use forebay_core::{Error, Result};
 use parking_lot::Mutex;
 
-use super::CHUNK_BYTES_MIN;
+use super::geometry::CHUNK_BYTES_MIN;
 use crate::image::{Block, Blocks, Extent, Image, damaged};
 
 const WORDS: usize = CHUNK_BYTES_MIN as usize / 8;
@@ -32,10 +32,10 @@ const WORDS: usize = CHUNK_BYTES_MIN as usize / 8;
 const MEND_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The verification state of the image that a memory was created from.
-pub(super) struct Proof {
+pub(super) struct VerifiedBlocks {
     /// Per block of addresses: whether the block was verified, or is not part of the image. Blocks
     /// beyond the end are not part of the image.
-    proved: Box<[AtomicU64]>,
+    verified: Box<[AtomicU64]>,
     /// The image's extents, ascending.
     extents: Vec<Extent>,
     blocks: Arc<Blocks>,
@@ -44,29 +44,29 @@ pub(super) struct Proof {
     is_damaged: AtomicBool,
 }
 
-impl Proof {
+impl VerifiedBlocks {
     pub(super) fn new(image: &Image, end: u64) -> Self {
-        let mut proved = vec![u64::MAX; (end / CHUNK_BYTES_MIN).div_ceil(64) as usize];
+        let mut verified = vec![u64::MAX; (end / CHUNK_BYTES_MIN).div_ceil(64) as usize];
         for extent in image.extents().iter().filter(|extent| !extent.is_spilled()) {
             for block in extent.first..extent.first + extent.blocks {
-                proved[(block / 64) as usize] &= !(1 << (block % 64));
+                verified[(block / 64) as usize] &= !(1 << (block % 64));
             }
         }
-        let proved = proved.into_iter().map(AtomicU64::new).collect();
+        let verified = verified.into_iter().map(AtomicU64::new).collect();
         let (extents, blocks) = (image.extents().to_vec(), image.blocks().clone());
         let (hopeless, is_damaged) = (Mutex::default(), AtomicBool::new(false));
-        Self { proved, extents, blocks, hopeless, is_damaged }
+        Self { verified, extents, blocks, hopeless, is_damaged }
     }
 
     #[inline]
-    pub(super) fn is_proved(&self, block: u64) -> bool {
-        let word = self.proved.get((block / 64) as usize);
+    pub(super) fn is_verified(&self, block: u64) -> bool {
+        let word = self.verified.get((block / 64) as usize);
         // Acquire: a repaired block is seen repaired.
         word.is_none_or(|word| word.load(Ordering::Acquire) >> (block % 64) & 1 == 1)
     }
 
-    fn set_proved(&self, block: u64) {
-        if let Some(word) = self.proved.get((block / 64) as usize) {
+    fn set_verified(&self, block: u64) {
+        if let Some(word) = self.verified.get((block / 64) as usize) {
             word.fetch_or(1 << (block % 64), Ordering::Release);
         }
     }
@@ -74,11 +74,11 @@ impl Proof {
     /// Removes these bytes, whole blocks, from the image: they are about to be written.
     pub(super) fn disown(&self, address: u64, bytes: u64) {
         let first = address / CHUNK_BYTES_MIN;
-        let behind = (first + bytes / CHUNK_BYTES_MIN).min(self.proved.len() as u64 * 64);
-        for block in (first..behind).filter(|block| !self.is_proved(*block)) {
+        let behind = (first + bytes / CHUNK_BYTES_MIN).min(self.verified.len() as u64 * 64);
+        for block in (first..behind).filter(|block| !self.is_verified(*block)) {
             // Under the lock: no repair of the block is running, and none will start.
             let _mending = self.hopeless.lock();
-            self.set_proved(block);
+            self.set_verified(block);
         }
     }
 
@@ -88,11 +88,11 @@ impl Proof {
     /// The block is readable and writable, and all others change it only by atomic words, and only
     /// after it was verified.
     #[cold]
-    pub(super) unsafe fn prove_block(&self, block: u64, start: *mut u8) -> Result<()> {
+    pub(super) unsafe fn verify_block(&self, block: u64, start: *mut u8) -> Result<()> {
         let behind = self.extents.partition_point(|extent| extent.first <= block);
         let extent = behind.checked_sub(1).map(|place| &self.extents[place]);
         let Some(extent) = extent.filter(|extent| block < extent.first + extent.blocks) else {
-            self.set_proved(block);
+            self.set_verified(block);
             return Ok(());
         };
         let in_file = extent.first_in_file + (block - extent.first);
@@ -104,23 +104,23 @@ impl Proof {
             // Acquire: pairs with the release of each change that is seen.
             *bytes = word.load(Ordering::Acquire).to_le_bytes();
         }
-        if self.blocks.check(in_file, &copy).is_err() && !self.is_proved(block) {
+        if self.blocks.check(in_file, &copy).is_err() && !self.is_verified(block) {
             // SAFETY: the caller's promise.
             return unsafe { self.mend(block, in_file, start) };
         }
-        self.set_proved(block);
+        self.set_verified(block);
         Ok(())
     }
 
     /// Repairs a block that was found damaged, unless another thread has repaired it by now.
     ///
     /// # Safety
-    /// As [`Proof::prove_block`].
+    /// As [`VerifiedBlocks::verify_block`].
     unsafe fn mend(&self, block: u64, in_file: u64, start: *mut u8) -> Result<()> {
         let Some(mut hopeless) = self.hopeless.try_lock_for(MEND_WAIT_MAX) else {
             return Err(self.note_damage("a block that was not mended in time"));
         };
-        if self.is_proved(block) {
+        if self.is_verified(block) {
             return Ok(());
         }
         let class = self.blocks.class_of(in_file);
@@ -139,7 +139,7 @@ impl Proof {
                 word.store(mended, Ordering::Release);
             }
         }
-        self.set_proved(block);
+        self.set_verified(block);
         Ok(())
     }
 

@@ -7,13 +7,13 @@ const PIECES_DEPTH_MAX: u32 = 8;
 
 /// The indexes of groups, by the first bits of the hashes that belong to them.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct WriterDirectory {
     /// The pieces, by the first bits of a hash. Each piece is indexed by the bits after them, as
     /// many as it needs. Both lengths are powers of two.
     pieces: Vec<Vec<u32>>,
 }
 
-impl Places {
+impl WriterDirectory {
     /// The index of the group that a hash belongs to; the map must not be empty.
     #[inline]
     pub(super) fn of(&self, hash: u64) -> usize {
@@ -76,7 +76,7 @@ mod tests {
     proptest! {
         #[test]
         fn they_are_those_of_one_list(splits in prop::collection::vec(any::<u64>(), 0..2_000)) {
-            let (mut places, mut list) = (Places::default(), vec![0; 1 << DEPTH]);
+            let (mut places, mut list) = (WriterDirectory::default(), vec![0; 1 << DEPTH]);
             places.point(0, 0, 0);
             let mut depths = vec![0];
             for hash in splits {

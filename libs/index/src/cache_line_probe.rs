@@ -1,4 +1,5 @@
-//! Cache lines of the documents' memory, for benchmarks that measure the cost of one access.
+//! A probe of the cache lines of the documents' memory, for benchmarks that measure the cost of one
+//! access. No other part of the index uses the probe.
 //!
 //! The content of a line has no meaning: a record, a bucket, or old bytes. A line is loaded as a
 //! word that any thread or process may be writing, and the word is never used as an address.
@@ -8,7 +9,8 @@ use std::sync::atomic::Ordering;
 
 use forebay_core::Result;
 
-use crate::index::Inner;
+use crate::index::Index;
+use crate::inner::Inner;
 use crate::memory::{BLOCK_BYTES, Memory};
 use crate::reclaim::Pin;
 
@@ -31,11 +33,11 @@ struct Lines<'a> {
 
 impl<'a> MemoryLines<'a> {
     pub(crate) fn of(inner: &'a Inner) -> Result<Self> {
-        let pin = inner.reclaim.enter();
+        let pin = inner.resources.reclaim.enter();
         let lines = |id| {
             // SAFETY: the pin was entered before, and lives as long as the references derived from
             // this.
-            let space = unsafe { inner.followed(id)?.header.load_space(&inner.reclaim) }?;
+            let space = unsafe { inner.followed(id)?.header.load_space(&inner.resources.reclaim) }?;
             let memory: &Memory = &space.memory;
             Ok(Lines { memory, count: (memory.opened() - BLOCK_BYTES) / LINE_BYTES })
         };
@@ -58,6 +60,17 @@ impl<'a> MemoryLines<'a> {
         // atomic.
         let word = unsafe { lines.memory.word(BLOCK_BYTES + line * LINE_BYTES) };
         Some(word.load(Ordering::Relaxed))
+    }
+}
+
+impl Index {
+    /// The memory of the partitions, for benchmarks of memory access.
+    ///
+    /// # Errors
+    /// `Unavailable` when a live copy cannot be mapped.
+    #[doc(hidden)]
+    pub fn memory_lines(&self) -> Result<MemoryLines<'_>> {
+        MemoryLines::of(&self.inner)
     }
 }
 

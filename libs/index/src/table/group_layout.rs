@@ -33,9 +33,9 @@ pub(super) const ROOM: Range<u64> = 8 * INLINE_SLOTS..127;
 
 /// The address of a group, with its form; 0 is no group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct GroupAt(u64);
+pub(super) struct GroupRef(u64);
 
-impl GroupAt {
+impl GroupRef {
     /// No group.
     pub(super) const NONE: Self = Self(0);
 
@@ -49,7 +49,7 @@ impl GroupAt {
         Self(word)
     }
 
-    /// Encodes what [`GroupAt::of_word`] decodes.
+    /// Encodes what [`GroupRef::of_word`] decodes.
     pub(super) fn word(self) -> u64 {
         self.0
     }
@@ -61,7 +61,7 @@ impl GroupAt {
         Self(address | u64::from(entry >> 31))
     }
 
-    /// Encodes what [`GroupAt::of_entry`] decodes.
+    /// Encodes what [`GroupRef::of_entry`] decodes.
     pub(super) fn entry(self) -> u32 {
         let inline = if self.is_inline() { INLINE_ENTRY } else { 0 };
         // An address has 43 bits, so the quotient has 30.
@@ -149,16 +149,16 @@ mod tests {
         for (address, is_inline) in [(1 << 21, false), (1 << 21, true), ((1 << 42) - 32_768, true)]
         {
             let chunk = Chunk::of_image(address, bytes(is_inline)).unwrap();
-            let at = GroupAt::of(&chunk);
+            let at = GroupRef::of(&chunk);
             assert_eq!((at.address(), at.is_inline()), (address, is_inline));
-            assert_eq!(GroupAt::of_word(at.word()), at);
-            assert_eq!(GroupAt::of_entry(at.entry()), at);
+            assert_eq!(GroupRef::of_word(at.word()), at);
+            assert_eq!(GroupRef::of_entry(at.entry()), at);
             assert_eq!(at.chunk(), Some(chunk));
             assert_eq!(at.buckets() * at.bucket_bytes(), at.bytes());
             assert!(at.holds(address) && !at.holds(address + at.bytes()));
         }
         // An inline group begins at a multiple of its own length.
-        let crooked = GroupAt::of_word(((1 << 21) + CHUNK_BYTES_MIN) | INLINE);
+        let crooked = GroupRef::of_word(((1 << 21) + CHUNK_BYTES_MIN) | INLINE);
         assert_eq!(crooked.chunk(), None);
     }
 }

@@ -1,16 +1,18 @@
-//! The words of a space that its readers and its next writer need: the table's root, and a redo
+//! The header of a space, which its readers and its next writer need: the table's root, and a redo
 //! record for each change of several words.
 //!
-//! For a space in private memory the words are in the process's own memory; for a live space they
-//! are in the first block of its file, which is never allocated.
+//! The header of a space in private memory is in the process's own memory. The header of a live
+//! space is in the first block of its file, which is never allocated (`space_words` in
+//! `proto/spec/live.md`).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::schedule;
 
-/// The directory entries that a swing updates together: see [`SpaceWords::begin_swing`].
+/// Directory entries that are updated together: see [`SpaceHeader::begin_directory_update`]. The
+/// format (`proto/spec/live.md`) calls the words of such an update `swing_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Swing {
+pub(crate) struct DirectoryUpdate {
     /// Address of the first entry.
     pub(crate) entry: u64,
     /// Number of entries, half of them for each group.
@@ -34,10 +36,10 @@ pub(crate) struct Redo {
     pub(crate) serial: u64,
 }
 
-/// The words of one space; the words that every read loads are on the first line.
+/// The header of one space; the words that every read loads are on the first line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub(crate) struct SpaceWords {
+pub(crate) struct SpaceHeader {
     /// Root of the documents' table.
     pub(crate) root: AtomicU64,
     /// Counter that is incremented before memory is reused that a reader may still be in.
@@ -48,14 +50,14 @@ pub(crate) struct SpaceWords {
     pub(crate) hash_seed: AtomicU64,
     /// Serial of the documents' table, which its segments carry.
     pub(crate) serial: AtomicU64,
-    /// Root of the table of the fold's windows.
-    pub(crate) windows: AtomicU64,
+    /// Root of the fold-state table: `windows` in the format.
+    pub(crate) fold_state: AtomicU64,
     /// Whether the redo words below describe writes that may be half done: the turn of the status
     /// that results from the writes, or 0.
     redo_turn: AtomicU64,
     redo: [AtomicU64; 4],
-    swing_count: AtomicU64,
-    swing: [AtomicU64; 2],
+    update_count: AtomicU64,
+    update: [AtomicU64; 2],
     /// Number of blocks, from the first on, that another space has borrowed; the upper half counts
     /// the requests to lend.
     lent: AtomicU64,
@@ -66,7 +68,7 @@ pub(crate) struct SpaceWords {
 /// The bits of `lent` with the number of blocks.
 const LENT_BLOCKS: u64 = u32::MAX as u64;
 
-impl SpaceWords {
+impl SpaceHeader {
     /// Notes the writes that are about to be shown. From here on they will be shown, by this writer
     /// or a successor.
     pub(crate) fn arm(&self, turn: u64, redo: &Redo) {
@@ -100,25 +102,25 @@ impl SpaceWords {
     }
 
     /// Notes directory entries that are about to be stored.
-    pub(crate) fn begin_swing(&self, swing: Swing) {
+    pub(crate) fn begin_directory_update(&self, update: DirectoryUpdate) {
         schedule::store();
-        self.swing[0].store(swing.entry, Ordering::Relaxed);
+        self.update[0].store(update.entry, Ordering::Relaxed);
         schedule::store();
-        let groups = u64::from(swing.high) << 32 | u64::from(swing.low);
-        self.swing[1].store(groups, Ordering::Relaxed);
+        let groups = u64::from(update.high) << 32 | u64::from(update.low);
+        self.update[1].store(groups, Ordering::Relaxed);
         schedule::store();
-        self.swing_count.store(swing.count, Ordering::Release);
+        self.update_count.store(update.count, Ordering::Release);
         fence(Ordering::Release);
     }
 
     /// Notes that all directory entries are stored.
-    pub(crate) fn end_swing(&self) {
+    pub(crate) fn end_directory_update(&self) {
         schedule::store();
-        self.swing_count.store(0, Ordering::Release);
+        self.update_count.store(0, Ordering::Release);
     }
 
-    /// Lends this many blocks: from here on no memory in them is reused, see [`super::lending`].
-    pub(super) fn lend(&self, blocks: u64) {
+    /// Lends this many blocks: from here on no memory in them is reused, see [`crate::sharing`].
+    pub(crate) fn lend(&self, blocks: u64) {
         schedule::store();
         let lend = |lent: u64| {
             let asked = (lent >> 32).wrapping_add(1) << 32;
@@ -130,9 +132,9 @@ impl SpaceWords {
         fence(Ordering::SeqCst);
     }
 
-    /// Returns how many blocks are lent, and the value by which [`SpaceWords::end_lending`] ends
+    /// Returns how many blocks are lent, and the value by which [`SpaceHeader::end_lending`] ends
     /// that.
-    pub(super) fn lent_blocks(&self) -> (u64, u64) {
+    pub(crate) fn lent_blocks(&self) -> (u64, u64) {
         fence(Ordering::SeqCst);
         schedule::load();
         let lent = self.lent.load(Ordering::SeqCst);
@@ -140,18 +142,18 @@ impl SpaceWords {
     }
 
     /// Ends the lending, unless there was a new request since; returns whether the lending ended.
-    pub(super) fn end_lending(&self, lent: u64) -> bool {
+    pub(crate) fn end_lending(&self, lent: u64) -> bool {
         schedule::store();
         let none = lent & !LENT_BLOCKS;
         self.lent.compare_exchange(lent, none, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     /// Returns directory entries that an earlier writer may have left half stored.
-    pub(crate) fn swung(&self) -> Option<Swing> {
-        let count = self.swing_count.load(Ordering::Acquire);
+    pub(crate) fn begun_directory_update(&self) -> Option<DirectoryUpdate> {
+        let count = self.update_count.load(Ordering::Acquire);
         let (entry, groups) =
-            (self.swing[0].load(Ordering::Relaxed), self.swing[1].load(Ordering::Relaxed));
+            (self.update[0].load(Ordering::Relaxed), self.update[1].load(Ordering::Relaxed));
         let (low, high) = (groups as u32, (groups >> 32) as u32);
-        (count != 0).then_some(Swing { entry, count, low, high })
+        (count != 0).then_some(DirectoryUpdate { entry, count, low, high })
     }
 }

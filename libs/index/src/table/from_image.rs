@@ -6,16 +6,18 @@ use std::sync::atomic::Ordering;
 use forebay_core::Result;
 
 use super::directory::{ENTRY_BYTES, Root};
-use super::expiry::NEVER;
-use super::form::GroupAt;
+use super::group_layout::GroupRef;
+use super::groups::{Kept, NEVER};
+use super::scratch::Scratch;
 use super::segments::{Segments, spilled_segment};
 use super::spilled::spilled;
-use super::{Kept, Scratch, Table, slot};
+use super::{Table, slot};
 use crate::image::{Content, Image, damaged};
+use crate::key::SeededHash;
 use crate::memory::{
     BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, Memory, SpillPlace, image_end, is_spilled,
 };
-use crate::storage::{SeededHash, Space};
+use crate::space::Space;
 
 impl Table {
     /// Returns the parts of the table that an image contains.
@@ -66,7 +68,7 @@ impl Table {
     /// `Corrupt` when the image is damaged, or cannot be a table; those of [`Memory::copy_image`].
     pub(crate) fn of_image_copied(image: &Image, memory: &Arc<Memory>) -> Result<Self> {
         let mut parts = Parts::of_image(image)?;
-        parts.segments = parts.segments.with_serial(memory.words().serial.load(Ordering::Relaxed));
+        parts.segments = parts.segments.with_serial(memory.header().serial.load(Ordering::Relaxed));
         memory.copy_image(image, &parts.chunks())?;
         let table = Self::assemble(memory.clone(), parts, &mut image.expiries().iter())?;
         memory.adopt(table.chunks(), None)?;
@@ -165,7 +167,7 @@ impl Table {
     /// Finds the groups in the directory; several adjacent entries may name one group.
     fn take_groups(
         &mut self,
-        entries: &[GroupAt],
+        entries: &[GroupRef],
         expiries: &mut std::slice::Iter<'_, i64>,
     ) -> Result<()> {
         let mut first = 0;
@@ -185,23 +187,23 @@ impl Table {
                 self.due.note(place, &mut kept, expires);
             }
             self.groups.push(kept);
-            self.places.point(self.root.first_hash(first), depth, place);
+            self.writer_directory.point(self.root.first_hash(first), depth, place);
             first += width;
         }
         if expiries.next().is_some() { Err(damaged("more groups than it has")) } else { Ok(()) }
     }
 
     /// Returns the groups by directory entry.
-    fn entries_of_parts(&self, parts: &Parts) -> Result<Vec<GroupAt>> {
+    fn entries_of_parts(&self, parts: &Parts) -> Result<Vec<GroupRef>> {
         if parts.root == Root::NONE {
             return Ok(Vec::new());
         }
         let Some(chunk) = &parts.directory else { return Ok(vec![parts.root.only_group()]) };
-        self.memory.prove(chunk.address(), chunk.bytes())?;
+        self.memory.verify(chunk.address(), chunk.bytes())?;
         let entry = |entry: u64| {
             let at = chunk.address() + entry * ENTRY_BYTES;
             // SAFETY: an entry of the table's own directory, which was just verified.
-            GroupAt::of_entry(unsafe { self.memory.half_word(at) }.load(Ordering::Relaxed))
+            GroupRef::of_entry(unsafe { self.memory.half_word(at) }.load(Ordering::Relaxed))
         };
         Ok((0..1 << parts.root.depth()).map(entry).collect())
     }

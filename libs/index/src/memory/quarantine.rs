@@ -5,18 +5,19 @@ use std::sync::atomic::{Ordering, fence};
 
 use forebay_core::{Error, Result};
 
-use super::{CHUNK_BYTES_MIN, Chunk, Memory, SpaceWords, State, is_spilled};
+use super::geometry::{CHUNK_BYTES_MIN, Chunk, is_spilled};
+use super::{Memory, SpaceHeader, State};
 use crate::schedule::{self, Fault};
 
 /// Quarantined memory is reused once it exceeds this part of the memory in use.
-const RESTING_SHARE: u64 = 16;
+const QUARANTINE_SHARE: u64 = 16;
 
 impl Memory {
     /// Returns a chunk when no free chunk fits: from quarantine if that has grown large, otherwise
     /// a fresh one; if there is no room for a fresh one, from all memory that can be freed.
     pub(super) fn allocate_anew(&self, state: &mut State, order: u8) -> Result<Chunk> {
         self.take_lent_back(state);
-        let is_much = state.resting_bytes > self.used_bytes() / RESTING_SHARE;
+        let is_much = state.quarantined_bytes > self.used_bytes() / QUARANTINE_SHARE;
         let has_addresses = self.fresh_end(state, order) <= self.reserved;
         if is_much || !has_addresses {
             self.wake(state);
@@ -42,31 +43,31 @@ impl Memory {
     }
 
     /// Puts chunks of live memory into quarantine: readers may still be there for a while.
-    pub(crate) fn rest(&self, chunks: Vec<Chunk>) {
+    pub(crate) fn quarantine(&self, chunks: Vec<Chunk>) {
         let mut state = self.state();
         let in_memory = chunks.iter().filter(|chunk| !is_spilled(chunk.address));
-        state.resting_bytes += in_memory.map(Chunk::bytes).sum::<u64>();
-        state.resting.extend(chunks);
+        state.quarantined_bytes += in_memory.map(Chunk::bytes).sum::<u64>();
+        state.quarantined.extend(chunks);
     }
 
     /// Frees all quarantined memory: from here on a reader of that memory learns that its copy is
     /// invalid.
     fn wake(&self, state: &mut State) {
-        if state.resting.is_empty() {
+        if state.quarantined.is_empty() {
             return;
         }
         if schedule::is_planted(Fault::RaisedLate) {
-            let words = self.words.as_ptr() as usize;
+            let header = self.header.as_ptr() as usize;
             // SAFETY: only a test plants this fault, and the test's memory lives long enough.
-            let reuse = move || unsafe { &(*(words as *const SpaceWords)).reuse };
+            let reuse = move || unsafe { &(*(header as *const SpaceHeader)).reuse };
             schedule::put_off(move || {
                 reuse().fetch_add(1, Ordering::Release);
             });
         } else {
             self.note_reuse();
         }
-        state.resting_bytes = 0;
-        for chunk in std::mem::take(&mut state.resting) {
+        state.quarantined_bytes = 0;
+        for chunk in std::mem::take(&mut state.quarantined) {
             self.put_back(state, chunk);
         }
     }
@@ -76,7 +77,7 @@ impl Memory {
         schedule::store();
         // Release: a reader that sees the new number sees no path to that memory any more. The
         // fence: a reader that sees anything that is written there sees the new number.
-        self.words().reuse.fetch_add(1, Ordering::Release);
+        self.header().reuse.fetch_add(1, Ordering::Release);
         fence(Ordering::Release);
     }
 

@@ -8,12 +8,13 @@ use forebay_core::Result;
 use forebay_core::fold::PartitionState;
 use forebay_core::row::row_expires_at;
 
-use super::{Generation, bytes_of, note_windows, prepare_one};
+use super::donor::DonorRecords;
+use crate::generation::{Generation, bytes_of, prepare_one, write_fold_state};
 use crate::image::Image;
-use crate::index::Inner;
 use crate::memory::{BLOCK_BYTES, image_end};
-use crate::storage::Space;
-use crate::table::{Borrowing, Document, PREFETCHED, Publishing, Table};
+use crate::resources::Resources;
+use crate::space::Space;
+use crate::table::{Document, PREFETCHED, Publishing, Table};
 
 /// Number of documents that are compared with the donor's before all of them are.
 const TRIED: usize = 32 * PREFETCHED;
@@ -24,15 +25,15 @@ const TRIED: usize = 32 * PREFETCHED;
 ///
 /// # Errors
 /// `Corrupt`, `LimitExceeded`, `Unavailable`: those of the image.
-pub(crate) fn has_most(lender: &Space, image: &Image) -> Result<bool> {
+pub(crate) fn has_most(donor: &Space, image: &Image) -> Result<bool> {
     if image.is_spilled() {
         return Ok(false);
     }
-    let (borrowing, table) = (Borrowing::of(lender, None), table_of(image)?);
+    let (records, table) = (DonorRecords::of(donor, None), table_of(image)?);
     let (mut tried, mut alike) = (0, 0);
     table.visit_batches(|documents| {
         tried += documents.len();
-        alike += borrowing.find(documents).iter().flatten().count();
+        alike += records.find(documents).iter().flatten().count();
         Ok(tried < TRIED)
     })?;
     Ok(alike > 0 && 2 * alike >= tried)
@@ -46,28 +47,28 @@ fn table_of(image: &Image) -> Result<Table> {
 
 impl Generation {
     /// Builds a generation from an image, with the fold's state as of the image. `space` is an
-    /// empty live space that has borrowed from the donor `lender`. Each block of the image is
+    /// empty live space that has borrowed from the `donor`. Each block of the image is
     /// verified. Records that the donor has in equal form are referenced there; all others are
     /// copied.
     pub(crate) fn of_image_beside(
         image: &Image,
-        lender: &Space,
+        donor: &Space,
         space: Arc<Space>,
         state: &PartitionState,
-        index: &Inner,
+        resources: &Resources,
     ) -> Result<Self> {
         let mut made = Self::within(space);
         let memory = made.space.memory.clone();
-        memory.charge_to(&index.budget);
-        let borrowing = Borrowing::of(lender, Some(&memory));
+        memory.charge_to(&resources.budget);
+        let records = DonorRecords::of(donor, Some(&memory));
         table_of(image)?.visit_batches(|documents| {
-            made.fill(documents, Some(&borrowing), index)?;
+            made.fill(documents, Some(&records), resources)?;
             Ok(true)
         })?;
         made.progress = image.about().progress;
         made.mended = image.mended().clone();
         made.note_log(state);
-        made.finish(state, index)?;
+        made.finish(state, resources)?;
         Ok(made)
     }
 
@@ -76,17 +77,17 @@ impl Generation {
         &self,
         space: Arc<Space>,
         state: &PartitionState,
-        index: &Inner,
+        resources: &Resources,
     ) -> Result<Self> {
         let mut made = Self::within(space);
-        made.space.memory.charge_to(&index.budget);
+        made.space.memory.charge_to(&resources.budget);
         self.table.visit_batches(|documents| {
-            made.fill(documents, None, index)?;
+            made.fill(documents, None, resources)?;
             Ok(true)
         })?;
         (made.progress, made.following) = (self.progress, self.following);
         made.mended = self.mended.clone();
-        made.finish(state, index)?;
+        made.finish(state, resources)?;
         Ok(made)
     }
 
@@ -94,12 +95,12 @@ impl Generation {
     fn fill(
         &mut self,
         documents: &[Document],
-        borrowing: Option<&Borrowing<'_>>,
-        index: &Inner,
+        records: Option<&DonorRecords<'_>>,
+        resources: &Resources,
     ) -> Result<()> {
-        let found = borrowing.map(|borrowing| borrowing.find(documents)).unwrap_or_default();
+        let found = records.map(|records| records.find(documents)).unwrap_or_default();
         let Self { space, table, held, .. } = self;
-        let publishing = Publishing { root: Some(space.root()), reclaim: &index.reclaim };
+        let publishing = Publishing { root: Some(space.root()), reclaim: &resources.reclaim };
         let hashes = table.prefetch(documents.iter().map(|(key, _)| key.as_slice()));
         for (((key, row), hash), borrowed) in documents.iter().zip(hashes).zip(found) {
             let Some(record) = borrowed else {
@@ -113,11 +114,11 @@ impl Generation {
         table.show()
     }
 
-    fn finish(&mut self, state: &PartitionState, index: &Inner) -> Result<()> {
-        if let Some(windows) = &mut self.windows {
-            note_windows(windows, state, index)?;
+    fn finish(&mut self, state: &PartitionState, resources: &Resources) -> Result<()> {
+        if let Some(fold_state) = &mut self.fold_state {
+            write_fold_state(fold_state, state, resources)?;
         }
-        self.held.memory_bytes = bytes_of(&self.table, self.windows.as_ref());
+        self.held.memory_bytes = bytes_of(&self.table, self.fold_state.as_ref());
         Ok(())
     }
 }

@@ -2,31 +2,34 @@
 //!
 //! A reader follows an address only after a check that it is inside the memory, and copies a record
 //! before it looks at the record's key. The reader may use the copy if the space's reuse word is
-//! still as it was before the root was loaded: see [`Reused`].
+//! still as it was before the root was loaded: see [`ReuseCount`].
 
 use std::sync::atomic::{Ordering, fence};
 
 use forebay_core::Result;
 
+use super::directory::Root;
+use super::group::Group;
 use super::record::{Record, short_header};
 use super::scratch::Scratch;
+use super::search::Search;
+use super::slot;
 use super::spilled::spilled;
-use super::{Group, Root, Search, slot};
 use crate::image::damaged;
+use crate::key::SeededHash;
 use crate::memory::{CHUNK_BYTES_MAX, Memory, is_spilled};
 use crate::schedule;
-use crate::storage::SeededHash;
 
 /// The value of the reuse word when a read began.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reused(u64);
+pub(crate) struct ReuseCount(u64);
 
-impl Reused {
+impl ReuseCount {
     /// Loads the reuse word; must precede the load of the root.
     #[inline]
     pub(crate) fn before(memory: &Memory) -> Self {
         schedule::load();
-        Self(memory.words().reuse.load(Ordering::Acquire))
+        Self(memory.header().reuse.load(Ordering::Acquire))
     }
 
     /// Whether everything that was read since is what it was meant to be.
@@ -35,7 +38,7 @@ impl Reused {
         // Pairs with the fence of `Memory::note_reuse`.
         fence(Ordering::Acquire);
         schedule::load();
-        schedule::compared(memory.words().reuse.load(Ordering::Relaxed) == self.0)
+        schedule::compared(memory.header().reuse.load(Ordering::Relaxed) == self.0)
     }
 }
 
@@ -43,12 +46,12 @@ impl Reused {
 ///
 /// # Errors
 /// `Corrupt` for bytes that can be no record; in most cases the record's memory was reused.
-pub(super) fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> Result<Record<'s>> {
+fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> Result<Record<'s>> {
     if is_spilled(address) {
         return spilled(memory, address, scratch);
     }
     let load = |at: u64| {
-        memory.prove(at, 8)?;
+        memory.verify(at, 8)?;
         // SAFETY: the word is in opened addresses, which are never taken back while they are
         // mapped. Any concurrent change happens by whole words, or is detected afterwards.
         Ok(unsafe { memory.word(at) }.load(Ordering::Relaxed))
@@ -75,7 +78,7 @@ pub(super) fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> R
     if key + row > CHUNK_BYTES_MAX {
         return Err(damaged("a record that is too long"));
     }
-    memory.prove(at, key + row)?;
+    memory.verify(at, key + row)?;
     // SAFETY: the bytes were just checked to be inside.
     let (key, row) = unsafe { copy_bytes(memory, at, bytes, scratch) }.split_at(key_bytes);
     Ok(Record { key, row, bytes: at - address + bytes as u64 })
@@ -117,7 +120,7 @@ impl Search {
         }
         let address = slot::address(self.likely);
         let (first, skipped) = (address - address % 8, 8 * (address % 8) as u32);
-        memory.prove(first, 16).ok()?;
+        memory.verify(first, 16).ok()?;
         // SAFETY: the words were just checked to be inside.
         let load = |at| unsafe { memory.word(at) }.load(Ordering::Relaxed);
         let head = match skipped {
@@ -126,7 +129,7 @@ impl Search {
         };
         let (header, row) = short_header(head.to_le_bytes().first_chunk()?, key.len())?;
         let bytes = key.len() + row;
-        memory.prove(address + header, bytes as u64).ok()?;
+        memory.verify(address + header, bytes as u64).ok()?;
         // SAFETY: as above.
         let copied = unsafe { copy_bytes(memory, address + header, bytes, scratch) };
         let (found, row) = copied.split_at(key.len());
@@ -155,6 +158,37 @@ impl Search {
         };
         // SAFETY: the caller's promise.
         unsafe { self.end_by(memory, take) }
+    }
+
+    /// Returns the address and the bytes of the key's record if it is in a segment and has this
+    /// row. The result must be validated as that of [`Search::end_copied`].
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    ///
+    /// # Safety
+    /// As [`Search::end_copied`].
+    pub(crate) unsafe fn end_equal(
+        &self,
+        memory: &Memory,
+        (key, row): (&[u8], &[u8]),
+        scratch: &Scratch,
+    ) -> Result<Option<(u64, u64)>> {
+        // SAFETY: the caller's promise.
+        let record = unsafe {
+            self.end_by(memory, |group, word| {
+                let address = slot::address(word);
+                let is_inline = group.place().is_inline() && group.place().holds(address);
+                // Another record may take its place in the bucket of a group.
+                if is_spilled(address) || is_inline {
+                    return Ok(None);
+                }
+                let record = copy(memory, address, scratch)?;
+                let is_it = record.key == key;
+                Ok(is_it.then_some((address, record.bytes, record.row == row)))
+            })
+        }?;
+        Ok(record.and_then(|(address, bytes, is_equal)| is_equal.then_some((address, bytes))))
     }
 }
 

@@ -9,15 +9,15 @@
 use forebay_core::{ErrorCode, Result};
 
 use super::directory::Root;
-use super::expiry::NEVER;
-use super::form::{self, GroupAt, INLINE_RECORD_BYTES_MAX};
 use super::group::Group;
+use super::group_layout::{self, GroupRef, INLINE_RECORD_BYTES_MAX};
+use super::groups::{Kept, NEVER};
 use super::record::{self, record_bytes};
-use super::{Kept, Publishing, Table, slot};
-use crate::memory::{Memory, Swing, is_spilled};
+use super::{Publishing, Table, slot};
+use crate::memory::{DirectoryUpdate, Memory, is_spilled};
 
 /// A record of a group that is being rebuilt.
-struct Listed {
+struct GroupRecord {
     hash: u64,
     word: u64,
     bytes: u64,
@@ -26,7 +26,7 @@ struct Listed {
 }
 
 /// The groups that replace a group, before any reader sees them.
-struct Laid {
+struct RebuiltGroups {
     halves: Vec<Kept>,
     /// Whether pending writes must learn the new addresses.
     is_followed: bool,
@@ -38,7 +38,7 @@ struct Laid {
     came: Vec<(u64, u64)>,
 }
 
-impl Laid {
+impl RebuiltGroups {
     fn word_of(&self, address: u64) -> Option<u64> {
         let place = self.moved.binary_search_by_key(&address, |(was, _)| *was);
         place.ok().map(|place| self.moved[place].1)
@@ -55,15 +55,15 @@ impl Table {
     pub(super) fn add_first_group(&mut self, publishing: Publishing<'_>) -> Result<()> {
         let kept = self.new_group(0, false)?;
         self.group_bytes += kept.chunk.bytes();
-        self.root = Root::of_group(GroupAt::of(&kept.chunk));
-        self.places.point(0, 0, 0);
+        self.root = Root::of_group(GroupRef::of(&kept.chunk));
+        self.writer_directory.point(0, 0, 0);
         self.groups.push(kept);
         self.publish(publishing);
         Ok(())
     }
 
     fn new_group(&self, depth: u32, is_inline: bool) -> Result<Kept> {
-        let chunk = self.memory.allocate(form::bytes(is_inline))?;
+        let chunk = self.memory.allocate(group_layout::bytes(is_inline))?;
         // SAFETY: the chunk was just allocated, so nobody else has its address.
         unsafe { self.memory.clear(&chunk) };
         self.memory.note_group(chunk.address(), NEVER);
@@ -88,8 +88,8 @@ impl Table {
     /// Rewrites the group of a hash, without its deleted slots.
     pub(super) fn rewrite(&mut self, hash: u64, publishing: Publishing<'_>) -> Result<()> {
         let place = self.place_of(hash);
-        let laid = self.lay(place, self.groups[place].depth, 1)?;
-        self.swing(hash, laid, publishing);
+        let rebuilt = self.rebuild_groups(place, self.groups[place].depth, 1)?;
+        self.replace_group(hash, rebuilt, publishing);
         Ok(())
     }
 
@@ -100,20 +100,20 @@ impl Table {
         if depth > self.root.depth() {
             self.double(publishing)?;
         }
-        let laid = self.lay(place, depth, 2)?;
-        self.swing(hash, laid, publishing);
+        let rebuilt = self.rebuild_groups(place, depth, 2)?;
+        self.replace_group(hash, rebuilt, publishing);
         Ok(())
     }
 
     /// Replaces the group of a hash by the rebuilt groups.
-    fn swing(&mut self, hash: u64, mut laid: Laid, publishing: Publishing<'_>) {
+    fn replace_group(&mut self, hash: u64, mut rebuilt: RebuiltGroups, publishing: Publishing<'_>) {
         let (place, entries) = (self.place_of(hash), self.entries_of(hash));
-        self.follow_moved(place, &laid);
-        let high = if laid.halves.len() > 1 { laid.halves.pop() } else { None };
-        let Some(low) = laid.halves.pop() else { return };
+        self.follow_moved(place, &rebuilt);
+        let high = if rebuilt.halves.len() > 1 { rebuilt.halves.pop() } else { None };
+        let Some(low) = rebuilt.halves.pop() else { return };
         let (old, places) = self.take_in(place, low, high);
-        let entry = |place: usize| GroupAt::of(&self.groups[place].chunk).entry();
-        let swing = Swing {
+        let entry = |place: usize| GroupRef::of(&self.groups[place].chunk).entry();
+        let update = DirectoryUpdate {
             entry: self.entry_address(entries.start),
             count: entries.len() as u64,
             low: entry(places[0]),
@@ -122,19 +122,19 @@ impl Table {
         // A single entry is switched by one store, which needs no redo record.
         let is_armed = self.directory.is_some() && entries.len() > 1;
         if is_armed {
-            self.memory.words().begin_swing(swing);
+            self.memory.header().begin_directory_update(update);
         }
         let middle = entries.start + entries.len().div_ceil(2);
         self.point(entries.start..middle, places[0], publishing);
         self.point(middle..entries.end, places[1], publishing);
         if is_armed {
-            self.memory.words().end_swing();
+            self.memory.header().end_directory_update();
         }
         self.moves += 1;
         for place in places {
             self.groups[place].reserved = self.reserved_of(place);
         }
-        for (address, bytes) in laid.left {
+        for (address, bytes) in rebuilt.left {
             self.segments.bury_moved(&self.memory, address, bytes);
         }
         publishing.reclaim.retire(&self.memory, vec![old.chunk]);
@@ -160,13 +160,13 @@ impl Table {
     }
 
     /// Updates the pending writes with the new addresses of the records of the group at this index.
-    fn follow_moved(&mut self, place: usize, laid: &Laid) {
-        if laid.moved.is_empty() {
+    fn follow_moved(&mut self, place: usize, rebuilt: &RebuiltGroups) {
+        if rebuilt.moved.is_empty() {
             return;
         }
         let mut pending = std::mem::take(&mut self.pending);
         for pending in pending.iter_mut().filter(|pending| self.place_of(pending.hash) == place) {
-            let now = |word: u64| laid.word_of(slot::address(word)).unwrap_or(word);
+            let now = |word: u64| rebuilt.word_of(slot::address(word)).unwrap_or(word);
             pending.word = pending.word.map(now);
             if let Some(held) = &mut pending.held {
                 held.word = now(held.word);
@@ -177,11 +177,11 @@ impl Table {
 
     /// Rebuilds the group at this index as one group, or two, that no reader sees yet. If there is
     /// no memory, nothing has changed.
-    fn lay(&mut self, place: usize, depth: u32, count: usize) -> Result<Laid> {
-        let listed = self.listed(place)?;
+    fn rebuild_groups(&mut self, place: usize, depth: u32, count: usize) -> Result<RebuiltGroups> {
+        let records = self.records(place)?;
         let bit = if count > 1 { 1_u64 << (64 - depth) } else { 0 };
         let half_of = |hash: u64| usize::from(hash & bit != 0);
-        let is_inline = self.is_to_be_inline(place, &listed, half_of);
+        let is_inline = self.is_to_be_inline(place, &records, half_of);
         let halves = match self.new_groups(depth, is_inline, count) {
             // Plain groups take a quarter of the memory.
             Err(error) if is_inline && error.code() == ErrorCode::LimitExceeded => {
@@ -191,50 +191,50 @@ impl Table {
         }?;
         let (moved, left, came) = (Vec::new(), Vec::new(), Vec::new());
         let is_followed = !self.pending.is_empty();
-        let mut laid = Laid { halves, is_followed, moved, left, came };
-        let was = GroupAt::of(&self.groups[place].chunk);
-        if let Err(error) = self.lay_out(&listed, was, half_of, &mut laid) {
-            for (address, bytes) in laid.came {
+        let mut rebuilt = RebuiltGroups { halves, is_followed, moved, left, came };
+        let was = GroupRef::of(&self.groups[place].chunk);
+        if let Err(error) = self.lay_out(&records, was, half_of, &mut rebuilt) {
+            for (address, bytes) in rebuilt.came {
                 self.segments.bury_moved(&self.memory, address, bytes);
             }
-            self.memory.release(laid.halves.into_iter().map(|half| half.chunk));
+            self.memory.release(rebuilt.halves.into_iter().map(|half| half.chunk));
             return Err(error);
         }
-        laid.moved.sort_unstable();
-        Ok(laid)
+        rebuilt.moved.sort_unstable();
+        Ok(rebuilt)
     }
 
     /// Whether most of these records are small, and few enough that each half has slots for them.
     fn is_to_be_inline(
         &self,
         place: usize,
-        listed: &[Listed],
+        records: &[GroupRecord],
         half_of: impl Fn(u64) -> usize,
     ) -> bool {
-        let shown = || listed.iter().filter(|record| record.is_shown);
+        let shown = || records.iter().filter(|record| record.is_shown);
         let small = shown().filter(|record| record.is_small()).count();
         let (all, high) = (shown().count(), shown().filter(|one| half_of(one.hash) == 1).count());
         let most = high.max(all - high) + self.groups[place].reserved as usize;
-        self.may_be_inline && 4 * small > 3 * all && most < form::filled_max(true) as usize
+        self.may_be_inline && 4 * small > 3 * all && most < group_layout::filled_max(true) as usize
     }
 
     /// Puts records into their halves. Records from the buckets of the old group come first,
     /// because the new buckets have room for all of them.
     fn lay_out(
         &mut self,
-        listed: &[Listed],
-        was: GroupAt,
+        records: &[GroupRecord],
+        was: GroupRef,
         half_of: impl Fn(u64) -> usize,
-        laid: &mut Laid,
+        rebuilt: &mut RebuiltGroups,
     ) -> Result<()> {
         let memory = self.memory.clone();
-        let is_within = |record: &&Listed| was.holds(slot::address(record.word));
-        let within = listed.iter().filter(is_within);
-        for record in within.chain(listed.iter().filter(|record| !is_within(record))) {
+        let is_within = |record: &&GroupRecord| was.holds(slot::address(record.word));
+        let within = records.iter().filter(is_within);
+        for record in within.chain(records.iter().filter(|record| !is_within(record))) {
             let half = half_of(record.hash);
-            let word = self.place_record(&memory, record, is_within(&record), half, laid)?;
+            let word = self.place_record(&memory, record, is_within(&record), half, rebuilt)?;
             if record.is_shown {
-                self.put(&mut laid.halves[half], record.hash, word);
+                self.put(&mut rebuilt.halves[half], record.hash, word);
             }
         }
         Ok(())
@@ -245,16 +245,16 @@ impl Table {
     fn place_record(
         &mut self,
         memory: &Memory,
-        record: &Listed,
+        record: &GroupRecord,
         is_within: bool,
         half: usize,
-        laid: &mut Laid,
+        rebuilt: &mut RebuiltGroups,
     ) -> Result<u64> {
-        let Listed { hash, word, bytes, .. } = *record;
+        let GroupRecord { hash, word, bytes, .. } = *record;
         let from = slot::address(word);
-        let kept = &laid.halves[half];
+        let kept = &rebuilt.halves[half];
         // SAFETY: a group that only this writer has.
-        let group = unsafe { Group::at(memory, GroupAt::of(&kept.chunk)) };
+        let group = unsafe { Group::at(memory, GroupRef::of(&kept.chunk)) };
         let room = if is_spilled(word) { None } else { group.take_room(hash, bytes) };
         // SAFETY: a record of this table, in memory; its chunk is not retired while the table is
         // borrowed.
@@ -264,45 +264,45 @@ impl Table {
                 // SAFETY: room in a group that nobody has yet.
                 unsafe { memory.write(to, copied()) };
                 if !is_within {
-                    laid.left.push((from, bytes));
+                    rebuilt.left.push((from, bytes));
                 }
                 to
             }
             None if is_within => {
                 let to = self.segments.append_bytes(memory, copied())?;
-                laid.came.push((to, bytes));
+                rebuilt.came.push((to, bytes));
                 to
             }
             None => return Ok(word),
         };
         let word = slot::pack(slot::tag_of(hash), to, bytes);
-        if laid.is_followed {
-            laid.moved.push((from, word));
+        if rebuilt.is_followed {
+            rebuilt.moved.push((from, word));
         }
         Ok(word)
     }
 
     /// Lists the records of a group, including pending records in the group's buckets.
-    fn listed(&self, place: usize) -> Result<Vec<Listed>> {
-        let mut listed = Vec::new();
+    fn records(&self, place: usize) -> Result<Vec<GroupRecord>> {
+        let mut records = Vec::new();
         self.visit_records(&self.groups[place], |word, record| {
             let (hash, bytes) = (self.hash.of(record.key), record.bytes);
-            listed.push(Listed { hash, word, bytes, is_shown: true });
+            records.push(GroupRecord { hash, word, bytes, is_shown: true });
             Ok(())
         })?;
-        let at = GroupAt::of(&self.groups[place].chunk);
+        let at = GroupRef::of(&self.groups[place].chunk);
         for pending in self.pending.iter().filter(|_| at.is_inline()) {
             if let Some(word) = pending.word.filter(|word| at.holds(slot::address(*word))) {
                 let (hash, bytes) = (pending.hash, pending.bytes);
-                listed.push(Listed { hash, word, bytes, is_shown: false });
+                records.push(GroupRecord { hash, word, bytes, is_shown: false });
             }
         }
-        Ok(listed)
+        Ok(records)
     }
 
     fn put(&self, group: &mut Kept, hash: u64, word: u64) {
         // SAFETY: a group that only this writer has.
-        unsafe { Group::at(&self.memory, GroupAt::of(&group.chunk)) }.put(hash, word);
+        unsafe { Group::at(&self.memory, GroupRef::of(&group.chunk)) }.put(hash, word);
         group.filled += 1;
         group.live += 1;
     }
@@ -314,7 +314,7 @@ impl Table {
     /// `LimitExceeded` without memory.
     pub(super) fn append(
         &mut self,
-        group: GroupAt,
+        group: GroupRef,
         hash: u64,
         key: &[u8],
         row: &[u8],
@@ -327,7 +327,12 @@ impl Table {
     }
 
     /// As [`Table::append`], for a copy of an existing record; returns its address.
-    pub(super) fn append_bytes(&mut self, group: GroupAt, hash: u64, record: &[u8]) -> Result<u64> {
+    pub(super) fn append_bytes(
+        &mut self,
+        group: GroupRef,
+        hash: u64,
+        record: &[u8],
+    ) -> Result<u64> {
         let room = self.take_room(group, hash, record.len() as u64);
         let Some(to) = room else { return self.segments.append_bytes(&self.memory, record) };
         // SAFETY: as above.
@@ -336,7 +341,7 @@ impl Table {
     }
 
     /// Takes room for a record in the bucket of its key, if there is any.
-    fn take_room(&self, group: GroupAt, hash: u64, bytes: u64) -> Option<u64> {
+    fn take_room(&self, group: GroupRef, hash: u64, bytes: u64) -> Option<u64> {
         if !group.is_inline() || !self.has_room(hash) {
             return None;
         }
@@ -356,7 +361,7 @@ impl Table {
         kept.away += 1;
         if kept.away * 2 > kept.live && !kept.is_lined_up {
             kept.is_lined_up = true;
-            self.to_lay_anew.push_back(place as u32);
+            self.rebuild_queue.push_back(place as u32);
         }
     }
 
@@ -365,10 +370,14 @@ impl Table {
     ///
     /// # Errors
     /// `Corrupt`, `Unavailable`.
-    pub(super) fn lay_anew(&mut self, bytes_max: u64, publishing: Publishing<'_>) -> Result<()> {
-        let mut laid = 0;
-        while laid < bytes_max {
-            let Some(place) = self.to_lay_anew.pop_front() else { break };
+    pub(super) fn rebuild_queued(
+        &mut self,
+        bytes_max: u64,
+        publishing: Publishing<'_>,
+    ) -> Result<()> {
+        let mut rebuilt = 0;
+        while rebuilt < bytes_max {
+            let Some(place) = self.rebuild_queue.pop_front() else { break };
             let place = place as usize;
             self.groups[place].is_lined_up = false;
             // In a group from an image or a takeover the live slots may not be counted yet.
@@ -384,13 +393,13 @@ impl Table {
                 Err(error) if error.code() == ErrorCode::LimitExceeded => break,
                 done => done?,
             }
-            laid += bytes;
+            rebuilt += bytes;
         }
         Ok(())
     }
 }
 
-impl Listed {
+impl GroupRecord {
     fn is_small(&self) -> bool {
         self.bytes <= INLINE_RECORD_BYTES_MAX && !is_spilled(self.word)
     }

@@ -6,9 +6,8 @@ use std::sync::atomic::Ordering;
 
 use forebay_core::{Error, Result};
 
-use super::{
-    BLOCK_BYTES, Backing, CHUNK_BYTES_MIN, Free, Memory, Proof, SpillPlace, is_spilled, poison,
-};
+use super::geometry::{BLOCK_BYTES, CHUNK_BYTES_MIN, is_spilled};
+use super::{Backing, Free, Memory, SpillPlace, VerifiedBlocks, addresses};
 use crate::image::{Image, damaged};
 
 impl Memory {
@@ -37,7 +36,7 @@ impl Memory {
         if opened > BLOCK_BYTES {
             memory.open(BLOCK_BYTES, opened - BLOCK_BYTES)?;
         }
-        memory.words().opened.store(opened, Ordering::Release);
+        memory.header().opened.store(opened, Ordering::Release);
         for extent in image.extents() {
             let (start, bytes) = (extent.first * CHUNK_BYTES_MIN, extent.blocks * CHUNK_BYTES_MIN);
             if start < BLOCK_BYTES {
@@ -47,11 +46,11 @@ impl Memory {
                 memory.copy_spilled(image, extent)?;
                 continue;
             }
-            poison::allow(memory.pointer(start), bytes);
+            addresses::allow(memory.pointer(start), bytes);
             // SAFETY: the extent is inside addresses that were just opened and that nobody uses.
             unsafe { image.bring(extent, memory.pointer(start))? };
         }
-        memory.backing = Backing::Image(Proof::new(image, opened));
+        memory.backing = Backing::Image(VerifiedBlocks::new(image, opened));
         memory.state.get_mut().free = Free::from(opened);
         Ok(Arc::new(memory))
     }
@@ -89,7 +88,7 @@ impl Memory {
                 Ok(())
             })?;
         }
-        self.words().opened.store(opened, Ordering::Release);
+        self.header().opened.store(opened, Ordering::Release);
         Ok(())
     }
 }

@@ -1,0 +1,101 @@
+//! A donor as a new space sees it: its file, the loan of its memory, and the records that both have
+//! in equal form.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_core::{Error, Result};
+
+use crate::memory::{Memory, refused};
+use crate::space::Space;
+use crate::table::{Document, PREFETCHED, ReuseCount, Root, Scratch, Search};
+
+/// Attempts to find records while the donor reuses memory.
+const TRIES_MAX: usize = 8;
+
+/// A donor: a space of another version of the same partition, whose records a new space borrows.
+#[derive(Debug)]
+pub(crate) struct DonorSpace {
+    /// The space as its readers map it.
+    pub(crate) space: Arc<Space>,
+    /// The name of the donor's file.
+    pub(crate) path: PathBuf,
+    /// The possible names of the donor's own link to a space that it has borrowed from.
+    pub(crate) borrowed: Vec<PathBuf>,
+}
+
+impl DonorSpace {
+    /// Gives the donor's file one more name, and lends all its memory; returns the number of bytes.
+    pub(crate) fn lend(&self, name: &Path) -> Result<u64> {
+        let gone = || Error::not_found("what was to be borrowed is gone");
+        std::fs::hard_link(&self.path, name).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => gone(),
+            _ => refused("link", &self.path, &error),
+        })?;
+        // This mapping writes the space's header and nothing else.
+        Ok(Memory::open_live(name, true, &self.borrowed)?.lend())
+    }
+}
+
+/// The records of a donor that a table may refer to.
+pub(crate) struct DonorRecords<'m> {
+    donor: &'m Space,
+    /// The address that the donor's address 0 has in the borrower.
+    at: u64,
+    /// Number of borrowed bytes.
+    bytes: u64,
+}
+
+impl<'m> DonorRecords<'m> {
+    /// Describes what `borrower` has borrowed from this donor; without a borrower, all of the
+    /// donor's memory.
+    pub(crate) fn of(donor: &'m Space, borrower: Option<&Memory>) -> Self {
+        let borrowed = borrower.and_then(Memory::borrowed);
+        let (at, bytes) = borrowed.unwrap_or((0, donor.memory.opened()));
+        Self { donor, at, bytes }
+    }
+
+    /// Returns which of these documents, [`PREFETCHED`] at most, the donor has in equal form: for
+    /// each document the address of the record in the borrower, and its bytes. A record that the
+    /// donor is moving may be missed.
+    pub(crate) fn find(&self, documents: &[Document]) -> [Option<(u64, u64)>; PREFETCHED] {
+        let memory = &*self.donor.memory;
+        for _ in 0..TRIES_MAX {
+            let reused = ReuseCount::before(memory);
+            let found = self.look(memory, documents);
+            if let (Ok(found), true) = (found, reused.is_unchanged(memory)) {
+                return found;
+            }
+        }
+        [None; PREFETCHED]
+    }
+
+    fn look(
+        &self,
+        memory: &Memory,
+        documents: &[Document],
+    ) -> Result<[Option<(u64, u64)>; PREFETCHED]> {
+        let root = Root::load(self.donor.root());
+        let mut all = [Search::default(); PREFETCHED];
+        for (search, (key, _)) in all.iter_mut().zip(documents) {
+            *search = Search::begin(memory, root, self.donor.hash.of(key));
+        }
+        for search in &mut all[..documents.len()] {
+            // SAFETY: the memory is live, and the result is used only if no memory was reused.
+            unsafe { search.ask_for_bucket(memory) };
+        }
+        for search in &mut all[..documents.len()] {
+            // SAFETY: as above.
+            unsafe { search.ask_for_record(memory) };
+        }
+        let (mut found, mut scratch) = ([None; PREFETCHED], Scratch::default());
+        for ((found, search), (key, row)) in found.iter_mut().zip(&all).zip(documents) {
+            // SAFETY: as above.
+            let record = unsafe { search.end_equal(memory, (key, row), &scratch) }?;
+            let lent = record.filter(|(address, bytes)| address + bytes <= self.bytes);
+            *found = lent.map(|(address, bytes)| (self.at + address, bytes));
+            scratch.clear();
+        }
+        Ok(found)
+    }
+}
