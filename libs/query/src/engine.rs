@@ -31,8 +31,9 @@ use crate::twins;
 pub(crate) const CATALOG: &str = "forebay";
 /// Rows per batch.
 const BATCH_ROWS: usize = 2_048;
-/// Stack for the deepest recursion over a plan, in a build without optimisation.
-const STACK_BYTES: usize = 16 << 20;
+/// Stack for the recursion over the deepest statement that the limits allow, in a build without
+/// optimisation (`deepest_statements_within_the_limits_are_answered`). Unused pages cost no memory.
+const STACK_BYTES: usize = 64 << 20;
 /// Number of memory consumers that an error names.
 const NAMED_CONSUMERS: NonZeroUsize = NonZeroUsize::new(3).unwrap();
 

@@ -11,6 +11,7 @@ use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Int64Type, Schema, SchemaRef};
 use async_trait::async_trait;
 use forebay_columns::{arrow_type, column};
+use forebay_core::limits::SQL_OPERATORS_MAX;
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_query::{Batches, Bounds, SqlEngine, SqlOptions, Table, Tables, Wanted};
@@ -258,6 +259,29 @@ async fn what_is_too_long_or_too_deep_is_refused() {
     let items: Vec<_> = (0..5_000).map(|n| n.to_string()).collect();
     let list = format!("SELECT count(*) FROM numbers WHERE n IN ({})", items.join(", "));
     assert_eq!(setup.numbers(&list).await, [3_000]);
+}
+
+/// Proves that the engine's threads have the stack for the deepest statement of each kind that the
+/// limits allow: a plan's recursion follows the longest chain.
+#[tokio::test(flavor = "multi_thread")]
+async fn deepest_statements_within_the_limits_are_answered() {
+    let setup = setup();
+    let repeat = |first: &str, link: &str, links: usize| first.to_owned() + &link.repeat(links);
+    let where_ = |condition: String| format!("SELECT count(*) FROM numbers WHERE {condition}");
+    let sum = repeat("SELECT 1", " + 1", SQL_OPERATORS_MAX - 10);
+    assert_eq!(setup.numbers(&sum).await, [SQL_OPERATORS_MAX as i64 - 9]);
+    let column = repeat("SELECT count(n", " + n", (SQL_OPERATORS_MAX - 20) / 2) + ") FROM numbers";
+    assert_eq!(setup.numbers(&column).await, [3_000]);
+    let any = where_(repeat("n = 0", " OR n = 1", (SQL_OPERATORS_MAX - 20) / 3));
+    assert_eq!(setup.numbers(&any).await, [2]);
+    let all = where_(repeat("n >= 0", " AND n + 1 > n", (SQL_OPERATORS_MAX - 20) / 5));
+    assert_eq!(setup.numbers(&all).await, [3_000]);
+    let text = repeat("length('x'", " || 'x'", SQL_OPERATORS_MAX - 30) + ")";
+    let text = format!("SELECT count(*) FROM numbers WHERE {text} > n");
+    assert_eq!(setup.numbers(&text).await, [SQL_OPERATORS_MAX as i64 - 29]);
+    let union = repeat("SELECT 1", " UNION ALL SELECT 1", (SQL_OPERATORS_MAX - 20) / 3);
+    let union = format!("SELECT count(*) FROM ({union})");
+    assert_eq!(setup.numbers(&union).await, [(SQL_OPERATORS_MAX as i64 - 20) / 3 + 1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
