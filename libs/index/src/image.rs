@@ -118,7 +118,8 @@ impl ImageAbout {
             return Ok(());
         }
         let message = format!(
-            "the image is of partition {} of {}, not of {partition} of {partitions}; it is ignored",
+            "the image is of partition {} of {}, not of {partition} of {partitions}; the reader \
+             ignores the image",
             self.partition, self.partitions
         );
         Err(Error::unsupported(message).with_partition(partition.partition))
@@ -127,6 +128,6 @@ impl ImageAbout {
 
 /// Returns the error for an unusable image.
 pub(crate) fn damaged(what: &str) -> Error {
-    let message = format!("the image is damaged: {what}; it is built anew from its log");
+    let message = format!("the image is damaged: {what}; the index is rebuilt from the log");
     Error::corrupt(message)
 }

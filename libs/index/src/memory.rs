@@ -359,7 +359,7 @@ impl Memory {
             let end = address.checked_add(bytes);
             address >= borrowed.at + BLOCK_BYTES && end.is_some_and(|end| end <= borrowed.end())
         });
-        let outside = || Error::corrupt("an address outside of the live copy");
+        let outside = || Error::corrupt("an address is outside the shared copy");
         inside.then_some(()).ok_or_else(outside)
     }
 
@@ -374,7 +374,7 @@ impl Memory {
     fn prove_of_image(&self, proof: &Proof, address: u64, bytes: u64) -> Result<()> {
         let end = address.checked_add(bytes).filter(|end| *end <= self.opened());
         let Some(end) = end.filter(|_| address >= BLOCK_BYTES) else {
-            return Err(proof.note_damage("an address outside of it"));
+            return Err(proof.note_damage("an address is outside the image"));
         };
         let blocks = address / CHUNK_BYTES_MIN..end.div_ceil(CHUNK_BYTES_MIN);
         blocks.into_iter().try_for_each(|block| {
@@ -764,7 +764,7 @@ impl fmt::Debug for Memory {
 }
 
 fn too_large(bytes: u64) -> Error {
-    let message = "a document is too large for an index";
+    let message = "the document is too large for an index; split the document";
     Error::limit_exceeded(message, CHUNK_BYTES_MAX, bytes)
 }
 

@@ -120,7 +120,7 @@ impl Spaces {
                 let beside = lender.path.parent();
                 let mut names = self.borrowed(generation).into_iter();
                 let name = names.find(|name| name.parent() == beside).ok_or_else(|| {
-                    Error::unsupported("nothing is borrowed of another reader's directory")
+                    Error::unsupported("no record sharing with another reader's directory")
                 })?;
                 let lend = |name: &Path| lender.lend(name);
                 Memory::create_borrowing(&path, addresses, self.about(), &name, lend)
@@ -191,7 +191,7 @@ impl Lender {
 
     /// Gives the donor's file one more name, and lends all its memory; returns the number of bytes.
     fn lend(&self, name: &Path) -> Result<u64> {
-        let gone = || Error::not_found("what was to be borrowed is gone");
+        let gone = || Error::not_found("the donor's file is gone");
         std::fs::hard_link(&self.path, name).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => gone(),
             _ => refused("link", &self.path, &error),
@@ -238,7 +238,7 @@ impl Attach {
                 opened => return opened,
             }
         }
-        let message = "the file of a live copy is gone; open the reader again";
+        let message = "the file of the shared copy is gone; open the reader again";
         Err(Error::unavailable(message))
     }
 }

@@ -73,7 +73,7 @@ pub(super) fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> R
     let (key, row) = (number()?, number()?);
     let (key_bytes, bytes) = (key as usize, (key + row) as usize);
     if key + row > CHUNK_BYTES_MAX {
-        return Err(damaged("a record that is too long"));
+        return Err(damaged("a record is too long"));
     }
     memory.prove(at, key + row)?;
     // SAFETY: the bytes were just checked to be inside.
