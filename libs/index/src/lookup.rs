@@ -381,8 +381,8 @@ impl<'a> View<'a> {
                 Error::stale(message).with_partition(id)
             }
             _ => {
-                let message = "the partition has not caught up yet; wait (await_ready), or open with \
-                     serve_partial";
+                let message =
+                    "the partition has not caught up; await readiness, or open with serve_partial";
                 Error::unavailable(message).with_partition(id)
             }
         }
