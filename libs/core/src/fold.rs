@@ -160,10 +160,7 @@ impl PartitionState {
     ) -> std::result::Result<Applied, Blocked> {
         let Record { offset, append_time, entry } = record;
         if offset < self.offset_applied {
-            let message = format!(
-                "record {offset} repeats: the replica has applied all records before {}",
-                self.offset_applied
-            );
+            let message = format!("record {offset} comes again after {}", self.offset_applied);
             return Err(Blocked::Internal(self.locate(Error::internal(message))));
         }
         let entry = match entry {

@@ -32,8 +32,9 @@ pub(super) fn engine_refused(doing: &str, error: &rocksdb::Error) -> Error {
 }
 
 fn full(doing: &str) -> Error {
-    let message =
-        format!("{doing}: the disk is full; make room on it and copy again: it goes on from there");
+    let message = format!(
+        "{doing}: the disk is full; make room and copy again: the copy continues where it stopped"
+    );
     Error::new(ErrorCode::LimitExceeded, message)
 }
 

@@ -16,7 +16,7 @@ const PATHS: [(&str, &str); 5] = [
     ("segment without frames recreated", "segment header made again"),
     ("building a new copy", "log replaced or cut under a reader"),
     ("embedded log stopped", "log stopped for good"),
-    ("the tail is held up", "tail held up"),
+    ("log tail stalled", "tail held up"),
 ];
 
 /// A subscriber that counts in the trace of the run on this thread.
