@@ -135,7 +135,7 @@ async fn what_cannot_be_selected_is_refused() {
     for (arguments, said) in [
         (["--equal", "colour=red"], "NotFound"),
         (["--equal", "city"], "COLUMN="),
-        (["--equal", "price=dear"], "`dear` is no int64"),
+        (["--equal", "price=dear"], "`dear` is not of type int64"),
         (["--equal", "tags=x"], "found by scalars"),
         (["--equal", "note=x"], "no index"),
         (["--between", "price=5"], "FROM..TO"),

@@ -234,7 +234,7 @@ async fn files_that_are_not_what_they_must_be_leave_nothing_behind() {
     let before = world.objects.names().await;
     for (refused, words) in [
         (push("new", &[&good, &twice]), "twice.csv, row 3"),
-        (push("new", &[&no_key]), "row 2: a row without a key"),
+        (push("new", &[&no_key]), "row 2: the row has no key"),
         (push("new", &[&no_number]), "one"),
         (push("new", &[&large]), "3000000000"),
         (push("new", &[&short]), "embedding"),
