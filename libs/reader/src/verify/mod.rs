@@ -190,7 +190,7 @@ async fn read_both(
 fn check_same_log(one: &PartitionState, other: &PartitionState) -> Result<()> {
     if (one.partition, one.partitions) != (other.partition, other.partitions) {
         let message = format!(
-            "one replica is of {} of {}, the other of {} of {}; name the same store, version and \
+            "the replicas are of {} of {} and of {} of {}; name the same store, version and \
              partition",
             one.partition, one.partitions, other.partition, other.partitions
         );
