@@ -190,8 +190,8 @@ async fn read_both(
 fn check_same_log(one: &PartitionState, other: &PartitionState) -> Result<()> {
     if (one.partition, one.partitions) != (other.partition, other.partitions) {
         let message = format!(
-            "the replicas are of {} of {} and of {} of {}; name the same store, version and \
-             partition",
+            "the first replica is of {} of {}, the second of {} of {}; name the same store, \
+             version and partition",
             one.partition, one.partitions, other.partition, other.partitions
         );
         return Err(Error::invalid_argument(message));

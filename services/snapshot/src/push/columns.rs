@@ -194,7 +194,7 @@ impl<'d> Columns<'d> {
 fn no_field(name: &str, definition: &Definition) -> Error {
     let fields: Vec<_> = definition.fields.iter().map(|field| field.name.as_str()).collect();
     let message = format!(
-        "the store has no field of this column's name, only the fields {}; rename the column, or \
+        "the store has no field of this column's name, only: {}; rename the column, or \
          ignore it",
         fields.join(", ")
     );

@@ -247,7 +247,7 @@ mod tests {
             assert!(parse(text).is_err(), "{text}");
         }
         let error = parse("price = 1; drop").unwrap_err();
-        assert!(error.message().contains("found ; behind it"), "{error}");
+        assert!(error.message().contains("found ; after the condition"), "{error}");
         let error = parse("user = 'ada'").unwrap_err();
         assert!(error.message().contains("\"user\""), "{error}");
         assert!(parse("\"user\" = 'ada'").is_ok());
