@@ -222,7 +222,7 @@ fn number(bytes: [u8; 8]) -> [u8; 8] {
 }
 
 fn eight(bytes: &[u8]) -> Result<[u8; 8]> {
-    bytes.try_into().map_err(|_| Error::corrupt("an int64 key has 8 bytes"))
+    bytes.try_into().map_err(|_| Error::corrupt("an int64 key does not have 8 bytes"))
 }
 
 /// Appends a key that ends the stored key.

@@ -628,7 +628,7 @@ impl Memory {
     #[inline]
     fn pointer(&self, address: u64) -> *mut u8 {
         let end = self.borrowed.as_ref().map_or(self.reserved, Borrowed::end);
-        debug_assert!(address <= end, "{address} lies outside the index's memory");
+        debug_assert!(address <= end, "{address} is outside the index's memory");
         // SAFETY: addresses are inside the reserved range, or in the borrowed range after it.
         unsafe { self.base.as_ptr().add(address as usize) }
     }

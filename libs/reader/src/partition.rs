@@ -81,7 +81,7 @@ pub(crate) fn not_serving(at: PartitionRef, progress: &Progress) -> Error {
         _ => {
             let catch_up = &progress.catch_up;
             let trouble = match &progress.trouble {
-                Some(trouble) => format!("; it is held up: {trouble}"),
+                Some(trouble) => format!("; the replica stalled: {trouble}"),
                 None => String::new(),
             };
             Error::unavailable(format!(

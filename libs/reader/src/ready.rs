@@ -106,7 +106,8 @@ impl Shared {
             None => "age unknown".to_owned(),
         };
         let trouble = status.partitions.iter().find_map(|partition| partition.trouble.as_ref());
-        let trouble = trouble.map(|trouble| format!("; held up: {trouble}")).unwrap_or_default();
+        let trouble =
+            trouble.map(|trouble| format!("; a replica stalled: {trouble}")).unwrap_or_default();
         let message = format!(
             "not ready in time: {}, {}%, {remaining}, {age}; wait longer, or look at the reader's \
              status{trouble}",

@@ -201,11 +201,11 @@ impl Shared {
         }
         let lag = picture.end.0.saturating_sub(picture.served.offset_applied.0);
         let trouble = match &picture.trouble {
-            Some(trouble) => format!("; it is held up: {trouble}"),
+            Some(trouble) => format!("; the replica stalled: {trouble}"),
             None => String::new(),
         };
         let message = format!(
-            "the partition did not apply the position in time, it is {lag} records behind; wait \
+            "the partition did not apply the position in time, with a lag of {lag} records; wait \
              longer, or read without the wait{trouble}"
         );
         Error::deadline_exceeded(message)

@@ -160,7 +160,7 @@ pub fn decode_chunk(id: &ChunkId, object: &Bytes) -> Result<Bytes> {
     let unpacked = match codec {
         PLAIN => body,
         _ => zstd::bulk::decompress(&body, id.bytes as usize)
-            .map_err(|_| damaged("it cannot be decompressed"))?
+            .map_err(|_| damaged("the contents cannot be decompressed"))?
             .into(),
     };
     if unpacked.len() != id.bytes as usize || ChunkHash::of(&unpacked) != id.hash {

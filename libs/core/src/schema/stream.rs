@@ -236,7 +236,7 @@ impl Change {
     fn check_is_event(&self) -> Result<()> {
         let has_ttl = |change: &FieldChange| change.ttl_us.is_some();
         if self.condition.is_some() || self.ttl_us.is_some() || self.fields.iter().any(has_ttl) {
-            let message = "an event has no condition and no time to live; leave both out";
+            let message = "an event takes no condition and no time to live; leave both out";
             return Err(Error::invalid_argument(message));
         }
         if self.fields.iter().all(|change| matches!(change.op, FieldOp::Set(_))) {

@@ -120,7 +120,7 @@ impl Spaces {
                 let beside = lender.path.parent();
                 let mut names = self.borrowed(generation).into_iter();
                 let name = names.find(|name| name.parent() == beside).ok_or_else(|| {
-                    Error::unsupported("no record sharing with another reader's directory")
+                    Error::unsupported("records cannot be shared with another reader's directory")
                 })?;
                 let lend = |name: &Path| lender.lend(name);
                 Memory::create_borrowing(&path, addresses, self.about(), &name, lend)

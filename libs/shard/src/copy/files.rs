@@ -74,7 +74,7 @@ pub(super) fn remove_folder(path: &Path) -> Result<()> {
     };
     match removing() {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(refused("removing what was kept of a copy", &error))
+            Err(refused("removing the remains of a copy", &error))
         }
         _ => Ok(()),
     }

@@ -60,8 +60,8 @@ impl Declaration {
         let mut views = views.into_iter();
         let nothing = || {
             Error::invalid_argument(
-                "line 1, column 1: declare a view: its name, \
-            the stream that it is of, what it groups by, its features",
+                "line 1, column 1: the text declares no view; give its name, stream, groups and \
+                 features",
             )
         };
         let view = views.next().ok_or_else(nothing)?;
