@@ -60,7 +60,8 @@ impl BlockingClient {
         if selected.events.iter().any(|event| is_it(event.value("n"))) {
             return Ok(());
         }
-        Err(format!("{order:?} was acknowledged and is not selected: {selected:?}").into())
+        Err(format!("{order:?} was acknowledged, but a select does not find it: {selected:?}")
+            .into())
     }
 }
 

@@ -141,7 +141,7 @@ impl Node {
             }
         };
         let waited = tokio::time::timeout(PATIENCE, wait).await;
-        waited.map_err(|_| "the node does not come to rest")?
+        waited.map_err(|_| "the node did not become idle")?
     }
 
     async fn folded(&self, view: &str) -> Result<u64, Failure> {
@@ -158,7 +158,7 @@ impl Node {
         let lost =
             counts.late + counts.ahead + counts.refused + counts.ungrouped + counts.oversized;
         if lost > 0 {
-            return Err(format!("{view} leaves out {lost} of its events: {counts:?}").into());
+            return Err(format!("{view} lacks {lost} of its events: {counts:?}").into());
         }
         Ok(counts.folded)
     }

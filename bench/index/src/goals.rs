@@ -109,11 +109,11 @@ impl FromStr for Goals {
 impl Part {
     fn check(&self) -> Result<(), String> {
         if self.at_most.is_some() && self.at_least.is_some() {
-            return Err("a goal has one bound".to_owned());
+            return Err("a goal has two bounds; set one".to_owned());
         }
         let measured = !self.section.is_empty() && !self.value.is_empty();
         if measured == self.needs.is_some() {
-            return Err("name a section and a value, or what it needs".to_owned());
+            return Err("a goal needs a section and a value, or its needs".to_owned());
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ impl Line {
                 let place = ((hash & 0xffff_ffff) as usize * counts.len()) >> 32;
                 let count = counts.get(place).copied().unwrap_or(0);
                 let line = ((u128::from(hash) * u128::from(count)) >> 64) as u64;
-                at = lines.load(place, line).ok_or("there is no memory to load from")?;
+                at = lines.load(place, line).ok_or("the memory to load from is missing")?;
             }
             chunks.push(nanos() - began);
         }

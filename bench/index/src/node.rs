@@ -67,7 +67,7 @@ impl Node {
         let place = Place { address: address.to_owned(), directory: folder.join("copy") };
         let mut node = Self { process, _said: said, place, store: None };
         if node.place.address.is_empty() {
-            return Err(format!("forebayd did not get ready; it said {greeting:?}"));
+            return Err(format!("forebayd did not get ready; it printed {greeting:?}"));
         }
         node.store = Some(node.place.fill(data)?);
         Ok(node)

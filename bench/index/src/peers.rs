@@ -127,13 +127,13 @@ impl Peers {
     fn set_up(rust: &Path) -> Result<Self, String> {
         let root = tree::root_of(SETUP)?;
         // This program is in cargo's output folder: TARGET/release/index.
-        let target = rust.ancestors().nth(2).ok_or("this program stands in no target folder")?;
+        let target = rust.ancestors().nth(2).ok_or("this program is in no target folder")?;
         let folder = target.join("bench-index");
         let mut setup = Command::new("sh");
         setup.arg(root.join(SETUP)).arg(&folder).arg(target).stdout(Stdio::inherit());
         let ended = setup.status().map_err(|error| format!("{SETUP}: {error}"))?;
         if !ended.success() {
-            return Err(format!("{SETUP}: {ended}; its words are above"));
+            return Err(format!("{SETUP}: {ended}; see its output above"));
         }
         let jdk = fs::read_to_string(folder.join("jdk")).unwrap_or_default();
         let newer_jdk = Some(PathBuf::from(jdk.trim())).filter(|jdk| jdk.is_dir());
@@ -142,7 +142,7 @@ impl Peers {
 
     fn java(&self, runtime: Runtime) -> Result<Command, String> {
         let mut command = match (runtime, &self.newer_jdk) {
-            (Runtime::Java25, None) => return Err("there is no JDK 25 on this machine".to_owned()),
+            (Runtime::Java25, None) => return Err("no JDK 25 is on this machine".to_owned()),
             (Runtime::Java25, Some(jdk)) => {
                 let mut command = Command::new(jdk.join("bin/java"));
                 command.arg("--sun-misc-unsafe-memory-access=allow");
@@ -205,7 +205,7 @@ impl Scratch {
             }
             thread::sleep(SERVER_PAUSE);
         }
-        Err("redis-server made no socket".to_owned())
+        Err("redis-server created no socket".to_owned())
     }
 }
 

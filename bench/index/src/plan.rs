@@ -257,7 +257,7 @@ fn in_python() -> Vec<Section> {
             "1M documents of 200 fields of four types, a tenth of them absent",
             python("mixed", &["gather 500 x 50 of 200"]),
         ),
-        of("weight", "what is shipped", python("weight", &["weight"])),
+        of("weight", "shipped packages", python("weight", &["weight"])),
     ]
 }
 

@@ -98,7 +98,7 @@ impl Worker {
                 RecvTimeoutError::Disconnected => format!("{} has ended", self.name),
             })?;
             if let Some(values) = line.strip_prefix(kind) {
-                let problem = |error| format!("{} said '{line}': {error}", self.name);
+                let problem = |error| format!("{} printed '{line}': {error}", self.name);
                 return serde_json::from_str(values).map_err(problem);
             }
             if let Some(problem) = line.strip_prefix("failed ") {

@@ -29,7 +29,7 @@ const STORE: &str = "users";
 const BOOTSTRAP: &str = "bootstrap from the local object store";
 const RESTART: &str = "restart with all files and copies";
 const REBOOT: &str = "restart with the files alone";
-const DISK: &str = "one file on the disk";
+const DISK: &str = "single file on the disk";
 /// Time limit of one step, after which the benchmark fails.
 const PATIENCE: Duration = Duration::from_secs(40 * 60);
 /// Interval of the polls of a starting reader.
@@ -157,7 +157,7 @@ impl Side {
         let served = since(nanos());
         let records = reader.metrics().records;
         let kept = tokio::time::timeout(PATIENCE, await_checkpoints(&reader)).await;
-        kept.map_err(|_| format!("the reader writes no checkpoint: {:?}", reader.status()))?;
+        kept.map_err(|_| format!("the reader wrote no checkpoint: {:?}", reader.status()))?;
         reader.shut_down(PATIENCE).await?;
         let trouble = fetched.trouble.take();
         let fetched = fetched.last(self.plan.partitions as usize);

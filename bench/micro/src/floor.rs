@@ -108,7 +108,7 @@ pub fn forget_cached(folder: &Path) -> Result<(), String> {
         }
         Ok(())
     };
-    forget().map_err(|error| format!("forget what is cached of {}: {error}", folder.display()))
+    forget().map_err(|error| format!("drop the page cache of {}: {error}", folder.display()))
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl RawProducer {
         let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
         let made = admin.create_topics([&new], &options).await.map_err(failed)?;
         if let Some(Err((name, code))) = made.into_iter().next() {
-            return Err(format!("make the topic {name}: {code}"));
+            return Err(format!("create the topic {name}: {code}"));
         }
         config.set("queue.buffering.max.messages", "1000000");
         let patient = config.create().map_err(failed)?;
@@ -145,7 +145,7 @@ impl RawProducer {
     }
 }
 
-const CANCELED: &str = "the producer went before the record was acknowledged";
+const CANCELED: &str = "the producer ended before the record was acknowledged";
 
 async fn settle(
     sent: DeliveryFuture,

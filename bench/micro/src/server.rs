@@ -95,7 +95,7 @@ impl Server {
                 let address = address.to_owned();
                 Ok(Self { child, _said: said, address, data })
             }
-            _ => Err(format!("{name} did not get ready; it said {greeting:?}")),
+            _ => Err(format!("{name} did not get ready; it printed {greeting:?}")),
         }
     }
 

@@ -76,7 +76,7 @@ impl Watcher {
         let mut first = String::new();
         said.read_line(&mut first)?;
         if first != "ready\n" {
-            return Err(format!("the watcher did not get ready; it said {first:?}").into());
+            return Err(format!("the watcher did not get ready; it printed {first:?}").into());
         }
         tokio::task::spawn_blocking(move || {
             // The task ends with the watcher, or when the receiver is dropped.

@@ -582,7 +582,7 @@ def main() -> None:
     role, entries, value_bytes, folder = sys.argv[1:5]
     os.sched_setaffinity(0, {CORE})
     if Data(1_000_000, 50).value(1).hex() != VECTOR:
-        raise AssertionError("the data is another than elsewhere")
+        raise AssertionError("the data differs from the other programs' data")
     data = Data(int(entries), int(value_bytes))
     roles: dict[str, Callable[[Data, str], Gets | Gather | Mixed | Workers | Weight]] = {
         "gets": Gets,

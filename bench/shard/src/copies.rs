@@ -226,10 +226,10 @@ fn ceilings_of(plan: &Plan, source: &Source) -> Result<Values, Failure> {
     let slower = [read, written, through, disk].into_iter().fold(f64::INFINITY, f64::min);
     let measure = |name, what| measure(name, value_bytes, what);
     let mut values = vec![
-        (measure("one iterator alone", "MB/s"), read),
-        (measure("one writer of files alone", "MB/s"), written),
+        (measure("iterator alone", "MB/s"), read),
+        (measure("file writer alone", "MB/s"), written),
         (measure(LOOPBACK, "MB/s"), through),
-        (measure("one file on the disk", "MB/s"), disk),
+        (measure("single file on the disk", "MB/s"), disk),
         (measure(CEILING, "MB/s"), slower),
     ];
     values.extend(slowest(&samples)?.map(|slowest| (measure(LOOPBACK, SLOWEST), slowest)));
@@ -278,9 +278,7 @@ fn rows_of(value_bytes: usize, rounds: &Rounds) -> Result<Vec<Row>, String> {
         rows.push(against(COLD, what, STRAIGHT, what)?);
         rows.push(against(FILES, what, STRAIGHT, what)?);
     }
-    for name in
-        ["one iterator alone", "one writer of files alone", LOOPBACK, "one file on the disk"]
-    {
+    for name in ["iterator alone", "file writer alone", LOOPBACK, "single file on the disk"] {
         let ceiling = measure(name, "MB/s");
         rows.push(Row::alone(&ceiling, Unit::MegabytesPerSecond, rounds, &ceiling)?);
     }

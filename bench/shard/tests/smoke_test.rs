@@ -41,7 +41,7 @@ fn copies_are_measured_beside_the_straight_loop_and_its_ceilings() {
             "copy of rows, beside the slower ceiling, values of 256 B, MB/s",
             "copy of rows, source not in the page cache, values of 256 B, MB/s",
             "copy of files, values of 256 B, MB/s",
-            "one writer of files alone, values of 256 B, MB/s",
+            "file writer alone, values of 256 B, MB/s",
         ],
     );
     let ratios = rows.iter().filter(|row| row.measure.starts_with("copy of")).map(|row| row.ratio);

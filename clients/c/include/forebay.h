@@ -219,7 +219,7 @@ typedef struct fb_keys {
 typedef struct fb_read {
     uint32_t wait;       /* FB_WAIT_* */
     uint32_t reserved;
-    uint64_t timeout_ms; /* of the wait */
+    uint64_t timeout_ms; /* limit of the wait */
     uint64_t age_max_ms; /* older data is FB_STALE; 0 for no bound */
     fb_text token;       /* for FB_WAIT_TOKEN */
 } fb_read;
@@ -229,7 +229,7 @@ typedef struct fb_field_spec {
     uint32_t type;
     uint32_t required; /* 1: a stream refuses events without a value */
     fb_value fallback; /* default of gathers for absent and null, and of events without the field */
-    int64_t ttl_us;    /* of writes without their own; below 0 for none */
+    int64_t ttl_us;    /* default of writes that set none; below 0 for no default */
     const fb_value *allowed; /* the values that a stream accepts */
     uint64_t allowed_count;  /* 0 for all */
     uint32_t index;          /* FB_INDEX_*, of a stream's scalar column */
@@ -278,7 +278,7 @@ typedef struct fb_op {
     uint32_t bound;
     fb_text field;
     fb_value value;
-    int64_t ttl_us; /* of this field; below 0 for none */
+    int64_t ttl_us; /* time to live of this field; below 0 for none */
 } fb_op;
 
 typedef struct fb_change {
@@ -287,7 +287,7 @@ typedef struct fb_change {
     fb_key key;
     const fb_op *ops;
     uint64_t op_count;
-    int64_t ttl_us; /* of the document; below 0 for none */
+    int64_t ttl_us; /* time to live of the document; below 0 for none */
     uint64_t if_version;
     fb_text if_newer;
 } fb_change;
@@ -296,7 +296,7 @@ typedef struct fb_outcome {
     uint32_t result; /* FB_REFUSED, FB_APPENDED, FB_APPLIED, FB_NOT_MET */
     uint32_t has_version;
     uint64_t version; /* the document's, if the condition was not met and has_version is 1 */
-    fb_error error;   /* of FB_REFUSED; free it */
+    fb_error error;   /* reason of FB_REFUSED; free it */
 } fb_outcome;
 
 typedef struct fb_reader_options {
@@ -349,14 +349,14 @@ typedef struct fb_sink {
 typedef struct fb_stream_options {
     uint64_t changes_max; /* 0 for 16,384 */
     uint64_t bytes_max;   /* 0 for 64 MiB */
-    uint64_t deadline_ms; /* of each call of the stream; 0 for the client's */
+    uint64_t deadline_ms; /* limit of each call of the stream; 0 for the client's */
 } fb_stream_options;
 
 typedef struct fb_stream_summary {
     uint64_t settled; /* changes whose outcome is known */
     uint64_t not_met; /* settled changes whose condition did not hold */
     uint64_t failed;  /* settled changes that were refused or stay unknown */
-    fb_bytes token;   /* of all changes that are in the log; free it */
+    fb_bytes token;   /* covers all changes that are in the log; free it */
 } fb_stream_summary;
 
 /* A select: which events of a stream, and which columns; a struct of zeros selects all events. */

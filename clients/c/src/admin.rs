@@ -285,7 +285,11 @@ impl FbFieldSpec {
     /// # Safety
     /// The rules of [`slice`] apply to every pointer inside.
     unsafe fn rules(&self) -> Result<ColumnRules> {
-        let null = || Error::invalid_argument("an allowed value is none: null is never refused");
+        let null = || {
+            Error::invalid_argument(
+                "an allowed value is missing; give a value: a stream never refuses null",
+            )
+        };
         // SAFETY: the caller vouches for it.
         let allowed = unsafe { slice(self.allowed, self.allowed_count)? }.iter().map(|value| {
             // SAFETY: as above.
@@ -335,7 +339,9 @@ impl FbStoreSpec {
             let event_time = (!event_time.is_empty()).then(|| event_time.to_owned());
             spec.stream = Some(StreamSpec { event_time });
         } else if !event_time.is_empty() {
-            return Err(Error::invalid_argument("only a stream has an event time"));
+            return Err(Error::invalid_argument(
+                "the event time is of a store that is no stream; leave the event time out",
+            ));
         }
         spec.fields.extend(fields);
         spec.partition_key = (!partition_key.is_empty()).then(|| partition_key.to_owned());

@@ -40,7 +40,8 @@ impl FieldTable {
             None => {
                 let limit = CHUNK_FIELDS * CHUNKS_MAX;
                 if next >= limit as u64 {
-                    let message = "open another reader, for other fields";
+                    let message = "the reader has too many resolved fields; open another reader \
+                        for other fields";
                     return Err(Error::limit_exceeded(message, limit as u64, next + 1));
                 }
                 let chunk = || (0..CHUNK_FIELDS).map(|_| OnceLock::new()).collect();

@@ -119,7 +119,9 @@ impl Values<'_> {
         keys: &K,
     ) -> Result<i64> {
         if keys.count() != self.ends.len() {
-            return Err(Error::invalid_argument("int64 keys have 8 bytes each, little-endian"));
+            return Err(Error::invalid_argument(
+                "the int64 keys do not have 8 bytes each; give 8 bytes, little-endian",
+            ));
         }
         let mut packed = KEPT.try_with(Cell::take).unwrap_or_default();
         let capacity = self.bytes.len();

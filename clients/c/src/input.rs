@@ -50,12 +50,16 @@ pub(crate) unsafe fn slice_mut<'a, T>(data: *mut T, count: u64) -> Result<&'a mu
 
 fn fitting<T>(data: *const T, count: u64) -> Result<usize> {
     if data.is_null() || !data.is_aligned() {
-        return Err(Error::invalid_argument("a pointer is null or not aligned; point at the data"));
+        return Err(Error::invalid_argument(
+            "a pointer is null or not aligned; give an aligned pointer to the data",
+        ));
     }
     let count = usize::try_from(count).ok();
     let fits =
         |count: &usize| count.checked_mul(size_of::<T>()).is_some_and(|n| n <= isize::MAX as usize);
-    count.filter(fits).ok_or_else(|| Error::invalid_argument("a length is beyond all memory"))
+    count.filter(fits).ok_or_else(|| {
+        Error::invalid_argument("a length exceeds the address space; give the length of the data")
+    })
 }
 
 /// Returns a reference from a pointer that must not be null.
@@ -68,7 +72,7 @@ fn fitting<T>(data: *const T, count: u64) -> Result<usize> {
 pub(crate) unsafe fn one<'a, T>(data: *const T) -> Result<&'a T> {
     // SAFETY: the caller vouches for it.
     let slice = unsafe { slice(data, 1)? };
-    slice.first().ok_or_else(|| Error::internal("a slice of one has none"))
+    slice.first().ok_or_else(|| Error::internal("a slice of one element is empty"))
 }
 
 /// Writes a result to an out-parameter.
@@ -100,7 +104,7 @@ impl FbText {
         // SAFETY: the caller vouches for it.
         let bytes = unsafe { self.bytes()? };
         std::str::from_utf8(bytes)
-            .map_err(|_| Error::invalid_argument("a text is not UTF-8; encode it as UTF-8"))
+            .map_err(|_| Error::invalid_argument("a text is not UTF-8; encode the text as UTF-8"))
     }
 }
 
@@ -204,11 +208,11 @@ pub(crate) fn key_value_of(code: u32, bytes: &[u8]) -> Result<KeyValue<'_>> {
         KeyType::String => KeyValue::String(std::str::from_utf8(bytes).map_err(|_| {
             Error::invalid_argument("a string key is not UTF-8; encode it as UTF-8")
         })?),
-        KeyType::Int64 => KeyValue::Int64(i64::from_le_bytes(
-            bytes
-                .try_into()
-                .map_err(|_| Error::invalid_argument("an int64 key has 8 bytes, little-endian"))?,
-        )),
+        KeyType::Int64 => KeyValue::Int64(i64::from_le_bytes(bytes.try_into().map_err(|_| {
+            Error::invalid_argument(
+                "the int64 key does not have 8 bytes; give 8 bytes, little-endian",
+            )
+        })?)),
     })
 }
 
@@ -268,7 +272,7 @@ pub(crate) unsafe fn how(read: *const FbRead) -> Result<How> {
     let age_max = (given.age_max_ms > 0).then(|| Duration::from_millis(given.age_max_ms));
     let in_memory = given.wait == NO_DISK;
     if in_memory && age_max.is_some() {
-        let message = "a read that waits for no disk has no bound of age; ask for one of the two";
+        let message = "a read that waits for no disk has no bound of age; leave one of the two out";
         return Err(Error::invalid_argument(message));
     }
     Ok(How { read, waits: matches!(given.wait, 1 | 2), age_max, in_memory })

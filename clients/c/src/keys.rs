@@ -18,13 +18,14 @@ impl<'a> Part<'a> {
         if key_type == KeyType::Int64 {
             let (numbers, rest) = bytes.as_chunks::<8>();
             if numbers.len() != count || !rest.is_empty() {
-                let message = "int64 keys have 8 bytes each, little-endian";
+                let message =
+                    "the int64 keys do not have 8 bytes each; give 8 bytes, little-endian";
                 return Err(Error::invalid_argument(message));
             }
             return Ok(Self::Numbers(numbers));
         }
         if ends.len() != count {
-            return Err(Error::invalid_argument("each key needs its end"));
+            return Err(Error::invalid_argument("a key has no end; give the end of each key"));
         }
         Ok(Self::Packed(match key_type {
             KeyType::String => PackedKeys::strings(bytes, ends)?,
@@ -73,8 +74,9 @@ pub(crate) unsafe fn keys<'a>(keys: *const FbKeys) -> Result<GivenKeys<'a>> {
     // SAFETY: the caller vouches for every pointer; ends are read only for keys that have ends.
     unsafe {
         let given = one(keys)?;
-        let count = usize::try_from(given.count)
-            .map_err(|_| Error::invalid_argument("a count is beyond all memory"))?;
+        let count = usize::try_from(given.count).map_err(|_| {
+            Error::invalid_argument("a count exceeds the address space; give the count of the data")
+        })?;
         let part = |code, bytes: &'a [u8], ends: *const u64| {
             let ends = if ends.is_null() { &[] } else { slice(ends, given.count)? };
             Part::new(code, bytes, ends, count)

@@ -37,7 +37,8 @@ impl Flight {
         let asked = u32::try_from(changes.max(1)).unwrap_or(u32::MAX);
         Arc::clone(&self.0).try_acquire_many_owned(asked).map_err(|_| {
             let in_flight = CLIENT_STREAM_CHANGES_MAX - self.0.available_permits();
-            let message = "too many changes are in flight; wait for some, or write to a stream";
+            let message =
+                "too many changes are in flight; wait for some of them, or write to a stream";
             let actual = (in_flight as u64).saturating_add(changes);
             Error::limit_exceeded(message, CLIENT_STREAM_CHANGES_MAX as u64, actual)
         })
@@ -96,9 +97,11 @@ impl OpenStream {
     async fn room(&self) -> Result<OwnedSemaphorePermit> {
         let room = Arc::clone(&self.unheard).acquire_owned();
         let room = tokio::time::timeout(self.deadline, room).await.map_err(|_| {
-            Error::unavailable("the stream is full: let your callbacks return, or fetch the inbox")
+            Error::unavailable(
+                "the stream is full; let the callbacks return, or fetch from the inbox",
+            )
         })?;
-        room.map_err(|_| Error::internal("a stream without room; open another stream"))
+        room.map_err(|_| Error::internal("the stream was closed; open another stream"))
     }
 }
 

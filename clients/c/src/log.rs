@@ -54,7 +54,7 @@ fn log_to(level: u32, sink: Option<Sink>) -> Result<()> {
     if level > 0 {
         let install = || tracing::subscriber::set_global_default(Records).is_ok();
         if !*INSTALLED.get_or_init(install) {
-            return Err(Error::internal("another subscriber has taken this library's records"));
+            return Err(Error::internal("another subscriber receives this library's records"));
         }
     }
     SINK.store(sink.map(Arc::new));
@@ -145,7 +145,9 @@ fn packed(level: Level, target: &str, message: &str) -> Vec<u8> {
 
 /// Returns the record that states the number of dropped records of an inbox.
 pub(crate) fn dropped(count: u64) -> Vec<u8> {
-    let message = format!("{count} records were dropped, for nobody took them; raise the level");
+    let message = format!(
+        "{count} records were dropped, because nothing fetched them in time; raise the level"
+    );
     packed(Level::WARN, OURS, &message)
 }
 

@@ -307,7 +307,7 @@ unsafe fn gather<E: Element>(
 }
 
 fn another_type() -> Error {
-    Error::invalid_argument("the plan is for a matrix of another type; plan one for this type")
+    Error::invalid_argument("the plan is for a matrix of another type; plan a gather for this type")
 }
 
 /// Fills a matrix of floats: a row per key, the plan's columns.

@@ -105,7 +105,7 @@ fn forced(state: u32, age_ms: u64) -> Result<Forced> {
         2 => Forced::Stale(Duration::from_millis(age_ms)),
         3 => Forced::Closed,
         _ => {
-            let message = "no such state; see FB_FORCE in forebay.h";
+            let message = "no such state exists; see FB_FORCE in forebay.h";
             return Err(Error::invalid_argument(message));
         }
     })

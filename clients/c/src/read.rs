@@ -49,7 +49,8 @@ impl OpenReader {
     /// `InvalidArgument` for a reader that follows a log.
     pub(crate) fn memory(&self) -> Result<&InMemoryReader> {
         self.memory.as_ref().ok_or_else(|| {
-            let message = "only a reader in memory does this; open one with fb_memory_open";
+            let message =
+                "only a reader in memory supports this call; open one with fb_memory_open";
             Error::invalid_argument(message).with_store(self.reader.store())
         })
     }
@@ -326,7 +327,7 @@ fn scalar_of(
 
 fn no_number(wanted: u32) -> Error {
     let named = field_type_of(wanted).map_or_else(|_| wanted.to_string(), |it| it.to_string());
-    Error::invalid_argument(format!("a {named} is no number; read it as a value"))
+    Error::invalid_argument(format!("a {named} is no number; read the field as a value"))
 }
 
 fn mapped<T>(read: FieldRead<T>, number: impl FnOnce(T) -> (i64, f64)) -> FbScalar {

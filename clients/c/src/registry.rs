@@ -111,13 +111,13 @@ opened! {
 
 fn mistaken(found: &Object) -> Error {
     Error::invalid_argument(format!(
-        "the id is of a {}; pass one of what is asked for",
+        "the id is of a {}; pass an id of the requested kind",
         found.name()
     ))
 }
 
 fn closed() -> Error {
-    Error::closed("it was closed, or never open; open another one")
+    Error::closed("the handle was closed, or was never open; open another one")
 }
 
 fn slot(number: usize) -> Option<&'static Slot> {
@@ -153,7 +153,7 @@ pub(crate) fn insert(object: Object) -> Result<u64> {
     // A slot whose generations are used up is never free again.
     slots.generations[number] += 1;
     let id = (u64::from(slots.generations[number]) << SLOT_BITS) | number as u64;
-    slot(number).expect("its chunk was made above").store(Some(Arc::new(Held { id, object })));
+    slot(number).expect("the chunk was made above").store(Some(Arc::new(Held { id, object })));
     Ok(id)
 }
 

@@ -72,7 +72,8 @@ unsafe fn reading(select: Select, read: *const FbRead) -> Result<Select> {
     // SAFETY: the caller vouches for it.
     let how = unsafe { how(read)? };
     if how.in_memory {
-        let message = "a node answers selects from its disk; ask for another wait";
+        let message = "a node answers selects from its disk, so a select cannot avoid the wait; \
+            ask for another wait";
         return Err(Error::invalid_argument(message));
     }
     Ok(select.read(match how.age_max {
@@ -89,7 +90,7 @@ impl FbSelect {
     /// `InvalidArgument` for an unknown option, and for invalid keys, values and texts.
     unsafe fn narrow(&self, mut select: Select) -> Result<Select> {
         if self.asks & !ALL != 0 {
-            let message = "no select asks for this; see FB_SELECT in forebay.h";
+            let message = "the flags are unknown to a select; see FB_SELECT in forebay.h";
             return Err(Error::invalid_argument(message));
         }
         if self.has(KEY) {
@@ -138,7 +139,7 @@ impl FbSelect {
             select = select.between(column, (from, to));
         }
         if self.has(EQUAL) {
-            let none = || at_column(Error::invalid_argument("name the value"));
+            let none = || at_column(Error::invalid_argument("the select names no value; name one"));
             select = select.equal(column, from.ok_or_else(none)?);
         }
         Ok(select)

@@ -77,7 +77,8 @@ pub unsafe extern "C" fn fb_pending_retry(
 ) -> i32 {
     entry(error, || {
         let taken = registry::open(pending)?.pending()?.lock().take();
-        let again = || Error::closed("this write is being retried already; retry its new id");
+        let again =
+            || Error::closed("the write is already being retried; retry the write's new id");
         let mut write = taken.ok_or_else(again)?;
         registry::close(pending)?;
         if deadline_ms > 0 {
@@ -168,12 +169,15 @@ impl FbOp {
         // SAFETY: the caller vouches for it.
         let (field, value) = unsafe { (self.field.text()?, self.value.value()) };
         let value = value.map_err(|error| error.with_field(field))?;
-        let needed = || Error::invalid_argument("the operation needs a value").with_field(field);
+        let needed =
+            || Error::invalid_argument("the operation lacks a value; give one").with_field(field);
         let number = |value: Option<Value>| value.ok_or_else(needed);
-        let items = |value: Option<Value>| match value {
-            Some(Value::List(_, items)) => Ok(items),
-            _ => Err(Error::invalid_argument("the operation needs a list").with_field(field)),
-        };
+        let items =
+            |value: Option<Value>| match value {
+                Some(Value::List(_, items)) => Ok(items),
+                _ => Err(Error::invalid_argument("the operation lacks a list; give one")
+                    .with_field(field)),
+            };
         let write = match self.op {
             1 => match value {
                 Some(value) => write.set(field, value),

@@ -70,7 +70,7 @@ def _run() -> None:
         for record in records:
             _hand_over(*record)
         if lost:
-            LOGGER.warning("%d records were lost: they came faster than they were taken", lost)
+            LOGGER.warning("%d records dropped, because they arrived faster than logging", lost)
 
 
 def _hand_over(

@@ -69,7 +69,8 @@ impl How {
             (Some(token), false) => Read::after_token(Token::decode(token)?, timeout()?),
             (None, true) => Read::latest(timeout()?),
             (Some(_), true) => {
-                let message = "the latest is never before a token; give one of the two";
+                let message = "the read has a token and asks for the latest, which includes every \
+                    token; give one of the two";
                 return Err(Error::invalid_argument(message).into());
             }
         };

@@ -38,8 +38,8 @@ impl Again {
         let options = ReaderOptions { open_timeout, ..self.wanted.options()? };
         let opening = Reader::open(&self.endpoint, options);
         tokio::time::timeout(within, opening).await.unwrap_or_else(|_| {
-            let message = "the reader of the process that forked was not opened again in time; \
-                           see whether the node is reachable, or wait longer";
+            let message = "the reader of the forked process was not reopened in time; check that \
+                the node is reachable, or wait longer";
             Err(Error::unavailable(message).with_store(&self.wanted.options.store))
         })
     }

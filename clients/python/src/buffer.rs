@@ -47,7 +47,7 @@ impl<T: Element> OutArray<T> {
     ) -> Result<Self, Fault> {
         let refused = |why: String| Error::invalid_argument(format!("{what} {why}"));
         let untyped = PyUntypedBuffer::get(object)
-            .map_err(|_| refused(format!("is no array; give a NumPy array of {dtype}")))?;
+            .map_err(|_| refused(format!("is not an array; give a NumPy array of {dtype}")))?;
         check_writable(&untyped, what)?;
         let shape = untyped.shape().to_vec();
         let fits = match (shape.as_slice(), width) {
@@ -63,8 +63,7 @@ impl<T: Element> OutArray<T> {
             let why = format!("has shape {shape:?}; give {wanted}, or more rows");
             return Err(refused(why).into());
         }
-        let of_another =
-            || refused(format!("is of another type; give an aligned array of {dtype}"));
+        let of_another = || refused(format!("has another type; give an aligned array of {dtype}"));
         let buffer = typed(untyped).ok_or_else(of_another)?;
         Ok(Self { buffer, used: rows * width.unwrap_or(1) })
     }
@@ -94,10 +93,10 @@ impl OutArray<u8> {
     pub(crate) fn check_bytes(object: &Bound<'_, PyAny>) -> Result<Self, Fault> {
         let wanted = "give a bytearray, a memoryview or an array of uint8";
         let refused = |why: &str| Error::invalid_argument(format!("buffer {why}; {wanted}"));
-        let untyped = PyUntypedBuffer::get(object).map_err(|_| refused("is none"))?;
+        let untyped = PyUntypedBuffer::get(object).map_err(|_| refused("is not a buffer"))?;
         check_writable(&untyped, "buffer")?;
         let used = untyped.len_bytes();
-        let buffer = typed(untyped).ok_or_else(|| refused("is of another type"))?;
+        let buffer = typed(untyped).ok_or_else(|| refused("has another type"))?;
         Ok(Self { buffer, used })
     }
 

@@ -149,7 +149,9 @@ impl Call {
 
     fn take(&self) -> Result<Answering, Fault> {
         let taken = self.answering.get()?.lock().take();
-        taken.ok_or_else(|| Error::invalid_argument("a call is made once; make another").into())
+        taken.ok_or_else(|| {
+            Error::invalid_argument("the call was already made; make another call").into()
+        })
     }
 }
 
@@ -271,7 +273,7 @@ impl Pending {
     fn retry(&self) -> Result<Call, Fault> {
         entry(|| {
             let write = self.write.get()?.lock().take().ok_or_else(|| {
-                let message = "the write was retried; retry the one that came with its new error";
+                let message = "the write was already retried; retry the write of its newest error";
                 Error::invalid_argument(message)
             })?;
             Ok(Call::new(async { write.retry().await.map(Answer::Batch) }))

@@ -127,7 +127,7 @@ impl Change {
                 "delete" => Verb::Delete,
                 "insert" => Verb::Insert,
                 _ => {
-                    let message = "put, upsert, delete or insert";
+                    let message = "no such verb; use put, upsert, delete or insert";
                     return Err(Error::invalid_argument(message).into());
                 }
             };

@@ -86,7 +86,9 @@ pub(crate) fn copy_field(
         FieldType::Scalar(ScalarType::String) => view.get_str(handle, key, out),
         FieldType::Scalar(ScalarType::Bytes) => view.get_bytes(handle, key, out),
         other => {
-            let message = format!("a {other} is no string or bytes; read it by get or gather");
+            let message = format!(
+                "a {other} is neither a string nor bytes; read the field with get or gather"
+            );
             Err(Error::invalid_argument(message).with_field(handle.name()))
         }
     }

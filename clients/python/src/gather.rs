@@ -107,7 +107,7 @@ pub(crate) fn plan_gather(
         "int32" => Typed::I32(reader.plan_gather(&fields, conversion)?),
         "int64" => Typed::I64(reader.plan_gather(&fields, conversion)?),
         other => {
-            let message = format!("no matrix of {other}; plan float32, float64, int32 or int64");
+            let message = format!("no matrix holds {other}; plan float32, float64, int32 or int64");
             return Err(Error::invalid_argument(message).into());
         }
     };

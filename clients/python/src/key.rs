@@ -25,7 +25,7 @@ fn borrowed_key<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<DocumentKey<'a>, 
     }
     let parts = object.cast::<PyTuple>().map_err(|_| no_key(object))?;
     if parts.len() != 2 {
-        let message = "a key of two parts is (partition key, key)";
+        let message = "the key is a tuple that does not have two parts; give (partition key, key)";
         return Err(Error::invalid_argument(message).into());
     }
     let (partition_key, primary) = (item(parts, 0)?, item(parts, 1)?);
@@ -60,7 +60,7 @@ fn plain<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Option<KeyValue<'a>>, Fa
 #[cold]
 fn no_key(object: Borrowed<'_, '_, PyAny>) -> Fault {
     let name = object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
-    let message = format!("a key is a str, bytes or an int, not a {name}");
+    let message = format!("a key must be a str, bytes or an int, not a {name}");
     Error::invalid_argument(message).into()
 }
 
@@ -98,12 +98,14 @@ impl<'py> KeyObjects<'py> {
             return Ok(Self::Each(list.to_tuple()));
         }
         if objects.is_instance_of::<PyString>() || objects.is_instance_of::<PyBytes>() {
-            let message = "give the keys as a list; a str or bytes is one key";
+            let message =
+                "the keys are one str or bytes, which is a single key; give a list of keys";
             return Err(Error::invalid_argument(message).into());
         }
         if let Some(numbers) = PyUntypedBuffer::get(objects).ok().and_then(typed::<i64>) {
             if numbers.dimensions() != 1 {
-                let message = "give the keys as an array of one dimension";
+                let message =
+                    "the array of keys does not have one dimension; give an array of one dimension";
                 return Err(Error::invalid_argument(message).into());
             }
             return Ok(Self::Ints(numbers.to_vec(objects.py())?));

@@ -87,7 +87,7 @@ fn forced(state: &str, age: Option<Duration>) -> forebay::Result<Forced> {
         ("stale", Some(age)) => return Ok(Forced::Stale(age)),
         ("stale", None) => "a stale reader has an age; give its seconds",
         (_, Some(_)) => "only a stale reader has an age; leave it out",
-        _ => "force one of nothing, not_ready, stale and closed",
+        _ => "the state is unknown; use one of nothing, not_ready, stale and closed",
     };
     Err(Error::invalid_argument(message))
 }

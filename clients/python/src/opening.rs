@@ -103,7 +103,8 @@ impl OpenedReader {
     /// Takes the reader, once.
     pub(crate) fn take(&self) -> Result<Opened, Fault> {
         let taken = self.opened.take();
-        let taken = taken.ok_or_else(|| Error::closed("it was taken before; open another one"))?;
+        let taken =
+            taken.ok_or_else(|| Error::closed("the reader was already taken; open another one"))?;
         Ok(Opened::clone(&taken))
     }
 }
@@ -152,7 +153,8 @@ fn checkpoint_options(
     every: Option<f64>,
 ) -> Result<Option<CheckpointOptions>, Fault> {
     let Some(dir) = dir else {
-        let message = "checkpoint_every needs checkpoint_dir: say where to keep checkpoints";
+        let message =
+            "checkpoint_every needs checkpoint_dir; name the directory of the checkpoints";
         return if every.is_none() {
             Ok(None)
         } else {

@@ -174,7 +174,8 @@ fn primary<'a>(object: &'a Bound<'_, PyAny>) -> Result<KeyValue<'a>, Fault> {
     match key.partition_key() {
         None => Ok(key.primary()),
         Some(_) => {
-            let message = "a scan's bounds are primary keys; give the partition key by itself";
+            let message =
+                "the bounds of a scan are primary keys; give the partition key separately";
             Err(Error::invalid_argument(message).into())
         }
     }
@@ -212,13 +213,13 @@ impl State {
     async fn stream(&mut self) -> forebay::Result<&mut OrderedStream> {
         if let Self::Asked(scan) = self {
             let scan = scan.take().ok_or_else(|| {
-                Error::invalid_argument("the scan could not be opened; make another one")
+                Error::invalid_argument("the scan could not be opened; make another scan")
             })?;
             *self = Self::Open(Box::new(scan.open().await?));
         }
         match self {
             Self::Open(stream) => Ok(stream),
-            Self::Asked(_) => Err(Error::internal("a scan was opened and is not open")),
+            Self::Asked(_) => Err(Error::internal("the open scan was lost")),
         }
     }
 }
@@ -266,14 +267,16 @@ impl NativeOrderedScan {
         entry(|| {
             let scan = self.scan.get()?.to_arc();
             let state = scan.state.try_lock().map_err(|_| {
-                Error::invalid_argument("the scan is being read; take its cursor between reads")
+                Error::invalid_argument(
+                    "a read of the scan is running; take the cursor between reads",
+                )
             })?;
             match &*state {
                 State::Open(stream) => Ok(PyBytes::new(py, &stream.cursor()?)),
-                State::Asked(_) => {
-                    Err(Error::invalid_argument("read a document first; then there is a cursor")
-                        .into())
-                }
+                State::Asked(_) => Err(Error::invalid_argument(
+                    "the scan has no cursor yet; read a document first",
+                )
+                .into()),
             }
         })
     }

@@ -89,8 +89,8 @@ impl<T> ProcessOwned<T> {
             .ok_or_else(|| Error::closed(format!("the {what} was closed; open another one")))?;
         if owned.held().is_inherited() {
             let message = format!(
-                "this {what} was opened before the process forked, and its threads stayed behind; \
-                 open another one in the child"
+                "this {what} was opened before the process forked, and its threads are in the \
+                 parent; open another one in the child"
             );
             return Err(Error::closed(message));
         }

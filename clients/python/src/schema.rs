@@ -49,13 +49,14 @@ pub(crate) fn field_type_of(name: &str) -> Result<FieldType> {
         }
     }
     let names = SCALARS.map(ScalarType::name).join(", ");
-    let message = format!("no type '{name}'; there are {names}, list<TYPE>, f32[N], f16[N], i8[N]");
+    let message =
+        format!("no type '{name}' exists; use {names}, list<TYPE>, f32[N], f16[N], i8[N]");
     Err(Error::invalid_argument(message))
 }
 
 fn key_type_of(name: &str) -> Result<KeyType> {
     KeyType::named(name).ok_or_else(|| {
-        Error::invalid_argument(format!("no key type '{name}'; there are string, bytes, int64"))
+        Error::invalid_argument(format!("no key type '{name}' exists; use string, bytes or int64"))
     })
 }
 
@@ -65,7 +66,7 @@ fn key_type_of(name: &str) -> Result<KeyType> {
 /// `InvalidArgument` for a negative or unbounded time.
 pub(crate) fn duration_of(seconds: f64) -> Result<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|_| {
-        Error::invalid_argument("give a time in seconds, not below 0 and not without an end")
+        Error::invalid_argument("the time is negative or infinite; give a time in seconds")
     })
 }
 
@@ -112,7 +113,7 @@ fn index_of(name: &str) -> Result<ColumnIndex> {
     match name {
         "exact" => Ok(ColumnIndex::Exact),
         "range" => Ok(ColumnIndex::Range),
-        _ => Err(Error::invalid_argument(format!("no index '{name}'; there are exact and range"))),
+        _ => Err(Error::invalid_argument(format!("no index '{name}' exists; use exact or range"))),
     }
 }
 

@@ -179,6 +179,6 @@ impl NativeAcknowledgement {
 }
 
 fn not_settled() -> Error {
-    let message = "the write is not settled yet; wait again, for the stream goes on with it";
+    let message = "the write is not settled yet, and the stream continues with it; wait again";
     Error::new(ErrorCode::DeadlineExceeded, message)
 }

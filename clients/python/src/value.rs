@@ -68,7 +68,8 @@ pub(crate) fn value_of(object: &Bound<'_, PyAny>) -> Result<Value, Fault> {
 /// Errors of [`value_of`].
 pub(crate) fn values_of(objects: &Bound<'_, PyAny>) -> Result<Vec<Value>, Fault> {
     if objects.is_instance_of::<PyString>() || objects.is_instance_of::<PyBytes>() {
-        let message = "give the components as a list; a text or bytes is one component";
+        let message =
+            "the components are one text or bytes, which is a single component; give a list";
         return Err(Error::invalid_argument(message).into());
     }
     objects.try_iter()?.map(|item| value_of(&item?)).collect()
@@ -87,7 +88,7 @@ fn no_value(object: &Bound<'_, PyAny>) -> Fault {
 pub(crate) fn integer_of(object: &Bound<'_, PyAny>) -> Result<i64, Fault> {
     object.extract().map_err(|error: PyErr| {
         if error.is_instance_of::<PyOverflowError>(object.py()) {
-            let message = "the int needs more than 64 bits; give it as text or bytes";
+            let message = "the int needs more than 64 bits; give the number as text or bytes";
             return Error::invalid_argument(message).into();
         }
         error.into()
@@ -108,7 +109,7 @@ pub(crate) fn text_of<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a str, Faul
 /// `InvalidArgument` for a datetime without a time zone.
 pub(crate) fn timestamp_of(time: &Bound<'_, PyDateTime>) -> Result<i64, Fault> {
     if time.get_tzinfo().is_none() {
-        let message = "the datetime has no time zone; give it one, such as datetime.timezone.utc";
+        let message = "the datetime has no time zone; set one, such as datetime.timezone.utc";
         return Err(Error::invalid_argument(message).into());
     }
     let since = time.sub(epoch(time.py())?)?;
@@ -137,7 +138,12 @@ fn list_of(items: Vec<Value>) -> Result<Value, Fault> {
             Value::String(_) => ScalarType::String,
             Value::Bytes(_) => ScalarType::Bytes,
             Value::Timestamp(_) => ScalarType::Timestamp,
-            _ => return Err(Error::invalid_argument("a list holds no lists and arrays").into()),
+            _ => {
+                return Err(Error::invalid_argument(
+                    "a list holds a list or an array; give a list of scalars",
+                )
+                .into());
+            }
         };
         scalar = Some(match (scalar, own) {
             (None, own) => own,
@@ -146,7 +152,12 @@ fn list_of(items: Vec<Value>) -> Result<Value, Fault> {
                 Some(ScalarType::Int64 | ScalarType::Float64),
                 ScalarType::Int64 | ScalarType::Float64,
             ) => ScalarType::Float64,
-            _ => return Err(Error::invalid_argument("give a list of one type").into()),
+            _ => {
+                return Err(Error::invalid_argument(
+                    "the list has components of several types; give a list of one type",
+                )
+                .into());
+            }
         });
     }
     let scalar = scalar.unwrap_or(ScalarType::Int64);
@@ -164,7 +175,10 @@ fn exact_float(number: i64) -> Result<Value, Fault> {
     if float as i128 == i128::from(number) {
         return Ok(Value::Float64(float));
     }
-    Err(Error::invalid_argument("an int beside floats is larger than a float holds").into())
+    Err(Error::invalid_argument(
+        "an int next to floats is larger than a float can hold; give floats only",
+    )
+    .into())
 }
 
 /// Converts an array of one dimension: a vector, a list of numbers, or bytes.
@@ -202,7 +216,12 @@ fn array_of(object: &Bound<'_, PyAny>, buffer: PyUntypedBuffer) -> Result<Value,
 }
 
 fn items<T: Element>(py: Python<'_>, buffer: PyUntypedBuffer) -> Result<Vec<T>, Fault> {
-    let refused = || Error::invalid_argument("give an aligned array in the machine's byte order");
+    let refused = || {
+        Error::invalid_argument(
+            "the array is not aligned or has another byte order; give an aligned array in the \
+             machine's byte order",
+        )
+    };
     Ok(typed(buffer).ok_or_else(refused)?.to_vec(py)?)
 }
 
@@ -243,7 +262,7 @@ pub(crate) fn datetime_of(py: Python<'_>, time: Timestamp) -> Result<Bound<'_, P
     let (days, rest) = (micros.div_euclid(DAY_US), micros.rem_euclid(DAY_US));
     let outside = || {
         let message =
-            "the timestamp lies outside the years that datetime holds; gather it as int64";
+            "the timestamp is outside the years of datetime; gather the timestamp as int64";
         Error::invalid_argument(message)
     };
     let days = i32::try_from(days).map_err(|_| outside())?;

@@ -57,7 +57,7 @@ def test_arrays_that_do_not_fit_are_refused_untouched(reader: forebay.Reader) ->
         with pytest.raises(forebay.InvalidArgument, match="^InvalidArgument: mask "):
             reader.gather(plan, KEYS, out=values, mask=mask)  # type: ignore[arg-type]
         assert (values == 9).all()
-    with pytest.raises(forebay.InvalidArgument, match="no array"):
+    with pytest.raises(forebay.InvalidArgument, match="not an array"):
         reader.gather(plan, KEYS, out=[[0.0] * 3] * 3)  # type: ignore[arg-type]
 
 
@@ -201,7 +201,7 @@ def test_buffers_that_do_not_fit_are_refused_untouched() -> None:
                 users.get_into("k", "b", buffer)  # type: ignore[arg-type]
             assert (np.array(buffer) == before).all()
         for key in ("k", "none"):
-            with pytest.raises(forebay.InvalidArgument, match="int64 is no string or bytes"):
+            with pytest.raises(forebay.InvalidArgument, match="int64 is neither a string"):
                 users.get_into(key, "i", block)
         with pytest.raises(forebay.InvalidArgument):
             users.get_into(7, "b", block)

@@ -75,7 +75,7 @@ def test_keys_of_every_kind_come_in_any_container() -> None:
                 reader.get_many([*keys, other], "n")
             with pytest.raises(forebay.InvalidArgument):
                 reader.get(other, "n")
-    with pytest.raises(forebay.InvalidArgument, match="is one key"):
+    with pytest.raises(forebay.InvalidArgument, match="is a single key"):
         reader.get_many("plain", "n")
 
 

@@ -59,7 +59,7 @@ def damaged(stores: Stores, folder: Path) -> str:
 def test_warnings_come_with_their_context(kept: Kept, stores: Stores, tmp_path: Path) -> None:
     name = damaged(stores, tmp_path)
     with stores.client.reader(name, checkpoint_dir=tmp_path):
-        eventually("a warning", lambda: kept.has("ignored a checkpoint"))
+        eventually("a warning", lambda: kept.has("checkpoint ignored"))
     (record,) = [record for record in kept.records if name in record.getMessage()]
     assert (record.name, record.levelno) == ("forebay", logging.WARNING)
     assert f"(store={name}, partition=0, error=Corrupt: " in record.getMessage()
@@ -91,7 +91,7 @@ def test_a_slow_handler_holds_up_nobody(kept: Kept, stores: Stores, tmp_path: Pa
         assert reader.get("k", "a", after=store.upsert("k", {"a": 2}).token) == 2
     assert not kept.records
     kept.gate.set()
-    eventually("the warning", lambda: kept.has("ignored a checkpoint"))
+    eventually("the warning", lambda: kept.has("checkpoint ignored"))
 
 
 def test_an_application_that_asked_for_nothing_sees_nothing(
@@ -142,7 +142,7 @@ forebay.Reader({server.endpoint!r}, {name!r}, checkpoint_dir=folder).await_ready
     child = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=False, timeout=60
     )
-    assert b"WARNING forebay ignored a checkpoint" in child.stdout, child
+    assert b"WARNING forebay checkpoint ignored" in child.stdout, child
     assert (child.returncode, child.stderr) == (0, b"")
 
 
@@ -171,4 +171,4 @@ print(child)
     )
     assert (child.returncode, child.stderr) == (0, b""), child
     *records, pid = child.stdout.decode().split("\n")[:-1]
-    assert any(record.startswith(f"{pid} ignored a checkpoint") for record in records), records
+    assert any(record.startswith(f"{pid} checkpoint ignored") for record in records), records

@@ -272,8 +272,8 @@ impl Course<'_> {
             None if self.may_be_done => {
                 let why = last.map_or("no answer yet".to_owned(), |error| error.to_string());
                 let message = format!(
-                    "it may have happened; make the same call again with this client to settle \
-                     it ({why})"
+                    "the call may have taken effect; repeat the call with this client for a \
+                     definite result ({why})"
                 );
                 Err(Error::unknown_outcome(message))
             }

@@ -47,7 +47,8 @@ impl Batch {
     /// `InvalidArgument` for a write of another store.
     pub fn add(&mut self, write: Write) -> Result<&mut Self> {
         if write.store().id() != self.store.id() {
-            let message = "a batch is of one store; make another batch for the other store";
+            let message =
+                "the write is of another store than the batch; make another batch for that store";
             return Err(Error::invalid_argument(message).with_store(self.store.name()));
         }
         self.drafts.push(write.into_draft());

@@ -315,7 +315,9 @@ fn is_passing(error: &Error) -> bool {
 /// `Corrupt` if the response has no definition, or an invalid one.
 pub(crate) fn definition_of(response: v1::DefinitionResponse) -> Result<Definition> {
     let definition = response.definition.ok_or_else(|| {
-        Error::corrupt("the writer answered no definition; check that its version fits this one")
+        Error::corrupt(
+            "the writer returned no definition; check that the versions of writer and client match",
+        )
     })?;
     definition.try_into()
 }

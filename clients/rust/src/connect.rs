@@ -30,8 +30,11 @@ pub(crate) async fn connect(
         true => endpoint.to_owned(),
         false => format!("http://{endpoint}"),
     };
-    let endpoint = Endpoint::from_shared(address.clone())
-        .map_err(|_| Error::invalid_argument("give the address of a service as host:port"))?;
+    let endpoint = Endpoint::from_shared(address.clone()).map_err(|_| {
+        Error::invalid_argument(
+            "the address is not valid; give the address of a service as host:port",
+        )
+    })?;
     let endpoint = with_windows(endpoint)
         .connect_timeout(options.attempt)
         .http2_keep_alive_interval(options.attempt)
@@ -51,7 +54,7 @@ pub(crate) async fn connect(
     tokio::time::timeout(options.deadline, attempts).await.map_err(|_| {
         let why = last.as_ref().map_or("no answer".to_owned(), root_cause);
         Error::unavailable(format!(
-            "nobody answers at {address} ({why}); start `forebayd dev`, or correct the address"
+            "no service answers at {address} ({why}); start `forebayd dev`, or correct the address"
         ))
     })
 }

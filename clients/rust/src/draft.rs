@@ -34,7 +34,9 @@ impl GivenKey {
             return Ok(());
         }
         let (given, declared) = (self.key_type.name(), declared.name());
-        let message = format!("the {part} is a {given}, and the store declares {declared}");
+        let message = format!(
+            "the {part} is a {given}, but the store declares {declared}; give a {declared}"
+        );
         Err(Error::invalid_argument(message))
     }
 
@@ -53,11 +55,12 @@ impl GivenKey {
         let (key, hashed) = match (declared, partition_key) {
             (None, None) => (Key::plain(&self.bytes)?, &self.bytes),
             (None, Some(_)) => {
-                let message = "the store is partitioned by its key; name no partition key";
+                let message = "the store has no partition key; name none";
                 return Err(Error::invalid_argument(message));
             }
             (Some((field, _)), None) => {
-                let message = "the store is partitioned by a field; name its value with every key";
+                let message = "the store is partitioned by a field; name the value of that field \
+                    with every key";
                 return Err(Error::invalid_argument(message).with_field(&field.name));
             }
             (Some((field, key_type)), Some(given)) => {
@@ -133,7 +136,8 @@ impl Draft {
             let field = named(definition, name)?.id;
             let change = fields.iter_mut().find(|change| change.field == field);
             let change = change.ok_or_else(|| {
-                let message = "a field's time to live goes with a write of that field";
+                let message = "the write sets a time to live on a field that it does not change; \
+                    change the field, too";
                 Error::invalid_argument(message).with_field(name)
             })?;
             change.ttl_us = Some(*ttl_us);
@@ -161,7 +165,7 @@ impl Draft {
             [GivenCondition::Newer(name)] => {
                 named(definition, name).map(|field| Some(Condition::IfNewer(field.id)))
             }
-            _ => Err(Error::invalid_argument("a change has one condition")),
+            _ => Err(Error::invalid_argument("a change has more than one condition; set one")),
         }
     }
 }
@@ -174,7 +178,8 @@ pub(crate) fn ttl_us(ttl: Duration) -> i64 {
 
 fn named<'a>(definition: &'a Definition, name: &str) -> Result<&'a Field> {
     definition.field(name).ok_or_else(|| {
-        Error::not_found("no such field; describe the store for its fields").with_field(name)
+        Error::not_found("the store has no such field; describe the store for its fields")
+            .with_field(name)
     })
 }
 

@@ -141,7 +141,7 @@ impl InMemoryReader {
     /// Errors of [`Write::send`] except for connection errors; `Closed`.
     pub fn write(&self, write: Write) -> Result<WriteOutcome> {
         if write.store().id() != self.store.id() {
-            let message = "the write is of another store; make it of this reader";
+            let message = "the write is of another store; make the write with this reader";
             return Err(Error::invalid_argument(message).with_store(self.store.name()));
         }
         self.memory.write(&[write.into_draft()])?.into_single()
@@ -241,7 +241,7 @@ impl MemoryStore {
                 results[item.place] = Some(WriteResult::try_from(result.outcome));
             }
         }
-        let untold = || Err(Error::internal("a change without a result"));
+        let untold = || Err(Error::internal("a change has no result"));
         let results = results.into_iter().map(|result| result.unwrap_or_else(untold)).collect();
         Ok(BatchOutcome { token, results })
     }

@@ -68,7 +68,7 @@ impl BatchOutcome {
     /// Returns the outcome of a batch of one change.
     pub(crate) fn into_single(self) -> Result<WriteOutcome> {
         let result = self.results.into_iter().next();
-        let result = result.unwrap_or_else(|| Err(Error::internal("a write without a result")))?;
+        let result = result.unwrap_or_else(|| Err(Error::internal("a write has no result")))?;
         Ok(WriteOutcome { token: self.token, result })
     }
 }

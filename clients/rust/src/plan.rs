@@ -36,7 +36,11 @@ impl Item {
         let bytes = change.encoded_len();
         if bytes > ENTRY_BYTES_MAX {
             let (limit, actual) = (ENTRY_BYTES_MAX as u64, bytes as u64);
-            let error = Error::limit_exceeded("split the document", limit, actual);
+            let error = Error::limit_exceeded(
+                "the document is too large; split the document",
+                limit,
+                actual,
+            );
             return Err(error.with_key_digest(routed.change.key.digest()));
         }
         Ok(Self { partition: routed.partition, change, bytes, place })

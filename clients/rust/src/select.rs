@@ -171,7 +171,7 @@ impl Select {
         let definition = self.store.definition();
         let at_store = |error: Error| error.with_store(&definition.name);
         let Place::Node(state) = self.store.place() else {
-            let message = "a store in memory retains no events; select of a stream at a node";
+            let message = "a store in memory retains no events; select from a stream at a node";
             return Err(at_store(Error::unsupported(message)));
         };
         let message = self.request(&definition).map_err(at_store)?;
@@ -185,14 +185,15 @@ impl Select {
 
     fn request(&self, definition: &Definition) -> Result<v1::SelectRequest> {
         if definition.stream.is_none() {
-            let message = "only events of a stream are selected; read documents by their keys";
+            let message = "only a stream has events to select; read documents by their keys";
             return Err(Error::invalid_argument(message));
         }
         let by = match self.by.as_slice() {
             [] => None,
             [by] => Some(by.message(definition)?),
             _ => {
-                let message = "a select finds events by one key, by one value, or between two";
+                let message = "the select has several criteria; select by one key, by one value, \
+                    or by one range";
                 return Err(Error::invalid_argument(message));
             }
         };
@@ -225,8 +226,8 @@ impl By {
             Self::Between(column, from, to) => {
                 let is_half_open = !matches!(from, Bound::Excluded(_));
                 if !is_half_open || matches!(to, Bound::Included(_)) {
-                    let message = "the values of a select lie from one on, up to another one that \
-                                   is left out";
+                    let message = "the range of a select must include its start and exclude its \
+                        end; give such bounds";
                     return Err(Error::invalid_argument(message).with_field(column));
                 }
                 let value = |bound: &Bound<Value>| match bound {

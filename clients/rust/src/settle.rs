@@ -149,7 +149,7 @@ impl Settlement {
         let mut items = Vec::new();
         for sent in std::mem::take(&mut self.unsettled) {
             if sent.maybe_in_log {
-                let message = "the store's partitions changed meanwhile; read the document";
+                let message = "the store was repartitioned during the write; read the document";
                 self.settle(sent, Err(Error::unknown_outcome(message)));
             } else {
                 items.push(sent.item);
@@ -247,7 +247,7 @@ impl Settlement {
         }
         if response.results.len() != range.len() {
             let (expected, found) = (range.len(), response.results.len());
-            let message = format!("the writer answered {found} results for {expected} changes");
+            let message = format!("the writer returned {found} results for {expected} changes");
             return Err(Error::unknown_outcome(message));
         }
         if !response.token.is_empty() {
@@ -321,11 +321,12 @@ impl Settlement {
     /// not recognize a repeat.
     fn abandon(&mut self) {
         for sent in std::mem::take(&mut self.unsettled) {
-            let message = "the write is too old to be sent again safely; read the document";
+            let message = "the write is too old for a safe retry; read the document";
             self.settle(sent, Err(Error::unknown_outcome(message)));
         }
         for item in std::mem::take(&mut self.waiting).into_iter().flatten().flatten() {
-            let message = "an earlier part of the batch ended as unknown; send this part anew";
+            let message =
+                "the outcome of an earlier part of the batch is unknown; send this part again";
             let error = Error::unavailable(message).with_store(self.store.name());
             self.results[item.place] = Some(Err(error));
         }
@@ -344,8 +345,8 @@ impl Settlement {
             error
         } else {
             let message = format!(
-                "nothing was sent before the deadline: earlier writes of this client are not \
-                 settled yet; settle them, or allow more time ({why})"
+                "nothing was sent before the deadline: the outcomes of earlier writes of this \
+                 client are unknown; settle those writes, or allow more time ({why})"
             );
             Error::deadline_exceeded(message)
         };
@@ -364,7 +365,7 @@ impl Settlement {
 
     /// Returns the result of each change. Call it only after [`Settlement::run`] has returned.
     pub(crate) fn into_results(self) -> (Token, Vec<Result<WriteResult>>) {
-        let lost = || Err(Error::internal("a change was left without a result"));
+        let lost = || Err(Error::internal("a change has no result"));
         let results = self.results.into_iter().map(|result| result.unwrap_or_else(lost));
         (self.token, results.collect())
     }
@@ -384,6 +385,6 @@ fn is_back_pressure(error: &Error) -> bool {
 }
 
 fn unreadable(error: Error) -> Error {
-    let message = format!("the writer's answer cannot be read: {}", error.message());
+    let message = format!("the writer's response cannot be read: {}", error.message());
     Error::unknown_outcome(message)
 }

@@ -184,7 +184,8 @@ impl Store {
         match &self.place {
             Place::Node(state) => WriteStream::new(Arc::clone(state), options),
             Place::Memory(memory) => {
-                let message = "a store in memory has no streams; send batches, which are in order";
+                let message =
+                    "a store in memory has no streams; send batches, which keep their order";
                 Err(Error::unsupported(message).with_store(memory.name()))
             }
         }
@@ -278,7 +279,7 @@ impl StoreState {
     pub(crate) async fn refresh(&self) -> Result<Arc<Definition>> {
         let definition = self.client.describe(self.name(), 0).await?;
         if definition.store != self.id() {
-            let message = "the store was deleted, and another one has its name; open that one";
+            let message = "the store was deleted, and another store has its name; open that store";
             return Err(Error::not_found(message).with_store(self.name()));
         }
         self.learn(definition);

@@ -93,7 +93,9 @@ impl Future for Acknowledgement {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0).poll(context).map(|heard| {
             heard.unwrap_or_else(|_| {
-                Err(Error::unknown_outcome("the stream was dropped before the write was settled"))
+                Err(Error::unknown_outcome(
+                    "the stream was dropped before the write was settled; read the document",
+                ))
             })
         })
     }
@@ -110,7 +112,8 @@ struct Queued {
 impl WriteStream {
     pub(crate) fn new(state: Arc<StoreState>, options: StreamOptions) -> Result<Self> {
         if options.changes_max == 0 || options.bytes_max == 0 {
-            let message = "a stream holds at least one change and one byte; raise its options";
+            let message =
+                "the stream's limits allow no change or no byte; raise the limits in its options";
             return Err(Error::invalid_argument(message));
         }
         let (changes, bytes) = (options.changes_max.min(ROOM_MAX), options.bytes_max.min(ROOM_MAX));
@@ -153,7 +156,8 @@ impl WriteStream {
     pub async fn send(&mut self, write: Write) -> Result<Acknowledgement> {
         let state = Arc::clone(&self.state);
         if write.store().id() != state.id() {
-            let message = "a stream is of one store; open another stream for the other store";
+            let message =
+                "the write is of another store than the stream; open another stream for that store";
             return Err(Error::invalid_argument(message).with_store(state.name()));
         }
         let draft = write.into_draft();
@@ -165,7 +169,7 @@ impl WriteStream {
                 let all = self.options.changes_max as u32;
                 drop(self.changes.acquire_many(all).await);
             }
-            let no_change = || Error::internal("a draft gave no change");
+            let no_change = || Error::internal("a draft has no change");
             let item = Item::new(routed.first().ok_or_else(no_change)?, 0)
                 .map_err(|error| error.with_store(state.name()))?;
             let room = self.room(item.bytes).await?;
@@ -183,7 +187,7 @@ impl WriteStream {
         let queued = Queued { item, version, reply, _room: room };
         self.lane(partition)
             .send(queued)
-            .map_err(|_| Error::internal("a lane of the stream has ended; open another stream"))?;
+            .map_err(|_| Error::internal("a lane of the stream ended; open another stream"))?;
         Ok(Acknowledgement(answer))
     }
 
@@ -198,7 +202,7 @@ impl WriteStream {
         if tokio::time::timeout(self.deadline, self.changes.acquire_many(all)).await.is_err() {
             let in_flight = self.options.changes_max - self.changes.available_permits();
             let message = format!(
-                "{in_flight} writes may be in the log; flush again to settle the same writes ({})",
+                "{in_flight} writes may be in the log; flush again to settle these writes ({})",
                 self.why()
             );
             return Err(Error::unknown_outcome(message).with_store(self.state.name()));
@@ -225,7 +229,7 @@ impl WriteStream {
     }
 
     async fn room(&self, bytes: usize) -> Result<(OwnedSemaphorePermit, OwnedSemaphorePermit)> {
-        let closed = |_| Error::internal("a stream without room; open another stream");
+        let closed = |_| Error::internal("the stream was closed; open another stream");
         let bytes = bytes.clamp(1, self.options.bytes_max) as u32;
         let change = Arc::clone(&self.changes).acquire_owned().await.map_err(closed)?;
         let bytes = Arc::clone(&self.bytes).acquire_many_owned(bytes).await.map_err(closed)?;
@@ -234,7 +238,7 @@ impl WriteStream {
 
     fn no_room(&self) -> Error {
         let message = format!(
-            "the stream is full and nothing was settled before the deadline; send this write \
+            "the stream is full and no write was settled before the deadline; send this write \
              again later ({})",
             self.why()
         );

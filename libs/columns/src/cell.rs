@@ -56,7 +56,9 @@ pub fn cell(cells: &ArrayRef, of: FieldType, row: usize) -> Result<Option<Value>
 fn check_whole(items: &ArrayRef) -> Result<()> {
     match items.null_count() {
         0 => Ok(()),
-        _ => Err(Error::invalid_argument("a list with a null in it; leave that out")),
+        _ => Err(Error::invalid_argument(
+            "a list in a column may not hold a null; leave the null out",
+        )),
     }
 }
 

@@ -87,7 +87,9 @@ fn component_of(component: VectorType) -> FieldRef {
 pub fn column(field_type: FieldType, values: Vec<Option<Value>>) -> Result<ArrayRef> {
     let fits = |value: &Value| value.check(field_type).is_ok();
     if !values.iter().flatten().all(fits) {
-        return Err(Error::corrupt(format!("a column of {field_type} has another value")));
+        return Err(Error::corrupt(format!(
+            "a column of {field_type} holds a value of another type"
+        )));
     }
     match field_type {
         FieldType::Scalar(scalar) => self::scalars(scalar, values),
@@ -169,5 +171,5 @@ fn vectors(component: VectorType, length: u16, values: Vec<Option<Value>>) -> Re
 }
 
 fn refused(error: ArrowError) -> Error {
-    Error::internal(format!("values of a column: {error}"))
+    Error::internal(format!("the values of a column do not form an array: {error}"))
 }

@@ -222,7 +222,7 @@ impl Change {
         if self.fields.iter().all(|change| seen.insert(change.field)) {
             return Ok(());
         }
-        Err(Error::invalid_argument("one change names a field once"))
+        Err(Error::invalid_argument("a change names a field more than once; name each field once"))
     }
 
     fn check_field(
@@ -233,7 +233,8 @@ impl Change {
     ) -> Result<()> {
         check_ttl(change.ttl_us)?;
         if Some(field.id) == definition.partition_key {
-            let message = "the partition key stands in the key and never changes; leave it out";
+            let message =
+                "the partition key is part of the key and never changes; leave the field out";
             return Err(Error::invalid_argument(message));
         }
         if self.verb == Verb::Put && !matches!(change.op, FieldOp::Set(_)) {
@@ -248,7 +249,8 @@ impl Change {
             None | Some(Condition::IfAbsent) => Ok(()),
             Some(Condition::IfVersion(_)) if definition.options.versioned => Ok(()),
             Some(Condition::IfVersion(_)) => {
-                let message = "if-version needs a store with the option `versioned`";
+                let message = "if-version works only on a store with the option `versioned`; set \
+                    the option, or leave the condition out";
                 Err(Error::invalid_argument(message))
             }
             Some(Condition::IfNewer(id)) => {
@@ -264,7 +266,8 @@ impl Change {
                 if ordered && self.fields.iter().any(sets) {
                     return Ok(());
                 }
-                let message = "if-newer names a scalar field that the change sets to a value";
+                let message =
+                    "if-newer needs a scalar field that the change sets to a value; set the field";
                 Err(Error::invalid_argument(message))
             }
         }
@@ -298,7 +301,7 @@ fn check_op(op: &FieldOp, field_type: FieldType) -> Result<()> {
             match field_type {
                 FieldType::Scalar(Int32 | Int64 | Float32 | Float64) => Ok(()),
                 other => {
-                    let message = format!("only numbers are incremented, not a {other}");
+                    let message = format!("an increment needs a number, not a {other}");
                     Err(Error::invalid_argument(message))
                 }
             }
@@ -308,7 +311,7 @@ fn check_op(op: &FieldOp, field_type: FieldType) -> Result<()> {
             match field_type {
                 FieldType::Scalar(_) => Ok(()),
                 other => {
-                    let message = format!("min and max take scalars, not a {other}");
+                    let message = format!("min and max need a scalar, not a {other}");
                     Err(Error::invalid_argument(message))
                 }
             }
@@ -316,7 +319,12 @@ fn check_op(op: &FieldOp, field_type: FieldType) -> Result<()> {
         FieldOp::ListAppend { items, bound } | FieldOp::SetAdd { items, bound } => {
             if *bound == 0 || *bound as usize > LIST_COMPONENTS_MAX {
                 let (limit, actual) = (LIST_COMPONENTS_MAX as u64, u64::from(*bound));
-                return Err(Error::limit_exceeded("set a bound from 1", limit, actual));
+                return Err(Error::limit_exceeded(
+                    "the bound of a list operation is out of range; set a bound from 1 to the \
+                     limit",
+                    limit,
+                    actual,
+                ));
             }
             check_items(items, field_type)
         }
@@ -326,7 +334,7 @@ fn check_op(op: &FieldOp, field_type: FieldType) -> Result<()> {
 
 fn check_items(items: &[Value], field_type: FieldType) -> Result<()> {
     let FieldType::List(scalar) = field_type else {
-        let message = format!("list operations take lists, not a {field_type}");
+        let message = format!("list operations need a list, not a {field_type}");
         return Err(Error::invalid_argument(message));
     };
     check_list(scalar, items)

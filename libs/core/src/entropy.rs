@@ -37,8 +37,9 @@ pub struct SystemEntropy;
 impl Entropy for SystemEntropy {
     fn next_u64(&self) -> Result<u64> {
         let mut bytes = [0; 8];
-        getrandom::fill(&mut bytes)
-            .map_err(|error| Error::internal(format!("the host gives no randomness: {error}")))?;
+        getrandom::fill(&mut bytes).map_err(|error| {
+            Error::internal(format!("the host returned no random bytes: {error}"))
+        })?;
         Ok(u64::from_le_bytes(bytes))
     }
 }

@@ -47,7 +47,7 @@ pub fn fit_items(items: Vec<Value>, to: ScalarType) -> Result<Vec<Value>> {
 fn misfit(from: Option<FieldType>, to: FieldType) -> Error {
     let from = from.map_or_else(|| "vector over the limit".to_owned(), |from| from.to_string());
     Error::invalid_argument(format!(
-        "the value is a {from} that the field's {to} does not hold exactly; send a {to}"
+        "the value is a {from}, which the field's {to} cannot hold exactly; send a {to}"
     ))
 }
 

@@ -256,23 +256,23 @@ impl PartitionState {
     fn check_log(&self, entry: &Entry, log_id: Option<LogId>) -> Result<()> {
         // A log that was recreated may begin with entries that were in flight to the old one.
         let Some(log_id) = log_id else {
-            return Err(Error::corrupt("an entry before the log's opening entry"));
+            return Err(Error::corrupt("an entry precedes the log's opening entry"));
         };
         if log_id != entry.log_id {
-            return Err(Error::corrupt("an entry of another log"));
+            return Err(Error::corrupt("an entry is of another log"));
         }
         if matches!(entry.body, EntryBody::Control(_)) {
-            return Err(Error::corrupt("a control record outside the control log"));
+            return Err(Error::corrupt("a control record is outside the control log"));
         }
         if matches!(entry.body, EntryBody::DeadLetters(_)) {
-            return Err(Error::corrupt("dead letters outside a dead-letter log"));
+            return Err(Error::corrupt("dead letters are outside a dead-letter log"));
         }
         if entry.schema_version.0 > SCHEMA_VERSION_MAX {
-            return Err(Error::corrupt("a schema version that no store can reach"));
+            return Err(Error::corrupt("the schema version of an entry is above the limit"));
         }
         let Some(Source { partition, previous, .. }) = entry.source else { return Ok(()) };
         if self.sources.get(&partition).copied() != previous {
-            return Err(Error::corrupt("a copied entry out of its order"));
+            return Err(Error::corrupt("a copied entry is out of order"));
         }
         Ok(())
     }
@@ -281,10 +281,11 @@ impl PartitionState {
     /// all.
     fn check_changes(&self, entry: &Entry, schema: Option<&SchemaAt>) -> Result<()> {
         let EntryBody::Changes(batches) = &entry.body else { return Ok(()) };
-        let schema = schema.ok_or_else(|| Error::corrupt("changes without a schema version"))?;
+        let schema =
+            schema.ok_or_else(|| Error::corrupt("an entry has changes but no schema version"))?;
         let (limit, actual) = (ENTRY_CHANGES_MAX as u64, entry.change_count() as u64);
         if actual > limit {
-            return Err(Error::limit_exceeded("an entry of too many changes", limit, actual));
+            return Err(Error::limit_exceeded("an entry has too many changes", limit, actual));
         }
         let definition = &schema.definition;
         for change in batches.iter().flat_map(|batch| &batch.changes) {
@@ -293,7 +294,7 @@ impl PartitionState {
                 Key::split(change.key.as_bytes(), definition.partition_key.is_some())?;
             let belongs = partition_of(partition_key.unwrap_or(primary), self.partitions);
             if belongs != self.partition.partition {
-                let message = format!("a key that belongs to partition {belongs}");
+                let message = format!("an entry has a key that belongs to partition {belongs}");
                 return Err(Error::corrupt(message).with_key_digest(change.key.digest()));
             }
         }

@@ -66,7 +66,9 @@ impl KeyType {
                 bytes.try_into().ok().map(|bytes| Value::Int64(i64::from_le_bytes(bytes)))
             }
         };
-        value.ok_or_else(|| Error::corrupt(format!("bytes that are no key of {}", self.name())))
+        value.ok_or_else(|| {
+            Error::corrupt(format!("the bytes are not a key of type {}", self.name()))
+        })
     }
 }
 
@@ -179,7 +181,7 @@ impl Key {
         if !has_partition_key {
             return Ok((None, bytes));
         }
-        let broken = || Error::corrupt("key identity is shorter than its partition key says");
+        let broken = || Error::corrupt("the key is shorter than its partition key says");
         let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(broken)?;
         let length = u32::from_le_bytes(*length) as usize;
         let (partition_key, primary) = rest.split_at_checked(length).ok_or_else(broken)?;
@@ -204,7 +206,7 @@ pub fn check_length(key: &[u8]) -> Result<()> {
     if key.len() <= KEY_BYTES_MAX {
         return Ok(());
     }
-    let advice = "shorten the key, or use its hash as the key";
+    let advice = "the key is too long; shorten the key, or use its hash as the key";
     Err(Error::limit_exceeded(advice, KEY_BYTES_MAX as u64, key.len() as u64))
 }
 

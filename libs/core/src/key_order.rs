@@ -158,9 +158,10 @@ impl KeyOrder {
 
     fn check_scope(self, partition_key: Option<&[u8]>, is_unbounded: bool) -> Result<()> {
         let message = match (self.partition, partition_key) {
-            (None, Some(_)) => "the store declares no partition key; leave it out",
+            (None, Some(_)) => "the store declares no partition key; leave the partition key out",
             (Some(_), None) if !is_unbounded => {
-                "keys are ordered inside each partition key; name one, or ask for all"
+                "the store orders keys inside each partition key; name a partition key, or ask for \
+                 all keys"
             }
             _ => return Ok(()),
         };
@@ -190,7 +191,7 @@ impl KeyRange {
 }
 
 fn damaged() -> Error {
-    Error::corrupt("a key of a shard is of no document of its store")
+    Error::corrupt("a shard has a key that is not a key of its store")
 }
 
 /// Converts the error for bytes that came with a request.
@@ -221,7 +222,7 @@ fn number(bytes: [u8; 8]) -> [u8; 8] {
 }
 
 fn eight(bytes: &[u8]) -> Result<[u8; 8]> {
-    bytes.try_into().map_err(|_| Error::corrupt("an int64 key has 8 bytes"))
+    bytes.try_into().map_err(|_| Error::corrupt("an int64 key does not have 8 bytes"))
 }
 
 /// Appends a key that ends the stored key.

@@ -15,10 +15,12 @@ impl PartitionCount {
     /// Creates a partition count; refuses 0 and counts above the limit.
     pub fn new(count: u32) -> Result<Self> {
         match count {
-            0 => Err(Error::invalid_argument("a store has at least 1 partition")),
+            0 => Err(Error::invalid_argument(
+                "a store needs at least 1 partition; ask for 1 or more",
+            )),
             1..=PARTITIONS_MAX => Ok(Self(count)),
             _ => {
-                let advice = "ask for fewer partitions";
+                let advice = "the partition count is too high; ask for fewer partitions";
                 Err(Error::limit_exceeded(advice, PARTITIONS_MAX.into(), count.into()))
             }
         }

@@ -133,7 +133,7 @@ impl<'a> Row<'a> {
         for end in self.bytes[self.layout.ends()].as_chunks::<4>().0 {
             let end = u32::from_le_bytes(*end) as usize;
             if end < last || end > self.tail_end - self.layout.tail_at() {
-                return Err(corrupt("the tail of a row does not end where it says"));
+                return Err(corrupt("the tail of a row does not end where the row says"));
             }
             last = end;
         }
@@ -247,7 +247,7 @@ impl<'a> Row<'a> {
             STATE_ABSENT => Ok(Presence::Absent),
             STATE_VALUE => Ok(Presence::Value),
             STATE_NULL => Ok(Presence::Null),
-            _ => Err(corrupt("a field of a row is in no known state")),
+            _ => Err(corrupt("a field of a row has an unknown state")),
         }
     }
 
@@ -294,5 +294,5 @@ fn of_newer_format(flags: u8) -> Error {
 
 #[cold]
 fn foreign_slot() -> Error {
-    Error::internal("a row is read with a slot of another layout")
+    Error::internal("a row was read with a slot of another layout")
 }

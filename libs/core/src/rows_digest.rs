@@ -44,7 +44,9 @@ impl RowsDigest {
     /// # Errors
     /// Returns `Corrupt` for bytes of another length.
     pub fn of(rows: u64, sum: &[u8]) -> Result<Self> {
-        let sum = sum.try_into().map_err(|_| Error::corrupt("a digest of rows has 16 bytes"))?;
+        let sum = sum
+            .try_into()
+            .map_err(|_| Error::corrupt("a digest of rows does not have 16 bytes"))?;
         Ok(Self { rows, sum: u128::from_le_bytes(sum) })
     }
 }

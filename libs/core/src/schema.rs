@@ -198,8 +198,10 @@ impl StoreSpec {
         }
         if let Some(name) = &self.partition_key {
             let field = definition.field(name).ok_or_else(|| {
-                Error::invalid_argument("declare the partition key among the fields")
-                    .with_field(name)
+                Error::invalid_argument(
+                    "the partition key is not among the fields; declare a field of that name",
+                )
+                .with_field(name)
             })?;
             definition.partition_key = Some(field.id);
         }
@@ -415,7 +417,7 @@ impl Definition {
     }
 
     fn alter(&mut self, alteration: &Alteration) -> Result<()> {
-        let fixed = "a key-value store has one field for ever; create a document store instead";
+        let fixed = "a key-value store has one fixed field; create a document store instead";
         let touches_fields = !matches!(alteration, Alteration::DropAll | Alteration::SetOptions(_));
         if self.key_value && touches_fields {
             return Err(Error::invalid_argument(fixed).with_store(&self.name));
@@ -440,12 +442,14 @@ impl Definition {
                 Ok(())
             }
             Alteration::DropAll if self.stream.is_some() => {
-                let message = "events go by their retention; delete the stream, or wait";
+                let message = "the events of a stream cannot be dropped; delete the stream, or \
+                    wait for the retention";
                 Err(Error::invalid_argument(message).with_store(&self.name))
             }
             Alteration::DropAll => {
                 self.versions.check_rests().map_err(|error| error.with_store(&self.name))?;
-                let advice = "the store used up its drop-alls; move it into a new store";
+                let advice =
+                    "the store has used up its drop-alls; move the documents into a new store";
                 let limit = u64::from(u32::MAX);
                 self.drop_all_count = self
                     .drop_all_count
@@ -502,7 +506,8 @@ impl Definition {
         for (kept, what) in [(self.partition_key, "partition key"), (event_time, "event time")] {
             let field = self.fields.iter().find(|field| Some(field.id) == kept);
             if let Some(field) = field.filter(|field| drops(field)) {
-                let message = format!("the {what} cannot be dropped; create another store");
+                let message =
+                    format!("the {what} cannot be dropped; create another store without it");
                 return Err(Error::invalid_argument(message).with_field(&field.name));
             }
         }
@@ -516,7 +521,10 @@ impl Definition {
         check_name(to)?;
         let id = self.require(from)?.id;
         if self.field(to).is_some_and(|field| field.id != id) {
-            return Err(Error::invalid_argument("another field has that name").with_field(to));
+            return Err(Error::invalid_argument(
+                "another field has that name; choose another name",
+            )
+            .with_field(to));
         }
         for field in self.fields.iter_mut().filter(|field| field.id == id && field.name != to) {
             field.aliases.retain(|alias| alias != to);

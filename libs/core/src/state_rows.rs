@@ -162,7 +162,7 @@ impl Head {
         let version = fields.u16()?;
         if version != HEAD_VERSION {
             let message = format!(
-                "the shard has a head of version {version}, this build knows {HEAD_VERSION}; \
+                "the shard's head has version {version}, and this build knows {HEAD_VERSION}; \
                  upgrade the service"
             );
             return Err(Error::upgrade_needed(message));
@@ -354,7 +354,7 @@ fn outcome_of(row: &[u8; OUTCOME_BYTES]) -> Result<Outcome> {
 }
 
 fn damaged() -> Error {
-    Error::corrupt("the shard's state is damaged; remove the shard and build it anew from its log")
+    Error::corrupt("the shard's state is damaged; remove the shard, and its log rebuilds the shard")
 }
 
 fn sized<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {

@@ -171,10 +171,15 @@ impl Value {
     pub fn check(&self, field_type: FieldType) -> Result<()> {
         let Some(found) = self.field_type() else {
             let (limit, actual) = (VECTOR_COMPONENTS_MAX as u64, self.components() as u64);
-            return Err(Error::limit_exceeded("shorten the vector", limit, actual));
+            return Err(Error::limit_exceeded(
+                "the vector has too many components; shorten the vector",
+                limit,
+                actual,
+            ));
         };
         if found != field_type {
-            let message = format!("send a {field_type}, not a {found}");
+            let message =
+                format!("the value is a {found}, not a {field_type}; send a {field_type}");
             return Err(Error::invalid_argument(message));
         }
         if let Self::List(scalar, items) = self {
@@ -255,14 +260,15 @@ fn check_value_bytes(bytes: u64) -> Result<()> {
     if bytes <= VALUE_BYTES_MAX as u64 {
         return Ok(());
     }
-    let advice = "split the value over several documents";
+    let advice = "the value is too large; split the value over several documents";
     Err(Error::limit_exceeded(advice, VALUE_BYTES_MAX as u64, bytes))
 }
 
 /// Refuses list components that do not have the list's type, or are over a limit.
 pub(crate) fn check_list(scalar: ScalarType, items: &[Value]) -> Result<()> {
     if items.len() > LIST_COMPONENTS_MAX {
-        let advice = "shorten the list, or spread it over several documents";
+        let advice = "the list has too many components; shorten the list, or split the list over \
+            several documents";
         return Err(Error::limit_exceeded(advice, LIST_COMPONENTS_MAX as u64, items.len() as u64));
     }
     if items.iter().any(|item| item.field_type() != Some(FieldType::Scalar(scalar))) {

@@ -219,12 +219,12 @@ impl StoreVersions {
     ) -> Result<VersionNumber> {
         self.check_rests()?;
         if self.kept.iter().any(|version| version.carried.is_some()) {
-            let message = "writes to the partitions from before the last push may still come; \
-                           change their number again once its roll-back window is over";
+            let message = "writes to the partitions of the previous version may still arrive; \
+                repartition again after the roll-back window";
             return Err(Error::conflict(message));
         }
         let moves = self.written.moves.checked_add(1).ok_or_else(|| {
-            let advice = "the store used up its changes of partitions; push it as another store";
+            let advice = "the store has used up its repartitions; push the files as another store";
             Error::limit_exceeded(advice, u8::MAX.into(), u64::from(u8::MAX) + 1)
         })?;
         let logs = StoreLogs { store: kept_as, partitions, moves };
@@ -250,8 +250,8 @@ impl StoreVersions {
         if !self.is_moving() {
             return Ok(());
         }
-        let message = "the documents are on their way to other partitions; wait until that \
-                       version is live, or drop it";
+        let message = "a repartition of the store is under way; wait until its version is live, or \
+            drop that version";
         Err(Error::conflict(message))
     }
 
@@ -272,8 +272,8 @@ impl StoreVersions {
     pub(crate) fn make_live(&mut self, number: VersionNumber) -> Result<()> {
         let version = self.get(number).ok_or_else(|| no_version(number))?;
         if version.logs != self.written {
-            let message = "the version has another number of partitions, and what was written is \
-                           not in them; push the files again with that number";
+            let message = "the version has another partition count and lacks the newest writes; \
+                push the files again with that count";
             return Err(Error::invalid_argument(message));
         }
         self.live = number;
@@ -298,11 +298,12 @@ impl StoreVersions {
     pub(crate) fn remove(&mut self, number: VersionNumber) -> Result<()> {
         let version = self.get(number).ok_or_else(|| no_version(number))?;
         if number == self.live {
-            let message = "the live version stays; make another one live first";
+            let message = "the live version cannot be dropped; make another version live first";
             return Err(Error::invalid_argument(message));
         }
         if version.logs == self.written && self.live().logs != self.written {
-            let message = "writes go to the version's partitions already; wait until it is live";
+            let message =
+                "writes already go to the version's partitions; wait until that version is live";
             return Err(Error::conflict(message));
         }
         self.kept.retain(|version| version.number != number);
@@ -313,17 +314,17 @@ impl StoreVersions {
         let wrong = |message: &str| Err(Error::invalid_argument(message));
         let (limit, count) = (STORE_VERSIONS_MAX as u64, self.kept.len() as u64);
         if count > limit {
-            let advice = "drop a version that is no longer needed";
+            let advice = "the store has too many versions; drop a version that you no longer need";
             return Err(Error::limit_exceeded(advice, limit, count));
         }
         if !self.kept.windows(2).all(|pair| pair[0].number < pair[1].number) {
-            return wrong("the versions of a store ascend");
+            return wrong("the versions of a store must be in ascending order");
         }
         if self.kept.last().is_none_or(|last| last.number >= self.next) {
-            return wrong("the number of a version was never given");
+            return wrong("the number of a version was never given out");
         }
         if self.get(self.live).is_none() {
-            return wrong("the live version is not there");
+            return wrong("the live version is not among the versions");
         }
         let is_whole = |version: &StoreVersion| {
             let has_moved = version.logs.moves > 0 && version.kept_as == version.logs.store;
@@ -333,7 +334,7 @@ impl StoreVersions {
             }
         };
         if !self.kept.iter().all(is_whole) {
-            return wrong("a version begins somewhere in each partition");
+            return wrong("a version must have one starting offset for each partition");
         }
         for version in &self.kept {
             PartitionCount::new(version.logs.partitions.0)?;
@@ -344,12 +345,14 @@ impl StoreVersions {
                     && is_first(carried.from)
             });
             if !is_first(version.logs) || !of_carried {
-                return wrong("the logs of a version are its store's or follow on others");
+                return wrong(
+                    "the logs of a version must be the store's logs, or continue other logs",
+                );
             }
         }
         match self.kept.iter().any(|version| version.logs == self.written) {
             true => Ok(()),
-            false => wrong("writes go to logs that a version follows"),
+            false => wrong("the store's writes must go to logs that a version follows"),
         }
     }
 
@@ -357,7 +360,7 @@ impl StoreVersions {
     pub(crate) fn check_follows(&self, previous: &Self) -> Result<()> {
         let wrong = |message: &str| Err(Error::invalid_argument(message));
         if self.next < previous.next {
-            return wrong("the number of a version is never used again");
+            return wrong("the number of a version cannot be used again");
         }
         let is_known = |version: &&StoreVersion| version.number < previous.next;
         let was = |version: &StoreVersion| {
@@ -368,17 +371,17 @@ impl StoreVersions {
             })
         };
         if !self.kept.iter().filter(is_known).all(was) {
-            return wrong("a version never changes");
+            return wrong("a version cannot change");
         }
         if self.written.moves < previous.written.moves {
-            return wrong("writes go to no logs from before");
+            return wrong("the store's writes cannot go back to earlier logs");
         }
         Ok(())
     }
 }
 
 fn no_version(number: VersionNumber) -> Error {
-    Error::not_found(format!("there is no version {number}; list the versions of the store"))
+    Error::not_found(format!("the store has no version {number}; list the versions of the store"))
 }
 
 #[cfg(test)]

@@ -163,5 +163,9 @@ pub(crate) fn check_key_count<K: KeyList + ?Sized>(keys: &K) -> Result<()> {
         return Ok(());
     }
     let (limit, actual) = (BATCH_KEYS_MAX as u64, keys.count() as u64);
-    Err(Error::limit_exceeded("read the keys in several calls", limit, actual))
+    Err(Error::limit_exceeded(
+        "the batch has too many keys; read the keys in several calls",
+        limit,
+        actual,
+    ))
 }

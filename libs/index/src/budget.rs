@@ -90,13 +90,14 @@ impl Budget {
         self.give_back(bytes);
         let message = match self.may_spill() {
             false => {
-                "the memory budget is used up, and nothing more is applied; raise the reader's \
-                 memory budget (and the process's memory), let it spill, or follow fewer partitions"
+                "the memory budget is used up, so the reader applies nothing more; raise the \
+                 reader's memory budget (and the process's memory), let the reader spill, or \
+                 follow fewer partitions"
             }
             true => {
-                "the memory budget is used up, and nothing more can be spilled or applied; raise \
-                 the reader's memory budget (and the process's memory) or its room for spilled \
-                 documents, or follow fewer partitions"
+                "the memory budget is used up, so the reader can neither spill nor apply more; \
+                 raise the reader's memory budget (and the process's memory) or the room for \
+                 spilled documents, or follow fewer partitions"
             }
         };
         Err(Error::limit_exceeded(message, limit, used))
@@ -113,8 +114,8 @@ impl Budget {
             return Ok(());
         }
         self.give_back_spill(bytes);
-        let message = "the memory budget and the room for spilled documents are used up, and \
-            nothing more is applied; raise one of them, or follow fewer partitions";
+        let message = "the memory budget and the room for spilled documents are used up, so the \
+            reader applies nothing more; raise one of the two, or follow fewer partitions";
         Err(Error::limit_exceeded(message, limit, spilled))
     }
 

@@ -135,7 +135,8 @@ impl<E: Element> GatherPlan<E> {
             FieldType::Vector(_, count) => usize::from(count),
             FieldType::Scalar(scalar) if scalar.width().is_some() => 1,
             _ => {
-                let message = format!("a {own} has no place in a matrix; read it by itself");
+                let message =
+                    format!("a field of type {own} does not fit a matrix; read the field alone");
                 return Err(Error::invalid_argument(message));
             }
         };
@@ -184,7 +185,10 @@ impl<E: Element> GatherPlan<E> {
         ];
         for (what, needed, given) in short {
             if let Some(given) = given.filter(|given| *given < needed) {
-                let message = format!("{what} needs room for {needed}, and has {given}");
+                let message = format!(
+                    "{what} needs room for {needed} elements, and has room for {given}; pass a \
+                     larger one"
+                );
                 return Err(Error::invalid_argument(message));
             }
         }
@@ -255,7 +259,8 @@ impl<E: Element> GatherPlan<E> {
         cells: &mut [E],
     ) -> Result<()> {
         let misfit = || {
-            let (name, advice) = (E::NAME, "plan the gather anew, lossy or with a wider matrix");
+            let (name, advice) =
+                (E::NAME, "plan the gather again, as lossy or with a wider matrix");
             let message = format!("a {stored} value does not fit {name}; {advice}");
             Error::invalid_argument(message).with_field(field.handle.name())
         };

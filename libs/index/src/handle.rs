@@ -35,7 +35,8 @@ impl FieldHandle {
         let own = field.field_type;
         let asked = asked.unwrap_or(own);
         if asked != own && !asked.widens_to(own) && !own.widens_to(asked) {
-            let message = format!("the field is a {own}; ask for that, not for a {asked}");
+            let message =
+                format!("the field is a {own}, not a {asked}; resolve the handle as a {own}");
             let error = Error::invalid_argument(message).with_store(&definition.name);
             return Err(error.with_field(name));
         }
@@ -87,7 +88,7 @@ impl FieldHandle {
     pub(crate) fn misfit(&self, stored: FieldType) -> Error {
         let asked = self.asked;
         let message = format!(
-            "a {stored} value does not fit {asked}; the field was widened: read a {stored}"
+            "a {stored} value does not fit {asked}, because the field was widened; read a {stored}"
         );
         Error::invalid_argument(message).with_field(&*self.name)
     }

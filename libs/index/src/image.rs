@@ -117,7 +117,8 @@ impl ImageAbout {
             return Ok(());
         }
         let message = format!(
-            "the image is of partition {} of {}, not of {partition} of {partitions}; it is ignored",
+            "the image is of partition {} of {}, not of {partition} of {partitions}; the reader \
+             ignores the image",
             self.partition, self.partitions
         );
         Err(Error::unsupported(message).with_partition(partition.partition))
@@ -126,7 +127,7 @@ impl ImageAbout {
 
 /// Returns the error for an unusable image.
 pub(crate) fn damaged(what: &str) -> Error {
-    let message = format!("the image is damaged: {what}; it is built anew from its log");
+    let message = format!("the image is damaged: {what}; the index is rebuilt from the log");
     Error::corrupt(message)
 }
 
@@ -137,11 +138,11 @@ pub(crate) fn damaged(what: &str) -> Error {
 fn read_exactly(file: &dyn ImageFile, buffer: &mut [u8], at: u64) -> Result<()> {
     match file.read_at(buffer, at).map_err(|error| refused("read", &error))? {
         read if read == buffer.len() => Ok(()),
-        _ => Err(damaged("it ends too early")),
+        _ => Err(damaged("the file ends too early")),
     }
 }
 
 /// Returns the error for a file that cannot be read.
 fn refused(doing: &str, error: &io::Error) -> Error {
-    Error::unavailable(format!("{doing} an image: {error}; look at its file and the disk"))
+    Error::unavailable(format!("{doing} an image failed: {error}; check the file and the disk"))
 }

@@ -161,7 +161,8 @@ impl Index {
         let (hash, budget) = (SeededHash::new(hash_seed), Arc::new(Budget::new()));
         Self::of(definitions, followed, hash, budget, Some(directory), |at| {
             let beginning = beginnings.remove(&at.partition);
-            let beginning = beginning.ok_or_else(|| Error::internal("it begins nowhere"))?;
+            let beginning =
+                beginning.ok_or_else(|| Error::internal("a partition has no beginning"))?;
             Ok(Partition::beginning(at, beginning))
         })
     }
@@ -183,7 +184,9 @@ impl Index {
         let refused =
             |message: String| Error::invalid_argument(message).with_store(&definition.name);
         let Some(last) = followed.last() else {
-            return Err(refused("follow at least one partition".into()));
+            return Err(refused(
+                "the filter names no partition; follow at least one partition".into(),
+            ));
         };
         if last.0 >= count {
             let message = format!("the store has partitions 0 to {}", count - 1);
@@ -260,7 +263,7 @@ impl Index {
     pub fn hold(&self, partition: PartitionId) -> Result<(PartitionWriter, Option<Resumed>)> {
         let held = self.inner.followed(partition)?;
         let directory = self.inner.live.as_ref().ok_or_else(|| {
-            Error::invalid_argument("an index of this process's own memory has its writers already")
+            Error::invalid_argument("an index in the process's own memory has its writers already")
         })?;
         let partitions = self.inner.schemas.newest().definition.partitions;
         if let Some(hash) = held.hash {

@@ -42,7 +42,8 @@ impl Inner {
         let all = self.partitions.len();
         let followed: Vec<_> = self.followed_ids().map(|id| id.to_string()).collect();
         let message = format!(
-            "this reader follows partitions {} of {all}; open one whose filter has this partition",
+            "this reader follows partitions {} of {all}; open a reader whose filter has this \
+             partition",
             followed.join(", ")
         );
         Error::invalid_argument(message).with_partition(id)

@@ -264,7 +264,7 @@ fn wrong_type(wanted: KeyType, found: KeyType, part: &str) -> Error {
 }
 
 fn key_value(bytes: &[u8], key_type: KeyType) -> Result<KeyValue<'_>> {
-    let broken = || Error::corrupt("a stored key is not of its store's type");
+    let broken = || Error::corrupt("a stored key does not have the key type of the store");
     Ok(match key_type {
         KeyType::Bytes => KeyValue::Bytes(bytes),
         KeyType::String => KeyValue::String(std::str::from_utf8(bytes).map_err(|_| broken())?),

@@ -337,7 +337,8 @@ impl<'a> View<'a> {
             PartitionPhase::Bootstrapping if self.at.serve_partial => {}
             PartitionPhase::Bootstrapping => return Ok(Some(KeyStatus::Unavailable)),
             PartitionPhase::Poisoned => {
-                let message = "an invariant of this partition broke; it answers once it is rebuilt";
+                let message =
+                    "this partition met a broken invariant; it answers again after the rebuild";
                 return Err(Error::internal(message).with_partition(id));
             }
         }
@@ -395,12 +396,13 @@ impl<'a> View<'a> {
         match status {
             KeyStatus::NotFollowed => self.inner.not_followed(id),
             KeyStatus::Stale => {
-                let message = "older than the bound; retry, or read with a larger bound";
+                let message = "the data is older than the staleness bound; retry, or read with a \
+                    larger bound";
                 Error::stale(message).with_partition(id)
             }
             _ => {
                 let message =
-                    "not caught up yet; wait with await_ready, or open with serve_partial";
+                    "the partition has not caught up; await readiness, or open with serve_partial";
                 Error::unavailable(message).with_partition(id)
             }
         }
@@ -412,13 +414,13 @@ impl<'a> View<'a> {
 fn unreadable(error: Error, space: &Space) -> Error {
     // The holder of the copy already knows the definition.
     if error.code() == ErrorCode::Internal && space.memory.is_live() {
-        let message = "the definition that a document was written with is not known here yet; try \
-            again";
+        let message =
+            "the definition that a document was written with is not known here yet; try again";
         return Error::unavailable(message);
     }
     error
 }
 
 fn changes_too_fast() -> Error {
-    Error::unavailable("the live copy changed each time that it was read; try again")
+    Error::unavailable("the shared copy changed during each attempt to read it; try again")
 }

@@ -236,7 +236,7 @@ impl Memory {
             let end = address.checked_add(bytes);
             address >= borrowed.at + BLOCK_BYTES && end.is_some_and(|end| end <= borrowed.end())
         });
-        let outside = || Error::corrupt("an address outside of the live copy");
+        let outside = || Error::corrupt("an address is outside the shared copy");
         inside.then_some(()).ok_or_else(outside)
     }
 
@@ -251,7 +251,7 @@ impl Memory {
     fn verify_of_image(&self, verified: &VerifiedBlocks, address: u64, bytes: u64) -> Result<()> {
         let end = address.checked_add(bytes).filter(|end| *end <= self.opened());
         let Some(end) = end.filter(|_| address >= BLOCK_BYTES) else {
-            return Err(verified.note_damage("an address outside of it"));
+            return Err(verified.note_damage("an address is outside of the image"));
         };
         let blocks = address / CHUNK_BYTES_MIN..end.div_ceil(CHUNK_BYTES_MIN);
         blocks.into_iter().try_for_each(|block| {
@@ -340,7 +340,7 @@ impl Memory {
     #[inline]
     fn pointer(&self, address: u64) -> *mut u8 {
         let end = self.borrowed.as_ref().map_or(self.reserved, Borrowed::end);
-        debug_assert!(address <= end, "{address} lies outside the index's memory");
+        debug_assert!(address <= end, "{address} is outside the index's memory");
         // SAFETY: addresses are inside the reserved range, or in the borrowed range after it.
         unsafe { self.base.as_ptr().add(address as usize) }
     }

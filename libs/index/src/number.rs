@@ -23,7 +23,7 @@ impl Number {
     /// Reads a scalar as a row stores it; returns `None` for types that are not numbers.
     pub(crate) fn decode(bytes: &[u8], scalar: ScalarType) -> Result<Option<Self>> {
         fn exactly<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
-            let message = "a value has another length than its type";
+            let message = "the value has another length than its type";
             bytes.try_into().map_err(|_| Error::corrupt(message))
         }
         Ok(Some(match scalar {

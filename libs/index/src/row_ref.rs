@@ -107,7 +107,7 @@ fn definitions<'v>(
     reached: Reached<'v>,
     version: SchemaVersion,
 ) -> Result<(&'v SchemaAt, &'v SchemaAt)> {
-    let unknown = |version| Error::internal(format!("schema version {version} is not known"));
+    let unknown = |version| Error::internal(format!("schema version {version} is unknown"));
     let written = schemas.get(version).ok_or_else(|| unknown(version))?;
     if reached.version <= version {
         return Ok((written, written));
@@ -252,7 +252,7 @@ impl<'v> RowRef<'v> {
     pub fn str(&self, handle: &FieldHandle) -> Result<FieldRead<&'v str>> {
         handle.check_asked(ScalarType::String)?;
         self.stored_by(handle)?.try_map(|(bytes, _)| {
-            std::str::from_utf8(bytes).map_err(|_| Error::corrupt("a string is not UTF-8"))
+            std::str::from_utf8(bytes).map_err(|_| Error::corrupt("the string is not UTF-8"))
         })
     }
 

@@ -80,7 +80,9 @@ impl Scan {
         mut visit: impl FnMut(ScannedDocument<'_>) -> Result<()>,
     ) -> Result<usize> {
         if documents_max == 0 {
-            return Err(Error::invalid_argument("a batch has room for a document or more"));
+            return Err(Error::invalid_argument(
+                "the batch has no room; give room for one document or more",
+            ));
         }
         let Self { index, to_come, current } = self;
         let view = View::open(index, at);

@@ -62,7 +62,11 @@ impl SchemaSet {
         let version = new.version;
         let place = self.place(version).ok_or_else(|| {
             let (limit, actual) = (SCHEMA_VERSION_MAX.into(), version.0.into());
-            Error::limit_exceeded("move the store into a new one", limit, actual)
+            Error::limit_exceeded(
+                "the schema version is above the limit; move the store into a new one",
+                limit,
+                actual,
+            )
         })?;
         let block = self.blocks[place.0]
             .get_or_init(|| (0..VERSIONS_PER_BLOCK).map(|_| OnceLock::new()).collect());

@@ -360,7 +360,8 @@ impl Table {
     fn double(&mut self, publishing: Publishing<'_>) -> Result<()> {
         let depth = self.root.depth() + 1;
         if depth > DEPTH_MAX {
-            let message = "an index partition has grown beyond its directory; use more partitions";
+            let message = "an index partition is too large for its directory; repartition the \
+                store to more partitions";
             let most = u64::from(group_layout::filled_max(false));
             return Err(Error::limit_exceeded(message, most << DEPTH_MAX, most << depth));
         }

@@ -39,7 +39,8 @@ impl PartitionWriter {
         let partition = index.followed(id)?;
         let taken = partition.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
         let state = taken.ok_or_else(|| {
-            let message = "the partition has a writer already; drop it before taking another";
+            let message =
+                "the partition has a writer already; drop that writer before taking another";
             Error::invalid_argument(message).with_partition(id)
         })?;
         Ok(Self { index, id, state: Some(state) })
@@ -134,8 +135,7 @@ impl PartitionWriter {
         // The fold may have read around damage: see `Documents::row`.
         self.check_sound()?;
         if state.partition != at {
-            let message =
-                format!("an effect on {} was handed to the writer of {at}", state.partition);
+            let message = format!("an effect on {} reached the writer of {at}", state.partition);
             return Err(Error::internal(message));
         }
         let (was, becomes) = (self.progress(), Progress::from(state));
@@ -143,20 +143,22 @@ impl PartitionWriter {
             || becomes.partition_time < was.partition_time
             || becomes.schema_version < was.schema_version;
         if falls {
-            let message = format!("the state would fall from {was:?} to {becomes:?}");
+            let message = format!("the state would go back from {was:?} to {becomes:?}");
             return Err(Error::internal(message));
         }
         let schemas = &self.index.schemas;
         let known = becomes.schema_version.0 == 0 || schemas.get(becomes.schema_version).is_some();
         if !known {
             let version = becomes.schema_version;
-            return Err(Error::internal(format!("add schema version {version} before its entry")));
+            return Err(Error::internal(format!(
+                "schema version {version} is missing; add the version before its entry"
+            )));
         }
         for (key, row) in &applied.writes {
             let Some(row) = row else { continue };
             let version = row_schema_version(row).unwrap_or_default();
             let schema = schemas.get(version).ok_or_else(|| {
-                let message = format!("a row of unknown schema version {version}");
+                let message = format!("the schema version {version} of a row is unknown");
                 Error::internal(message).with_key_digest(key.digest())
             })?;
             Row::new(row, &schema.layout)
@@ -410,7 +412,8 @@ impl PartitionWriter {
     /// - `Corrupt` when this generation itself comes from an image that was found damaged.
     pub fn write_image(&self, state: Vec<u8>, sink: &mut dyn ImageSink) -> Result<u64> {
         if self.is_borrowing() {
-            let message = "a copy that uses another version's memory has no image of its own";
+            let message = "a copy that shares another version's memory has no image; copy the \
+                shared records first";
             return Err(Error::unsupported(message));
         }
         let Generation { space, table, progress, held, .. } = self.state().target();

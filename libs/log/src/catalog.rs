@@ -145,8 +145,8 @@ impl CatalogFollower {
             }
         };
         tokio::time::timeout(wait_max, wait).await.unwrap_or_else(|_| {
-            let message = "the control log was not read far enough in time; see whether it is \
-                           reachable, then retry";
+            let message = "the control log was not read far enough in time; check that the log is \
+                reachable, then retry";
             Err(Error::unavailable(message))
         })
     }
@@ -175,13 +175,13 @@ impl Tail {
                 Ok(true) => self.backoff.reset(),
                 Ok(false) => return,
                 Err(error) if error.code() == ErrorCode::UpgradeNeeded => {
-                    error!(%error, "the catalog is halted");
+                    error!(%error, "catalog halted");
                     self.publish(Some(error));
                     return;
                 }
                 Err(error) => {
                     if error.code() == ErrorCode::TokenLost {
-                        warn!(%error, "the control log was replaced; folding it anew");
+                        warn!(%error, "control log replaced; replaying it from the start");
                         self.start_over();
                     }
                     self.is_sure = false;
@@ -246,7 +246,7 @@ impl Tail {
                 (None, Some(last)) => from = last.offset.next(),
                 // The log is a different one, or has no opening entry.
                 _ => {
-                    warn!("the control log was replaced; folding it anew");
+                    warn!("control log replaced; replaying it from the start");
                     self.start_over();
                     return Ok(());
                 }
@@ -259,7 +259,7 @@ impl Tail {
             Ok(entry) => entry,
             Err(error) if error.code() == ErrorCode::UpgradeNeeded => return Err(error),
             Err(error) => {
-                warn!(offset = %record.offset, %error, "a control record was skipped");
+                warn!(offset = %record.offset, %error, "control record skipped");
                 return Ok(());
             }
         };
@@ -267,7 +267,7 @@ impl Tail {
             self.log_id.get_or_insert(entry.log_id);
         }
         if self.log_id != Some(entry.log_id) {
-            warn!(offset = %record.offset, "a control record of another log was skipped");
+            warn!(offset = %record.offset, "control record of another log skipped");
             return Ok(());
         }
         if let EntryBody::Control(control) = entry.body {

@@ -154,7 +154,7 @@ impl Bounds {
             return Ok(());
         };
         Err(Error::token_lost(format!(
-            "offset {from} of log {at} is lost: the log {side} at {bound}; bootstrap anew"
+            "offset {from} of log {at} is lost: the log {side} at {bound}; bootstrap again"
         ))
         .with_partition(at.partition))
     }
@@ -165,7 +165,7 @@ pub(crate) fn check_entry(at: PartitionRef, entry: &Bytes) -> Result<()> {
     if entry.len() <= ENTRY_FRAME_BYTES_MAX {
         return Ok(());
     }
-    let advice = "send smaller entries: split the batch";
+    let advice = "the entry is too large; split the batch into smaller entries";
     Err(Error::limit_exceeded(advice, ENTRY_FRAME_BYTES_MAX as u64, entry.len() as u64)
         .with_partition(at.partition))
 }
@@ -186,7 +186,8 @@ pub(crate) fn check_same_count(
         return Ok(());
     }
     Err(Error::invalid_argument(format!(
-        "the logs of store {store} exist with {held} partitions, not {asked}; a count is fixed"
+        "the logs of store {store} exist with {held} partitions, not {asked}; a partition count is \
+         fixed: ask for {held} partitions"
     )))
 }
 
@@ -202,7 +203,8 @@ pub(crate) fn check_not_control(store: StoreId) -> Result<()> {
 /// Returns the error for a trim above the end of a log.
 pub(crate) fn trim_above_end(at: PartitionRef, before: Offset, end: Offset) -> Error {
     Error::invalid_argument(format!(
-        "log {at} ends at {end} and cannot be trimmed up to {before}; trim at most to its end"
+        "log {at} ends at offset {end} and cannot be trimmed up to offset {before}; trim at most \
+         up to the end"
     ))
     .with_partition(at.partition)
 }

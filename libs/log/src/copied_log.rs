@@ -59,7 +59,8 @@ impl CopiedLog {
     pub async fn find(log: &dyn ChangeLog, at: PartitionRef) -> Result<Self> {
         let bounds = log.bounds(at).await?;
         let log_id = find_log_id(log, at, bounds).await?;
-        let log_id = log_id.ok_or_else(|| Error::unavailable("a log without an entry yet"))?;
+        let log_id =
+            log_id.ok_or_else(|| Error::unavailable("the log has no entry yet; try again"))?;
         let up_to = CopiedUpTo { log_id, next: bounds.start, came: BTreeMap::new() };
         Self::resume(log, at, up_to).await
     }

@@ -138,11 +138,11 @@ impl<L: ChangeLog> FaultyLog<L> {
 }
 
 fn refused() -> Error {
-    Error::unavailable("a fault on purpose: nothing was done; try again")
+    Error::unavailable("injected fault: the operation did nothing; try again")
 }
 
 fn in_doubt() -> Error {
-    Error::unknown_outcome("a fault on purpose: send the same write again")
+    Error::unknown_outcome("injected fault: the write may be in the log; send the same write again")
 }
 
 #[async_trait]

@@ -56,7 +56,7 @@ pub async fn append_opening(
     let start = log.bounds(at).await?.start;
     if start > Offset(0) {
         let message = format!(
-            "log {at} starts at {start} and is empty, so nobody knows which log it is; restore it"
+            "log {at} starts at {start} and is empty, so the log id is unknown; restore the log"
         );
         return Err(Error::unavailable(message).with_partition(at.partition));
     }

@@ -38,7 +38,7 @@ impl RecordRange<'_> {
         let mut read = self.log.read(self.at, start, limit).await?;
         // Records that were received before later appends report an earlier end.
         if read.records.is_empty() && read.end < end {
-            let message = "the log ends before what was applied of it";
+            let message = "the log ends before the offset applied";
             return Err(Error::unavailable(message).with_partition(self.at.partition));
         }
         // After the last record there may be offsets without a record, as in Kafka.

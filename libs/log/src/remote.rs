@@ -126,7 +126,7 @@ impl RemoteLog {
     /// exhaust the connection's window.
     fn silent(&self, at: PartitionRef) -> Error {
         self.idle.lock().kept.clear();
-        let message = "the server of the log went silent; try again, or see whether it runs";
+        let message = "the server of the log went silent; try again, or check that the server runs";
         Error::unavailable(message).with_partition(at.partition)
     }
 
@@ -188,8 +188,8 @@ impl Subscription {
             let offset = Offset(record.offset);
             if offset < expected || offset.0 == u64::MAX {
                 let message = format!(
-                    "the server sent offset {offset} where {expected} comes next in log {at}; see \
-                     that the address is that of a Forebay service"
+                    "the server sent offset {offset} where {expected} comes next in log {at}; \
+                     check that the address is that of a Forebay service"
                 );
                 return Err(Error::corrupt(message).with_partition(at.partition));
             }
@@ -249,11 +249,11 @@ fn ask_the_writer(verb: &str) -> Error {
 #[async_trait]
 impl ChangeLog for RemoteLog {
     async fn create(&self, _store: StoreId, _partitions: PartitionCount) -> Result<()> {
-        Err(ask_the_writer("make logs"))
+        Err(ask_the_writer("create logs"))
     }
 
     async fn delete(&self, _store: StoreId) -> Result<()> {
-        Err(ask_the_writer("remove logs"))
+        Err(ask_the_writer("delete logs"))
     }
 
     async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {

@@ -78,7 +78,8 @@ impl ChangeLog for VersionLog {
         if at.store != self.kept_as {
             return self.log.trim(at, before).await;
         }
-        let message = "a version's log is that of its store, which other versions follow too";
+        let message = "the log of a version is the store's log, which other versions follow too; \
+            trim the store's log instead";
         Err(Error::unsupported(message).with_partition(at.partition))
     }
 }

@@ -30,7 +30,7 @@ pub async fn query(server: Channel, sql: &str) -> Result<Rows> {
     let descriptor = FlightDescriptor::new_cmd(statement.as_any().encode_to_vec());
     let info = server.get_flight_info(descriptor).await.map_err(told)?.into_inner();
     let ticket = info.endpoint.first().and_then(|endpoint| endpoint.ticket.clone());
-    let strange = || Error::corrupt("the server tells no way to the rows of a statement");
+    let strange = || Error::corrupt("the server returned no endpoint for the statement");
     let answer = server.do_get(ticket.ok_or_else(strange)?).await.map_err(told)?;
     let schema = info.try_decode_schema();
     let schema = schema.map_err(|error| Error::corrupt(format!("columns: {error}")))?;
@@ -66,7 +66,7 @@ fn batches(answer: Response<tonic::Streaming<arrow_flight::FlightData>>) -> Batc
     let rows = FlightRecordBatchStream::new_from_flight_data(data);
     let told = |error| match error {
         FlightError::Tonic(status) => told(*status),
-        error => Error::corrupt(format!("what another process answered: {error}")),
+        error => Error::corrupt(format!("another process sent invalid rows: {error}")),
     };
     rows.map_err(told).boxed()
 }

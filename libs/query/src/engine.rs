@@ -101,7 +101,9 @@ impl SqlEngine {
     ) -> Result<Self> {
         let refused = |error| {
             let folder = options.spill_dir.display();
-            Error::unavailable(format!("making room for statements at {folder}: {error}"))
+            Error::unavailable(format!(
+                "the spill folder {folder} of statements cannot be used: {error}"
+            ))
         };
         // A killed process may have left files in the folder.
         match std::fs::remove_dir_all(&options.spill_dir) {
@@ -117,7 +119,8 @@ impl SqlEngine {
             .thread_stack_size(STACK_BYTES)
             .enable_time()
             .build();
-        let refused = |error| Error::unavailable(format!("starting the threads of SQL: {error}"));
+        let refused =
+            |error| Error::unavailable(format!("the threads of SQL did not start: {error}"));
         let turns = Arc::new(Semaphore::new(options.at_once.max(1)));
         let (runtime, schemas) = (Some(runtime.map_err(refused)?), Arc::new(Catalog(schemas)));
         Ok(Self(Arc::new(Inner { schemas, options, turns, runtime, threads })))
@@ -151,7 +154,7 @@ impl SqlEngine {
     pub async fn run(&self, sql: &str) -> Result<Rows> {
         let turn = Arc::clone(&self.0.turns).acquire_owned();
         let turn = tokio::time::timeout(self.0.options.turn_wait, turn).await;
-        let busy = "too many statements run; end some, or ask again";
+        let busy = "too many statements run at once; end some, or ask again";
         let turn = turn.map_err(|_| Error::unavailable(busy))?;
         let turn = turn.map_err(|_| ended())?;
         let deadline = tokio::time::Instant::now() + self.0.options.deadline;
@@ -236,7 +239,8 @@ impl Inner {
             .with_disk_manager_builder(disk)
             .build_arc()
             .map_err(|error| told(&error))?;
-        let (first, _) = self.schemas.0.first().ok_or_else(|| Error::internal("no tables"))?;
+        let (first, _) =
+            self.schemas.0.first().ok_or_else(|| Error::internal("the statement has no tables"))?;
         let config = SessionConfig::new()
             .with_default_catalog_and_schema(CATALOG, *first)
             .with_create_default_catalog_and_schema(false)
@@ -299,10 +303,10 @@ fn ended() -> Error {
 }
 
 fn too_long() -> Error {
-    let message = "the statement took too long; look at fewer rows, or split it";
+    let message = "the statement took too long; read fewer rows, or split the statement";
     Error::new(ErrorCode::DeadlineExceeded, message)
 }
 
 fn failed() -> Error {
-    Error::internal("the engine failed at the statement; the log says more")
+    Error::internal("the engine failed during the statement; see the service's log")
 }

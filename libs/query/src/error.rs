@@ -39,12 +39,12 @@ fn of_disk(error: &io::Error) -> Error {
     let message = error.to_string();
     // The engine reports its own limit only by these words.
     if message.contains("used disk space during the spilling") {
-        return too_much("it puts more on disk than it may");
+        return too_much("the spilled rows exceed the limit");
     }
     if error.kind() == io::ErrorKind::StorageFull {
         return too_much(&message);
     }
-    Error::unavailable(format!("what statements put on disk: {message}; look at the disk"))
+    Error::unavailable(format!("the statement could not spill rows: {message}; look at the disk"))
 }
 
 fn outside(error: &(dyn std::error::Error + 'static), root: &DataFusionError) -> Error {

@@ -86,7 +86,9 @@ impl FlightSql {
 }
 
 fn statement(sql: &[u8]) -> Result<&str> {
-    std::str::from_utf8(sql).map_err(|_| Error::invalid_argument("a statement is UTF-8"))
+    std::str::from_utf8(sql).map_err(|_| {
+        Error::invalid_argument("the statement is not UTF-8; encode the statement as UTF-8")
+    })
 }
 
 /// Returns the flight info of a command, whose ticket is the command itself.

@@ -68,8 +68,8 @@ impl Joined {
         let bytes: usize = columns.iter().map(|column| column.value_data().len()).sum();
         if bytes > SQL_JOINED_BYTES_MAX {
             return resources_err!(
-                "joining strings makes {bytes} bytes of {rows} rows; at most \
-                 {SQL_JOINED_BYTES_MAX} are made at once"
+                "the joined strings have {bytes} bytes in {rows} rows; at most \
+                 {SQL_JOINED_BYTES_MAX} bytes are joined at once"
             );
         }
         let mut joined = StringBuilder::with_capacity(rows, bytes);
@@ -105,7 +105,7 @@ impl ScalarUDFImpl for Joined {
 
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
         if arguments.is_empty() {
-            return exec_err!("concat joins at least one string");
+            return exec_err!("concat needs at least one string");
         }
         Ok(vec![DataType::Utf8; arguments.len()])
     }
@@ -122,7 +122,7 @@ impl ScalarUDFImpl for Joined {
             if let ColumnarValue::Scalar(value) = &argument {
                 bytes += value.size().saturating_mul(rows);
                 if bytes > SQL_JOINED_BYTES_MAX {
-                    return resources_err!("joining strings makes {bytes} bytes of {rows} rows");
+                    return resources_err!("the joined strings have {bytes} bytes in {rows} rows");
                 }
             }
             let column = cast(&argument.into_array(rows)?, &DataType::Utf8)?;

@@ -14,7 +14,11 @@ use forebay_core::{Error, Result};
 pub(crate) fn check(sql: &str) -> Result<()> {
     if sql.len() > SQL_BYTES_MAX {
         let (limit, actual) = (SQL_BYTES_MAX as u64, sql.len() as u64);
-        return Err(Error::limit_exceeded("shorten the statement", limit, actual));
+        return Err(Error::limit_exceeded(
+            "the statement is too long; shorten the statement",
+            limit,
+            actual,
+        ));
     }
     let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize();
     let tokens = tokens.map_err(|error| Error::invalid_argument(error.to_string()))?;

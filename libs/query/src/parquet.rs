@@ -218,9 +218,9 @@ fn told(error: ParquetError, name: &str) -> Error {
     match error {
         ParquetError::External(error) => match error.downcast::<Error>() {
             Ok(ours) => *ours,
-            Err(error) => Error::corrupt(format!("the file `{name}`: {error}")),
+            Err(error) => Error::corrupt(format!("the file `{name}` cannot be read: {error}")),
         },
-        error => Error::corrupt(format!("the file `{name}`: {error}")),
+        error => Error::corrupt(format!("the file `{name}` cannot be read: {error}")),
     }
 }
 

@@ -40,7 +40,7 @@ impl Freshness {
     /// is not measured yet, else `age`.
     pub(crate) fn check(&self, now: Timestamp, bound: Duration) -> Result<()> {
         let Some(error) = self.clock_error() else {
-            let message = "reason clock: the clock of the log was not measured yet; try again";
+            let message = "reason clock: the clock of the log has not been measured yet; try again";
             return Err(Error::stale(message));
         };
         if error > bound / 2 {
@@ -53,7 +53,7 @@ impl Freshness {
             return Err(Error::stale(message));
         }
         let Some(age) = self.age(now) else {
-            return Err(Error::stale("reason age: nothing was applied yet; try again"));
+            return Err(Error::stale("reason age: the reader has applied nothing yet; try again"));
         };
         if age <= bound {
             return Ok(());
@@ -79,8 +79,8 @@ pub(crate) fn check_bound(bound: Duration, options: &StoreOptions) -> Result<()>
         return Ok(());
     }
     let message = format!(
-        "a bound of {} ms is below twice the heartbeat interval of {} ms; raise it, or lower the \
-         store's heartbeat_ms",
+        "a bound of {} ms is below twice the heartbeat interval of {} ms; raise the bound, or \
+         lower the store's heartbeat_ms",
         bound.as_millis(),
         options.heartbeat_ms
     );

@@ -93,7 +93,9 @@ impl Arriving {
                 return Ok(());
             }
             if arrived.has_ended {
-                return Err(io::Error::other("the rest of it did not come"));
+                return Err(io::Error::other(
+                    "snapshot download ended before the file was complete",
+                ));
             }
             self.changed.wait(&mut arrived);
         }

@@ -46,7 +46,9 @@ impl AtRest {
         self.asked.notify_one();
         match tokio::time::timeout(WAIT_MAX, doing).await {
             Ok(Ok(result)) => result,
-            _ => Err(Error::unavailable("the copy did not rest in time, or has closed; try again")),
+            _ => Err(Error::unavailable(
+                "the replica did not pause in time, or has closed; try again",
+            )),
         }
     }
 
@@ -59,14 +61,16 @@ impl AtRest {
     pub(crate) fn run(&self, copy: &Generation) {
         let writer = copy.writer().as_index().filter(|_| copy.is_at_rest());
         let rest = writer.map(|writer| (copy.state(), writer));
-        let none = || Error::unavailable("the copy is built anew; try again when it is ready");
+        let none = || {
+            Error::unavailable("the replica is being rebuilt; try again once the replica serves")
+        };
         self.end_all(|| rest.ok_or_else(none));
     }
 
     /// Refuses all queued work, because another reader owns the replica.
     pub(crate) fn refuse(&self) {
-        let message = "another reader of the directory keeps this copy, and it alone can tell what \
-                       is in it; ask there, or compare the newest checkpoint";
+        let message = "another reader of the directory owns this replica; ask that reader, or \
+            compare the newest checkpoint";
         self.end_all(|| Err(Error::unsupported(message)));
     }
 

@@ -39,7 +39,8 @@ impl Barriers for LogBarriers {
         let bounds = self.0.bounds(at).await?;
         let log_id = in_time(Duration::ZERO, find_log_id(&*self.0, at, bounds)).await?;
         if log_id != Some(frame_log_id(&entry)?) {
-            let message = "the log was replaced; a barrier for the old one would say nothing";
+            let message =
+                "the log was replaced, so a barrier in the old log proves nothing; try again";
             return Err(Error::token_lost(message).with_partition(at.partition));
         }
         self.0.append(at, entry).await

@@ -213,7 +213,7 @@ impl<'o> Places<'o> {
     fn image(&mut self, at: PartitionRef) -> Option<Beginning> {
         let image = self.try_image(at);
         let image = image.inspect_err(|error| {
-            tracing::debug!(%at, %error, "a checkpoint is not served before it is copied");
+            tracing::debug!(%at, %error, "checkpoint cannot serve before it is copied");
         });
         image.ok().flatten()
     }
@@ -230,14 +230,15 @@ impl<'o> Places<'o> {
         let version = head.state.schema_version;
         match self.versions {
             Some(versions) if !is_known(versions, version) => {
-                let message = format!("schema version {version} is not known yet");
+                let message =
+                    format!("the schema version {version} of the checkpoint is not known yet");
                 return Err(Error::unavailable(message));
             }
             Some(_) => {}
             None => self.needed.push((at.partition, version)),
         }
         if !head.has_caught_up() {
-            return Err(Error::unavailable("it has not caught up once"));
+            return Err(Error::unavailable("the checkpoint has never caught up with the log"));
         }
         Beginning::of_image(&image, head.following()).map(Some)
     }

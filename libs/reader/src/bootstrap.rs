@@ -202,7 +202,7 @@ impl Bootstrap<'_> {
             state = self.snapshots.delta_state(self.manifest, delta).await?;
         }
         if state.state.log_id != Some(self.manifest.log_id) {
-            return Err(Error::corrupt("a snapshot whose state is of another log"));
+            return Err(Error::corrupt("the state of a snapshot is of another log"));
         }
         in_place(|| copy.note_state(&base.state, &state.state))?;
         Ok(state)
@@ -290,7 +290,7 @@ impl Fetch {
     async fn end(&mut self) -> Result<()> {
         match self.fetching.join_next().await {
             Some(Ok(fetched)) => fetched,
-            Some(Err(_)) => Err(Error::internal("fetching an image broke off; see the log")),
+            Some(Err(_)) => Err(Error::internal("the download of an image broke off; see the log")),
             None => Ok(()),
         }
     }
@@ -311,7 +311,7 @@ impl Fetch {
         let (at, partitions, progress) = self.is_of;
         image.about().check_is_of(at, partitions)?;
         if image.about().progress != progress {
-            return Err(Error::corrupt("the image of a snapshot is of another position"));
+            return Err(Error::corrupt("the image of a snapshot is at another position"));
         }
         Ok((image, state))
     }
@@ -370,7 +370,7 @@ fn is_chunk(file: &dyn DiskFile, id: &ChunkId, at: u64) -> Result<bool> {
 }
 
 fn refused(error: &io::Error) -> Error {
-    let message = format!("keeping a snapshot's image: {error}; look at the disk");
+    let message = format!("the snapshot's image could not be stored: {error}; look at the disk");
     match error.kind() {
         io::ErrorKind::StorageFull => Error::new(forebay_core::ErrorCode::LimitExceeded, message),
         _ => Error::unavailable(message),

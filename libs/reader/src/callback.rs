@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Calls a callback of the caller.
 pub(crate) fn call_back(name: &str, callback: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(callback)) {
-        tracing::error!(callback = name, panic = panic_text(panic.as_ref()), "a callback panicked");
+        tracing::error!(callback = name, panic = panic_text(panic.as_ref()), "callback panicked");
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) async fn in_time<T>(
     let silence_max = wait_max + Duration::from_millis(READER_LOG_TIMEOUT_MS);
     tokio::time::timeout(silence_max, call)
         .await
-        .unwrap_or_else(|_| Err(Error::unavailable("the log did not answer in time")))
+        .unwrap_or_else(|_| Err(Error::unavailable("the log did not answer in time; try again")))
 }
 
 /// Checks that a replica may continue with this log from its position.
@@ -90,7 +90,7 @@ pub(crate) fn check_continues(connected: &Connected, state: &PartitionState) -> 
         }
         // The replica's log had an opening entry, and this log has none.
         (Some(_), None) if start == Offset(0) => {
-            "the log was replaced, and nobody has opened the new one".to_owned()
+            "the log was replaced, and the new log has no opening entry".to_owned()
         }
         _ if start > ours => format!("the log starts at {start}, above offset {ours}"),
         _ if end < ours => format!("the log ends at {end}, below offset {ours}"),

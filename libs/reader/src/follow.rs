@@ -73,7 +73,7 @@ impl Follower {
             match self.take_copy() {
                 Ok(copy) => {
                     let (at, name) = (self.partition.at, &self.shared.name);
-                    tracing::info!(store = %name, partition = %at.partition, "keeps the copy now");
+                    tracing::info!(store = %name, partition = %at.partition, "copy taken over");
                     return (kept, copy);
                 }
                 Err(error) => self.note_trouble(error),
@@ -170,7 +170,7 @@ impl Follower {
             None => Generation::first(at, shared.count, Box::new(writer)),
         };
         if !self.index.go_live(at.partition)? {
-            copy.wait_beside(Error::unavailable("the checkpoint is served until it is copied"));
+            copy.wait_beside(Error::unavailable("the checkpoint serves until it is copied"));
         }
         Ok(copy)
     }
@@ -178,7 +178,7 @@ impl Follower {
     fn note_trouble(&self, error: Error) {
         let (at, name) = (self.partition.at, &self.shared.name);
         if self.partition.board.picture().trouble.as_ref() != Some(&error) {
-            tracing::warn!(store = %name, partition = %at.partition, %error, "held up");
+            tracing::warn!(store = %name, partition = %at.partition, %error, "takeover failed");
         }
         self.partition.board.publish(|progress| progress.trouble = Some(error));
     }

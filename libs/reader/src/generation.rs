@@ -164,8 +164,8 @@ impl Generation {
     pub(crate) fn open(&mut self, bounds: Bounds) -> Result<()> {
         if bounds.start > self.state.offset_applied {
             let message = format!(
-                "the log starts at offset {}, and there is no snapshot of what was before; give \
-                 the reader the folder of the snapshots",
+                "the log starts at offset {}, and there is no snapshot of the earlier records; \
+                 give the reader the folder of the snapshots",
                 bounds.start
             );
             return Err(self.locate(Error::unavailable(message)));
@@ -319,7 +319,7 @@ impl Generation {
             false => self.writer.start_rebuild(),
         };
         if let Err(error) = given_up {
-            tracing::debug!(%error, "the next attempt gives it up");
+            tracing::debug!(%error, "unfinished replica not discarded");
         }
     }
 

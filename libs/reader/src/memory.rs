@@ -218,7 +218,8 @@ impl MemoryReader {
         let shared = &*self.open_shared()?;
         let mut held = self.replicas.held.lock();
         if now < self.replicas.clock.now() {
-            let message = "the clock goes forward only; open another reader for an earlier time";
+            let message = "the clock of a reader in memory cannot go back; open another reader for \
+                an earlier time";
             return Err(Error::invalid_argument(message).with_store(&shared.name));
         }
         if !matches!(held.showing, Showing::Since(_)) {
@@ -422,7 +423,7 @@ impl Replica {
 
 fn broken(blocked: Blocked) -> Error {
     blocked.into_error(|version| {
-        let message = "in a store that has all of them";
+        let message = "in the reader in memory; report this as a bug";
         Error::internal(format!("no definition of schema version {version} {message}"))
     })
 }

@@ -44,7 +44,9 @@ impl PartitionFilter {
     pub(crate) fn check(&self, count: PartitionCount) -> Result<()> {
         let Self::Only(partitions) = self else { return Ok(()) };
         let Some(last) = partitions.last() else {
-            return Err(Error::invalid_argument("the filter names no partition; name one or more"));
+            return Err(Error::invalid_argument(
+                "the filter names no partition; name at least one",
+            ));
         };
         if last.0 < count.0 {
             return Ok(());

@@ -64,7 +64,7 @@ impl Partition {
     /// Returns `Unsupported` if the reader stores no outcomes.
     pub(crate) fn outcome(&self, client: ClientId, sequence: Sequence) -> Result<Option<Outcome>> {
         let table = self.outcomes.as_ref().ok_or_else(|| {
-            Error::unsupported("this reader keeps no outcomes; open it with keep_outcomes")
+            Error::unsupported("this reader stores no outcomes; open the reader with keep_outcomes")
         })?;
         Ok(table.lock().get(client, sequence))
     }
@@ -74,14 +74,14 @@ impl Partition {
 pub(crate) fn not_serving(at: PartitionRef, progress: &Progress) -> Error {
     let error = match (progress.phase, &progress.halted) {
         (Phase::Poisoned, _) => Error::internal(
-            "a broken invariant was found in this partition; it is built anew, or close the \
-             reader and open it again",
+            "this partition met a broken invariant; wait for the rebuild, or close the reader and \
+             open it again",
         ),
         (_, Some(halted)) => halted.clone(),
         _ => {
             let catch_up = &progress.catch_up;
             let trouble = match &progress.trouble {
-                Some(trouble) => format!("; it is held up: {trouble}"),
+                Some(trouble) => format!("; the replica stalled: {trouble}"),
                 None => String::new(),
             };
             Error::unavailable(format!(

@@ -198,8 +198,8 @@ impl Reader {
     }
 
     fn behind(&self) -> Error {
-        let message = "the reader has not caught up with the version that is live; wait longer, or \
-                       look at its status";
+        let message = "the reader has not caught up with the live version; wait longer, or look at \
+            the reader's status";
         Error::deadline_exceeded(message).with_store(self.store())
     }
 
@@ -485,8 +485,8 @@ impl Shared {
             ErrorCode::Corrupt => {
                 // The tail then builds a new replica next to this one.
                 partition.board.ask_for_check();
-                let message = "a part of this copy is damaged, and a new one is built from the \
-                               log; try again";
+                let message = "a part of this replica is damaged, and the reader rebuilds the \
+                    replica from the log; try again";
                 Some(Error::unavailable(message).with_partition(partition.at.partition))
             }
             _ => None,

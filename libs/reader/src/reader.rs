@@ -336,11 +336,12 @@ async fn open_shared(
         None => MemoryBudget::new(options.memory_budget),
     };
     let beginning = begin(&directory, &versions, followed, seed, ahead);
-    let begun = tokio::time::timeout(options.open_timeout, beginning).await.unwrap_or_else(|_| {
-        let message = "another reader has the directory, and no copy that can be shared; close it, \
-                       or use another directory";
-        Err(Error::conflict(message))
-    })?;
+    let begun =
+        tokio::time::timeout(options.open_timeout, beginning).await.unwrap_or_else(|_| {
+            let message = "another reader uses the directory and has no shared copy; close that \
+                reader, or use another directory";
+            Err(Error::conflict(message))
+        })?;
     let Begun { beginnings, mut kept } = begun;
     let live = Some(SharedCopies { live: directory.live(), beginnings, beside });
     let (shared, index) = share(options, parts, versions, live, budget)?;
@@ -389,7 +390,7 @@ async fn find_store(
         let versions =
             tokio::time::timeout(open_timeout, ask_for_store(&name, &parts, open_timeout)).await;
         let versions = versions.unwrap_or_else(|_| {
-            let message = "the control log was not read in time; see whether the log is reachable";
+            let message = "the control log was not read in time; check that the log is reachable";
             Err(Error::unavailable(message))
         });
         Ok::<_, Error>((parts, versions.map_err(|error| error.with_store(&name))?))
@@ -418,7 +419,8 @@ async fn find_store(
                 // Propagates the panic as if the query had run here.
                 Some(Err(ended)) if ended.is_panic() => resume_unwind(ended.into_panic()),
                 _ => {
-                    let message = "the runtime ended while a reader was opened; open it again";
+                    let message =
+                        "the runtime ended while the reader was opening; open the reader again";
                     return Err(Error::closed(message));
                 }
             }
@@ -491,7 +493,7 @@ pub(crate) fn share(
         let bytes = budget.bytes(count);
         index.limit_memory(bytes);
         let source = budget.source;
-        tracing::debug!(store = %options.store, bytes, %source, "memory budget");
+        tracing::debug!(store = %options.store, bytes, %source, "memory budget set");
     }
     spill_to_disk(&index, &options, &parts)?;
     let shared = Shared::over(options, parts, &newest.definition, Arc::new(index.clone()))?;
@@ -505,8 +507,8 @@ fn spill_to_disk(index: &Index, options: &ReaderOptions, parts: &ReaderParts) ->
     match options.checkpoint.as_ref().filter(|_| is_of_host) {
         Some(checkpoint) => index.spill_to(&checkpoint.dir, options.spill_bytes_max),
         None if options.spill_bytes_max > 0 => {
-            let message = "documents are spilled to the directory of the checkpoints, on the \
-                host's own disk; set one, or spill nothing";
+            let message = "documents spill only to the directory of the checkpoints, on the host's \
+                own disk; set that directory, or spill nothing";
             return Err(Error::invalid_argument(message));
         }
         None => {}
@@ -526,7 +528,7 @@ async fn watch_readiness(shared: Arc<Shared>, index: Index) {
             if is_scarce && !is_warned {
                 let (used, limit) = (memory.used, memory.limit);
                 let name = &shared.name;
-                tracing::warn!(store = %name, used, limit, "the memory budget is nearly used up");
+                tracing::warn!(store = %name, used, limit, "memory budget nearly used up");
             }
             is_warned = is_scarce;
             tokio::time::sleep(Duration::from_millis(READER_READY_CHECK_MS)).await;

@@ -98,17 +98,18 @@ impl Shared {
     fn not_ready(&self) -> Error {
         let status = self.status();
         let remaining = match status.remaining {
-            Some(remaining) => format!("about {} ms to go", remaining.as_millis()),
-            None => "the time to go is not known yet".to_owned(),
+            Some(remaining) => format!("about {} ms remain", remaining.as_millis()),
+            None => "the remaining time is not known yet".to_owned(),
         };
         let age = match status.age {
             Some(age) => format!("age {} ms", age.as_millis()),
             None => "age unknown".to_owned(),
         };
         let trouble = status.partitions.iter().find_map(|partition| partition.trouble.as_ref());
-        let trouble = trouble.map(|trouble| format!("; held up: {trouble}")).unwrap_or_default();
+        let trouble =
+            trouble.map(|trouble| format!("; a replica stalled: {trouble}")).unwrap_or_default();
         let message = format!(
-            "not ready in time: {}, {}%, {remaining}, {age}; wait longer, or look at the \
+            "not ready in time: {}, {}%, {remaining}, {age}; wait longer, or look at the reader's \
              status{trouble}",
             status.phase.name(),
             status.percent,

@@ -162,7 +162,7 @@ impl Shared {
         let ended = tokio::time::timeout(timeout, self.closing.ended()).await;
         ended.map_err(|_| {
             let message = "the reader is closed, but its last checkpoints are not written yet; \
-                           wait longer before its directory is used again";
+                wait longer before you use the directory again";
             Error::deadline_exceeded(message).with_store(&self.name)
         })
     }
@@ -180,8 +180,8 @@ impl Shared {
         let found = self.partitions.get(partition.0 as usize).and_then(Option::as_ref);
         found.ok_or_else(|| {
             let message = format!(
-                "this reader follows {}; ask one that follows the partition, or open with another \
-                 filter",
+                "this reader follows {}; ask a reader that follows the partition, or open one with \
+                 another filter",
                 self.options.partitions
             );
             Error::invalid_argument(message).with_store(&self.name).with_partition(partition)
@@ -223,7 +223,9 @@ impl Shared {
         let append = self.parts.barriers.append_barrier(at, encode_entry(barrier)?);
         tokio::time::timeout(Duration::from_millis(READER_LOG_TIMEOUT_MS), append)
             .await
-            .unwrap_or_else(|_| Err(Error::unavailable("the log did not answer in time")))
+            .unwrap_or_else(|_| {
+                Err(Error::unavailable("the log did not answer in time; try again"))
+            })
     }
 
     /// Notifies all waits that a tail advanced to this schema version.

@@ -78,7 +78,7 @@ pub trait CopyWriter: Documents + Send + Sync + 'static {
         beside: Option<StoreId>,
     ) -> Result<()> {
         let _ = (image, state, beside);
-        Err(Error::unsupported("this copy goes on from no image"))
+        Err(Error::unsupported("this replica cannot start from a snapshot image"))
     }
 
     /// Returns whether the replica shares another version's records.
@@ -114,7 +114,7 @@ pub trait CopyWriter: Documents + Send + Sync + 'static {
     /// # Errors
     /// Returns an error if that is impossible; the next rebuild then discards the replica.
     fn abandon_rebuild(&mut self) -> Result<()> {
-        Err(Error::unsupported("a copy that is built here is not given up"))
+        Err(Error::unsupported("this replica cannot discard a rebuild"))
     }
 
     /// Makes the replica under construction the one that readers see. Does nothing if there is

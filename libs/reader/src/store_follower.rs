@@ -82,7 +82,8 @@ impl StoreFollower {
         let shared = self.shared();
         shared.wait_for_read(read, partitions).await.map_err(|error| match error.code() {
             ErrorCode::Closed => {
-                let message = "the store is opened anew here, or elsewhere; ask again";
+                let message =
+                    "the store's replica is being reopened here or by another process; try again";
                 Error::unavailable(message).with_store(&shared.name)
             }
             _ => error,

@@ -284,7 +284,7 @@ impl Tail {
         match in_place(|| self.following.stand_alone()) {
             Ok(()) => {
                 let (at, name) = (self.partition.at, &shared.name);
-                tracing::info!(store = %name, partition = %at.partition, "has memory of its own");
+                tracing::info!(store = %name, partition = %at.partition, "record sharing ended");
             }
             Err(error) => {
                 self.leave_failed = Some(now);
@@ -364,7 +364,7 @@ impl Tail {
             }
             Err(error) => tracing::debug!(
                 store = %self.shared.name, partition = %self.partition.at.partition, %error,
-                "the clock error was not measured"
+                "clock error not measured"
             ),
         }
     }
@@ -465,7 +465,7 @@ impl Tail {
         let (at, offset) = (self.partition.at, record.offset);
         tracing::warn!(
             store = %self.shared.name, partition = %at.partition, %offset, %reason,
-            "skipped a record, as every replica does"
+            "record skipped by every replica"
         );
         self.tell_skipped(record, self.following.state().log_id, reason);
     }
@@ -512,7 +512,7 @@ impl Tail {
         self.counts.log_errors += 1;
         let (at, name) = (self.partition.at, &self.shared.name);
         if self.partition.board.picture().trouble.as_ref() != Some(&error) {
-            tracing::warn!(store = %name, partition = %at.partition, %error, "the tail is held up");
+            tracing::warn!(store = %name, partition = %at.partition, %error, "log tail stalled");
         }
         self.publish(|progress| progress.trouble = Some(error));
     }
@@ -541,7 +541,7 @@ impl Tail {
 
     fn poison(&mut self, error: &Error) {
         let (at, name) = (self.partition.at, &self.shared.name);
-        tracing::error!(store = %name, partition = %at.partition, %error, "an invariant broke");
+        tracing::error!(store = %name, partition = %at.partition, %error, "invariant broken");
         self.following.mark_broken();
         if self.following.is_served() {
             self.following.poison();
@@ -551,7 +551,7 @@ impl Tail {
 
     fn halt(&mut self, error: Error) {
         let (at, name) = (self.partition.at, &self.shared.name);
-        tracing::error!(store = %name, partition = %at.partition, %error, "the partition halts");
+        tracing::error!(store = %name, partition = %at.partition, %error, "partition halted");
         self.publish(|progress| progress.halted = Some(error));
     }
 
@@ -619,7 +619,7 @@ impl Tail {
         let (at, name) = (self.partition.at, &self.shared.name);
         tracing::warn!(
             store = %name, partition = %at.partition, blocks,
-            "mended blocks of a checkpoint; look at its disk"
+            "checkpoint blocks repaired; look at the disk"
         );
         self.publish(|_| {});
     }
@@ -630,7 +630,7 @@ impl Tail {
             _ => self.counts.checkpoints.ignored += 1,
         }
         let (at, name) = (self.partition.at, &self.shared.name);
-        tracing::warn!(store = %name, partition = %at.partition, %error, "ignored a checkpoint");
+        tracing::warn!(store = %name, partition = %at.partition, %error, "checkpoint ignored");
     }
 
     /// Writes a checkpoint that is due, but not while any partition of the reader starts from an
@@ -665,7 +665,7 @@ impl Tail {
                 let (at, name) = (self.partition.at, &self.shared.name);
                 if checkpoints.is_news(&error) {
                     tracing::warn!(
-                        store = %name, partition = %at.partition, %error, "wrote no checkpoint"
+                        store = %name, partition = %at.partition, %error, "checkpoint write failed"
                     );
                 }
             }
@@ -717,7 +717,7 @@ pub(crate) fn reader_backoff() -> Backoff {
 
 fn unknown_definition(version: SchemaVersion) -> Error {
     Error::unavailable(format!(
-        "the log names schema version {version}, which the control log has not told yet"
+        "the log names schema version {version}, which is not in the control log yet"
     ))
 }
 

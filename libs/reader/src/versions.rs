@@ -208,7 +208,7 @@ pub(crate) async fn change_versions(versions: Weak<Versions>, opening: Opening) 
             Err(error) => {
                 let store = &opening.options.store;
                 if trouble.as_ref() != Some(&error) {
-                    tracing::warn!(%store, %error, "another version is not followed yet");
+                    tracing::warn!(%store, %error, "store version not followed yet");
                 }
                 trouble = Some(error);
                 false
@@ -246,7 +246,7 @@ fn forget(versions: &Versions, opening: &Opening, gone: Vec<Arc<Followed>>) {
             let _leftover = Leftover(leftovers);
             let wait_max = Duration::from_millis(READER_LEAVE_WAIT_MS);
             if let Err(error) = followed.shared.shut_down(wait_max).await {
-                tracing::debug!(%error, "a version's copies stay until a reader is opened");
+                tracing::debug!(%error, "files of a dropped version stay until the next open");
                 return;
             }
             in_place(|| {
@@ -327,7 +327,7 @@ async fn follow(versions: &Versions, opening: &Opening, home: StoreId) -> Result
     }
     versions.change_to(&next);
     let store = &opening.options.store;
-    tracing::info!(%store, version = %live.number, "another version answers");
+    tracing::info!(%store, version = %live.number, "live version changed");
     if let Some(directory) = opening.directory.clone() {
         let (name, named) =
             (opening.options.store.clone(), named_by(&versions_of(&opening.parts, live.kept_as))?);

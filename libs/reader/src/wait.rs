@@ -84,13 +84,13 @@ impl Shared {
         timeout: Duration,
     ) -> Result<()> {
         if token.store != self.home {
-            let message = "the token is of another store; pass the one that a write to this store \
-                           has answered";
+            let message =
+                "the token is of another store; pass a token that a write to this store returned";
             return Err(Error::invalid_argument(message).with_store(&self.name));
         }
         if let Some(id) = token.positions.keys().find(|id| id.0 >= self.count.0) {
             let message =
-                "the token is of a partition that the store has no longer; read without it";
+                "the token names a partition that the store no longer has; read without the token";
             return Err(Error::token_lost(message).with_store(&self.name).with_partition(*id));
         }
         let of_token = token.positions.iter().filter(|(id, _)| partitions.contains(id));
@@ -201,11 +201,11 @@ impl Shared {
         }
         let lag = picture.end.0.saturating_sub(picture.served.offset_applied.0);
         let trouble = match &picture.trouble {
-            Some(trouble) => format!("; it is held up: {trouble}"),
+            Some(trouble) => format!("; the replica stalled: {trouble}"),
             None => String::new(),
         };
         let message = format!(
-            "the partition did not apply the position in time, it is {lag} records behind; wait \
+            "the partition did not apply the position in time, with a lag of {lag} records; wait \
              longer, or read without the wait{trouble}"
         );
         Error::deadline_exceeded(message)
@@ -244,12 +244,13 @@ pub(crate) fn barrier_entry(log_id: LogId, last: Position, version: SchemaVersio
 }
 
 fn token_lost(partition: &Partition) -> Error {
-    let message = "the token's log is no longer served; its write may be lost with it: read \
-                   without the token, or write again";
+    let message = "the log of the token is no longer served, so its write may be lost; read \
+        without the token, or write again";
     Error::token_lost(message).with_partition(partition.at.partition)
 }
 
 fn replaced(partition: &Partition) -> Error {
-    let message = "the partition's log was replaced and the partition is built anew; try again";
+    let message =
+        "the partition's log was replaced, and the reader rebuilds the partition; try again";
     Error::unavailable(message).with_partition(partition.at.partition)
 }

@@ -61,7 +61,9 @@ impl Background {
             })
             .enable_all()
             .build()
-            .map_err(|error| Error::internal(format!("start the threads of {name}: {error}")))?;
+            .map_err(|error| {
+                Error::internal(format!("the threads of {name} did not start: {error}"))
+            })?;
         Ok(Self { threads: runtime.handle().clone(), count, runtime: Some(runtime) })
     }
 
@@ -80,7 +82,7 @@ impl Background {
         // block on others.
         let ending = thread::spawn(move || runtime.shutdown_timeout(wait_max));
         if ending.join().is_err() {
-            warn!("threads in the background have not ended well; see the log");
+            warn!("background threads panicked");
         }
         self.count.load(Ordering::Acquire)
     }
@@ -90,7 +92,7 @@ impl Drop for Background {
     fn drop(&mut self) {
         let left = self.end(END_WAIT);
         if left > 0 {
-            warn!(left, "threads in the background have not ended, and may hold files still");
+            warn!(left, "background threads still running; their files may still be open");
         }
     }
 }
@@ -106,7 +108,7 @@ fn let_others_go_first() {
         let nice = getpriority_process(None);
         let lowered = nice.and_then(|nice| setpriority_process(None, nice + NICE));
         if let Err(error) = lowered {
-            warn!(%error, "a thread in the background has the priority of all others");
+            warn!(%error, "could not lower thread priority");
         }
     }
 }

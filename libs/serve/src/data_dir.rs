@@ -45,7 +45,9 @@ fn lock(dir: &Path) -> Result<File> {
         Err(TryLockError::Error(error)) => Err(refused(&path)(error)),
         Err(TryLockError::WouldBlock) => {
             let dir = dir.display();
-            let message = format!("{dir} is in use by another process; stop it or use another one");
+            let message = format!(
+                "{dir} is in use by another process; stop that process, or use another directory"
+            );
             Err(Error::new(ErrorCode::Conflict, message))
         }
     }

@@ -41,7 +41,7 @@ pub fn run(service: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::internal(format!("start the runtime: {error}")))?;
+        .map_err(|error| Error::internal(format!("the runtime did not start: {error}")))?;
     runtime.block_on(service)
 }
 
@@ -69,11 +69,13 @@ pub fn check_loopback(program: &str, listen: SocketAddr) -> Result<()> {
 /// `Unavailable` if the address is taken.
 pub async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(listen).await.map_err(|error| {
-        Error::unavailable(format!("listen on {listen}: {error}; choose another --listen"))
+        Error::unavailable(format!(
+            "could not listen on {listen}: {error}; choose another --listen"
+        ))
     })?;
     let address = listener
         .local_addr()
-        .map_err(|error| Error::internal(format!("ask for the listening address: {error}")))?;
+        .map_err(|error| Error::internal(format!("the listening address is unknown: {error}")))?;
     Ok((listener, address))
 }
 
@@ -104,9 +106,9 @@ pub async fn serve(
     drain();
     match tokio::time::timeout(DRAIN_WAIT, server).await {
         Ok(Ok(Ok(()))) => {}
-        Ok(Ok(Err(error))) => warn!(%error, "the server ended badly"),
-        Ok(Err(error)) => warn!(%error, "the server's task ended badly"),
-        Err(_) => info!("open requests were cut"),
+        Ok(Ok(Err(error))) => warn!(%error, "server failed"),
+        Ok(Err(error)) => warn!(%error, "server task failed"),
+        Err(_) => info!("open requests cut off"),
     }
     Ok(())
 }
@@ -125,7 +127,9 @@ impl Signals {
     /// `Internal` if the handlers cannot be installed.
     pub fn listen() -> Result<Self> {
         let listen = |kind| {
-            signal(kind).map_err(|error| Error::internal(format!("listen for signals: {error}")))
+            signal(kind).map_err(|error| {
+                Error::internal(format!("the signal handlers could not be set: {error}"))
+            })
         };
         let terminate = listen(SignalKind::terminate())?;
         Ok(Self { terminate, interrupt: listen(SignalKind::interrupt())? })

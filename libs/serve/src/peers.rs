@@ -50,7 +50,7 @@ impl Peers {
             return Ok(Owner::Here);
         }
         let Some(name) = self.membership.owner(at).await? else {
-            let message = "no process has the partition at the moment; try again";
+            let message = "no process owns the partition at the moment; try again";
             return Err(Error::unavailable(message).with_partition(at.partition));
         };
         let address = name.split_once('@').map_or(name.as_str(), |(_, address)| address);
@@ -63,7 +63,7 @@ impl Peers {
             return Ok(channel.clone());
         }
         let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| {
-            Error::internal(format!("another process says that it is at `{address}`"))
+            Error::internal(format!("another process has the invalid address `{address}`"))
         })?;
         let channel = endpoint.connect_timeout(CONNECT_WAIT).connect_lazy();
         channels.insert(address.to_owned(), channel.clone());

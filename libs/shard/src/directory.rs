@@ -83,7 +83,7 @@ impl ShardDirectory {
             });
             let (writer, resumed) = match opened {
                 Err(error) if error.code() == ErrorCode::Corrupt => {
-                    tracing::warn!(%at, %error, "a damaged copy of a shard is removed");
+                    tracing::warn!(%at, %error, "damaged shard removed");
                     destroy(&path)?;
                     continue;
                 }
@@ -116,10 +116,10 @@ impl ShardDirectory {
             _ => Ok(false),
         });
         match passed {
-            Ok(true) => tracing::info!(%at, "removed a copy that was given up"),
+            Ok(true) => tracing::info!(%at, "abandoned copy removed"),
             Ok(false) => {}
             // Another process may be copying, and no caller waits for it here.
-            Err(error) => tracing::info!(%at, %error, "what was copied of a shard stays"),
+            Err(error) => tracing::info!(%at, %error, "abandoned copy not removed"),
         }
     }
 
@@ -273,7 +273,9 @@ impl ShardDirectory {
 
     fn refused(&self, error: &std::io::Error) -> Error {
         let dir = self.dir.display();
-        Error::unavailable(format!("the shards' folder {dir} cannot be used: {error}"))
+        Error::unavailable(format!(
+            "the shards' folder {dir} cannot be used: {error}; look at the folder and its disk"
+        ))
     }
 }
 
@@ -293,9 +295,9 @@ pub(crate) fn destroy(path: &Path) -> Result<()> {
         .map_err(|error| explained(&error, "removing a shard"))?;
     // The folder may contain files that the engine does not know.
     match std::fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::unavailable(format!("removing a shard: {error}")))
-        }
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::unavailable(
+            format!("removing a shard: {error}; look at the folder and its disk"),
+        )),
         _ => Ok(()),
     }
 }

@@ -35,7 +35,7 @@ fn accept(loaded: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::unsupported(format!(
-        "the loaded RocksDB is {loaded}, and this program needs {ROCKSDB_VERSION}; run make setup, \
+        "the loaded RocksDB is {loaded}, but this program needs {ROCKSDB_VERSION}; run make setup, \
          or look at LD_LIBRARY_PATH"
     )))
 }
@@ -56,7 +56,8 @@ fn loaded_version() -> Result<String> {
     options.set_info_logger(logger);
     drop(DB::open(&options, "/forebay-version").map_err(failed)?);
     let version = logged.lock().take();
-    version.ok_or_else(|| Error::internal("RocksDB does not tell its version; report this"))
+    version
+        .ok_or_else(|| Error::internal("RocksDB does not report its version; report this as a bug"))
 }
 
 /// The folder for the logs of all databases, if the process's environment names one.

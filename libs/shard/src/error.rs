@@ -11,20 +11,20 @@ pub(crate) fn explained(error: &rocksdb::Error, doing: &str) -> Error {
     let told = |advice: &str| format!("{doing}: {text}; {advice}");
     match error.kind() {
         ErrorKind::Corruption => {
-            Error::corrupt(told("look at its disk, and build the shard anew from its log"))
+            Error::corrupt(told("look at the disk, and rebuild the shard from its log"))
         }
         // The engine's lock file, which prevents a second open, even in this process.
         ErrorKind::IOError if text.contains("/LOCK:") => {
             Error::unavailable(told("the shard is open already; close it there"))
         }
-        ErrorKind::IOError if text.contains("Too many open files") => {
-            Error::unavailable(told("let the process open more of them: ulimit -n"))
-        }
-        ErrorKind::IOError => Error::unavailable(told("look at the disk and the space on it")),
+        ErrorKind::IOError if text.contains("Too many open files") => Error::unavailable(told(
+            "too many files are open; raise the limit of the process: ulimit -n",
+        )),
+        ErrorKind::IOError => Error::unavailable(told("look at the disk and its free space")),
         ErrorKind::Busy | ErrorKind::TryAgain | ErrorKind::TimedOut => {
             Error::unavailable(told("try again"))
         }
-        _ => Error::internal(told("report it with the service's log")),
+        _ => Error::internal(told("report this with the service's log")),
     }
 }
 

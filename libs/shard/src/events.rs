@@ -99,7 +99,7 @@ impl Shard {
         self.write(batch, self.partition_time())?;
         self.flush()?;
         let dropped = self.db.delete_file_in_range_cf(events, from, to);
-        dropped.map_err(|error| self.explained(&error, "letting go of events"))
+        dropped.map_err(|error| self.explained(&error, "removing events"))
     }
 
     /// Loads the retention floor that an earlier process wrote.
@@ -108,7 +108,8 @@ impl Shard {
         let Some(from) = from.map_err(|error| self.explained(&error, "reading a shard"))? else {
             return Ok(());
         };
-        let damaged = |_| self.located(Error::corrupt("it is not told which events are gone"));
+        let damaged =
+            |_| self.located(Error::corrupt("the retention floor of a shard is unreadable"));
         let from = from.as_ref().try_into().map_err(damaged)?;
         self.floor.raise(Offset(u64::from_le_bytes(from)));
         Ok(())
@@ -121,7 +122,7 @@ impl Shard {
 
     /// Returns the column family of events.
     pub(crate) fn events(&self) -> Result<&ColumnFamily> {
-        let none = || self.located(Error::internal("a shard without events"));
+        let none = || self.located(Error::internal("the shard has no events"));
         self.db.cf_handle(EVENTS).ok_or_else(none)
     }
 
@@ -184,7 +185,7 @@ impl EventScan<'_> {
     /// # Errors
     /// `Corrupt` for a damaged file; `Unavailable` if the disk refuses. The scan never skips events
     /// silently.
-    #[expect(clippy::should_implement_trait, reason = "what it lends lives until the next call")]
+    #[expect(clippy::should_implement_trait, reason = "a lent row lives until the next call")]
     pub fn next(&mut self) -> Result<Option<(EventAt, &[u8])>> {
         if std::mem::replace(&mut self.is_begun, true) && self.rows.valid() {
             match self.direction {
@@ -196,7 +197,8 @@ impl EventScan<'_> {
             let told = |error| self.shard.explained(&error, "scanning events");
             return self.rows.status().map(|()| None).map_err(told);
         };
-        let damaged = |_| self.shard.located(Error::corrupt("an event's place has other bytes"));
+        let damaged =
+            |_| self.shard.located(Error::corrupt("the offset of an event has the wrong length"));
         let at = EventAt::from_bytes(at.try_into().map_err(damaged)?);
         Ok(Some((at, row)))
     }

@@ -114,7 +114,7 @@ impl Scan<'_> {
     /// # Errors
     /// `Corrupt` for a damaged file; `Unavailable` if the disk refuses. The scan never skips
     /// documents silently.
-    #[expect(clippy::should_implement_trait, reason = "what it lends lives until the next call")]
+    #[expect(clippy::should_implement_trait, reason = "a lent row lives until the next call")]
     pub fn next(&mut self) -> Result<Option<(Key, &[u8])>> {
         if std::mem::replace(&mut self.is_begun, true) && self.rows.valid() {
             match self.direction {

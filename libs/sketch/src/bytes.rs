@@ -4,5 +4,5 @@ use forebay_core::Error;
 use forebay_core::fields::Fields;
 
 pub(crate) fn fields(bytes: &[u8]) -> Fields<'_> {
-    Fields::new(bytes, || Error::corrupt("a state ends too early"))
+    Fields::new(bytes, || Error::corrupt("the state ends too early"))
 }

@@ -35,8 +35,11 @@ pub(crate) struct Estimate {
 impl Distinct {
     /// Creates an empty sketch with `2^lg_k` registers.
     pub(crate) fn new(lg_k: u8) -> Result<Self> {
-        let refused =
-            |error| Error::internal(format!("a HyperLogLog sketch of lg_k {lg_k}: {error}"));
+        let refused = |error| {
+            Error::internal(format!(
+                "a HyperLogLog sketch of lg_k {lg_k} could not be created: {error}"
+            ))
+        };
         let sketch = HllSketch::new(lg_k, HllType::Hll8).map_err(refused)?;
         Ok(Self { sketch })
     }
@@ -91,18 +94,21 @@ impl Distinct {
     /// Decodes a sketch with this number of registers, written by DataSketches in any language.
     pub(crate) fn decode(bytes: &[u8], lg_k: u8) -> Result<Self> {
         if bytes.get(LG_K_AT) != Some(&lg_k) {
-            return Err(Error::corrupt("a sketch of other registers than its aggregate's"));
+            return Err(Error::corrupt(
+                "the sketch has another number of registers than its aggregate",
+            ));
         }
         let mode = bytes.get(MODE_AT).map(|mode| mode & MODE_BITS);
         let has_registers = mode == Some(MODE_REGISTERS);
         let mut registers = bytes.iter().skip(REGISTERS_AT);
         if has_registers && registers.any(|register| *register > REGISTER_MAX) {
-            return Err(Error::corrupt("a register above what a hash can give"));
+            return Err(Error::corrupt("a register is above the largest value of a hash"));
         }
-        let refused = |error| Error::corrupt(format!("not a HyperLogLog sketch: {error}"));
+        let refused =
+            |error| Error::corrupt(format!("the bytes are not a HyperLogLog sketch: {error}"));
         let sketch = HllSketch::deserialize(bytes).map_err(refused)?;
         if sketch.target_type() != HllType::Hll8 || sketch.serialize().len() != bytes.len() {
-            return Err(Error::corrupt("a sketch of another form than a byte for each register"));
+            return Err(Error::corrupt("the sketch does not have one byte for each register"));
         }
         let read = Self { sketch };
         Ok(Self { sketch: read.without_history()? })
@@ -110,7 +116,8 @@ impl Distinct {
 }
 
 fn union(a: &HllSketch, b: &HllSketch) -> Result<HllSketch> {
-    let refused = |error| Error::internal(format!("a union of HyperLogLog sketches: {error}"));
+    let refused =
+        |error| Error::internal(format!("the HyperLogLog sketches could not be merged: {error}"));
     let mut union = HllUnion::new(a.lg_config_k()).map_err(refused)?;
     union.update(a);
     union.update(b);

@@ -224,14 +224,14 @@ impl ExactSum {
         let count = usize::from(fields.u16()?);
         let power = power as i32;
         if first < -17 * power || first + count as i32 > 16 * power + 2 {
-            return Err(Error::corrupt("a sum is larger or finer than any of its values' powers"));
+            return Err(Error::corrupt("the sum is larger or finer than its values allow"));
         }
         let limbs = (0..count).map(|_| fields.u64()).collect::<Result<_>>()?;
         let read = Self { first, limbs };
         let mut trimmed = read.clone();
         trimmed.trim();
         if trimmed != read {
-            return Err(Error::corrupt("a sum has more limbs than it takes"));
+            return Err(Error::corrupt("the sum has too many limbs"));
         }
         Ok(read)
     }

@@ -138,33 +138,43 @@ impl Frequent {
     ) -> Result<Self> {
         let [preamble, version, family, lg_max, lg_now, flags, _, _] = fields.take()?;
         if (version, family) != (SERIAL_VERSION, FAMILY) {
-            return Err(Error::corrupt("not a sketch of frequent items"));
+            return Err(Error::corrupt("the bytes are not a sketch of frequent items"));
         }
         if lg_max != lg_counters || !(LG_COUNTERS_MIN..=lg_max).contains(&lg_now) {
-            return Err(Error::corrupt("a sketch of other counters than its aggregate's"));
+            return Err(Error::corrupt(
+                "the sketch has another number of counters than its aggregate",
+            ));
         }
         let mut read = Self::new(lg_counters);
         match (preamble & 0x3f, flags & FLAGS_EMPTY) {
             (PREAMBLE_LONGS_EMPTY, 1..) => return Ok(read),
             (PREAMBLE_LONGS, 0) => {}
-            _ => return Err(Error::corrupt("a sketch that is empty and is not")),
+            _ => {
+                return Err(Error::corrupt(
+                    "the sketch contradicts itself: it is marked as empty and has counters",
+                ));
+            }
         }
         let count = fields.u32()? as usize;
         fields.u32()?;
         (read.weight, read.offset) = (fields.u64()?, fields.u64()?);
         if count > capacity(lg_now) || read.weight == 0 {
-            return Err(Error::corrupt("a sketch of more counters than it has, or of no values"));
+            return Err(Error::corrupt(
+                "the sketch has too many counters, or counters without values",
+            ));
         }
         let counts: Vec<u64> = (0..count).map(|_| fields.u64()).collect::<Result<_>>()?;
         let counted = counts.iter().try_fold(0_u64, |sum, counter| sum.checked_add(*counter));
         if counts.contains(&0) || counted.is_none_or(|counted| counted > read.weight) {
-            return Err(Error::corrupt("counters that no values have"));
+            return Err(Error::corrupt(
+                "the counters of the sketch do not match its number of values",
+            ));
         }
         for counter in counts {
             let item = take_item(fields, input)?;
             value_of(item, input)?;
             if read.counters.insert(item.into(), counter).is_some() {
-                return Err(Error::corrupt("a value that is counted twice"));
+                return Err(Error::corrupt("the sketch counts a value twice"));
             }
         }
         Ok(read)
@@ -182,14 +192,14 @@ fn take_item<'b>(fields: &mut Fields<'b>, input: ScalarType) -> Result<&'b [u8]>
     }
     let count = fields.u32()? as usize;
     if count > forebay_core::limits::AGGREGATE_ITEM_BYTES_MAX {
-        return Err(Error::corrupt("a value that is too long to be kept"));
+        return Err(Error::corrupt("a value of the sketch is too long"));
     }
     fields.bytes(count)
 }
 
 /// Returns the value of an item's bytes.
 fn value_of(item: &[u8], input: ScalarType) -> Result<Value> {
-    let wrong = || Error::corrupt("an item that is no value of its column");
+    let wrong = || Error::corrupt("an item of the sketch is not a value of its column");
     if input == ScalarType::String {
         return Ok(Value::String(std::str::from_utf8(item).map_err(|_| wrong())?.to_owned()));
     }

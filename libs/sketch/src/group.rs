@@ -30,7 +30,8 @@ impl FoldPlan {
         let accumulates =
             aggregates.specs().iter().any(|of| *of.kind() == AggregateKind::AccumulatingCount);
         if accumulates && windows.windows() != [Window::Lifetime] {
-            let advice = "give an accumulating count a view of its own, over all time alone";
+            let advice = "an accumulating count shares a view with windows; declare a view of its \
+                own, over all time alone";
             return Err(Error::invalid_argument(advice));
         }
         Ok(Self { aggregates, windows })

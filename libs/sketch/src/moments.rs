@@ -165,16 +165,16 @@ impl PowerSums {
         let count = fields.u64()?;
         let [infinities, found] = fields.take()?;
         if infinities & !FLAGS_KNOWN != 0 {
-            return Err(Error::corrupt("infinities that there are not"));
+            return Err(Error::corrupt("the state has more infinities than values"));
         }
         if found != powers {
-            return Err(Error::corrupt("a state of other powers than its aggregate's"));
+            return Err(Error::corrupt("the state has other powers than its aggregate"));
         }
         let sum = |power: u8| ExactSum::decode(fields, usize::from(power));
         let sums: Vec<_> = (1..=powers).map(sum).collect::<Result<_>>()?;
         let of_none = Self { count: 0, infinities: 0, sums };
         if count == 0 && (infinities != 0 || of_none != Self::new(powers)) {
-            return Err(Error::corrupt("a sum of no values"));
+            return Err(Error::corrupt("the state has a sum of no values"));
         }
         Ok(Self { count, infinities, ..of_none })
     }

@@ -100,11 +100,11 @@ impl Ordered {
     pub(crate) fn decode(mut self, fields: &mut Fields<'_>, input: ScalarType) -> Result<Self> {
         let [is_latest] = fields.take()?;
         if is_latest != u8::from(self.is_latest) || fields.u16()? != self.count {
-            return Err(Error::corrupt("a state of another bound than its aggregate's"));
+            return Err(Error::corrupt("the state has another bound than its aggregate"));
         }
         let kept = fields.u16()?;
         if kept > self.count {
-            return Err(Error::corrupt("more values than are ever kept"));
+            return Err(Error::corrupt("the state has too many values"));
         }
         for _ in 0..kept {
             let time = fields.time()?;
@@ -112,7 +112,7 @@ impl Ordered {
             let value = take_value(fields, input)?;
             let next = Kept { at: EventAt { time, position }, value };
             if self.kept.last().is_some_and(|last| last.order(&next) == Ordering::Greater) {
-                return Err(Error::corrupt("values that are not in the order of their events"));
+                return Err(Error::corrupt("the values are not in the order of their events"));
             }
             self.kept.push(next);
         }
@@ -124,11 +124,11 @@ impl Ordered {
 pub(crate) fn take_value(fields: &mut Fields<'_>, input: ScalarType) -> Result<Value> {
     let bytes = usize::from(fields.u16()?);
     if bytes > forebay_core::limits::AGGREGATE_ITEM_BYTES_MAX {
-        return Err(Error::corrupt("a value that is too long to be kept"));
+        return Err(Error::corrupt("a value is too long"));
     }
     let value = decode_value(fields.bytes(bytes)?, FieldType::Scalar(input))?;
     if value.is_nan() {
-        return Err(Error::corrupt("a value that is no number"));
+        return Err(Error::corrupt("a value is not a number"));
     }
     Ok(value)
 }

@@ -80,7 +80,8 @@ impl Quantiles {
         }
         let count = self.count().saturating_add(other.count());
         if count > WEIGHT_MAX {
-            let advice = "read the states from their log anew: they count more than any stream has";
+            let advice = "the states count more values than a stream can have; rebuild the states \
+                from the log";
             return Err(Error::limit_exceeded(advice, WEIGHT_MAX, count));
         }
         if self.count() == 0 {
@@ -95,7 +96,9 @@ impl Quantiles {
 
     /// Returns the quantiles at these ranks; `None` if there are no values.
     pub(crate) fn at(&self, ranks: &[f64]) -> Result<Option<Vec<f64>>> {
-        let refused = |error| Error::internal(format!("quantiles of a t-digest: {error}"));
+        let refused = |error| {
+            Error::internal(format!("the quantiles of a t-digest could not be computed: {error}"))
+        };
         self.settled()?.quantiles(ranks).map_err(refused)
     }
 
@@ -111,7 +114,7 @@ impl Quantiles {
     pub(crate) fn decode(fields: &mut Fields<'_>, k: u16) -> Result<Self> {
         let count = usize::from(fields.u16()?);
         if count >= WAITING_MAX {
-            return Err(Error::corrupt("more values wait than ever do"));
+            return Err(Error::corrupt("too many values are buffered"));
         }
         let float = |_| Ok(f64::from_bits(fields.u64()?));
         let waiting: Vec<f64> = (0..count).map(float).collect::<Result<_>>()?;
@@ -119,11 +122,11 @@ impl Quantiles {
             .iter()
             .any(|float| !float.is_finite() || (float + 0.0).to_bits() != float.to_bits())
         {
-            return Err(Error::corrupt("a value that no quantile is of"));
+            return Err(Error::corrupt("a buffered value is not a normalised finite number"));
         }
         let held = fields.rest();
         check_room(held)?;
-        let refused = |error| Error::corrupt(format!("not a t-digest: {error}"));
+        let refused = |error| Error::corrupt(format!("the bytes are not a t-digest: {error}"));
         let mut digest = TDigestMut::deserialize(held).map_err(refused)?;
         let buffered = if held.len() > SMALL_BYTES_MAX {
             held.get(BUFFERED_AT..BUFFERED_AT + 4)
@@ -131,14 +134,16 @@ impl Quantiles {
             None
         };
         if digest.k() != k || buffered.is_some_and(|count| count != [0; 4]) {
-            return Err(Error::corrupt("a t-digest of another form than its aggregate's"));
+            return Err(Error::corrupt("the t-digest has another form than its aggregate"));
         }
         let most = CENTROIDS_AT + CENTROID_BYTES * centroids_max(k);
         if held.len() > most || digest.total_weight() > WEIGHT_MAX {
-            return Err(Error::corrupt("a t-digest of more than it can be made of"));
+            return Err(Error::corrupt(
+                "the t-digest is larger than k allows, or counts too many values",
+            ));
         }
         if digest.serialize() != held {
-            return Err(Error::corrupt("a t-digest with more than its bytes behind it"));
+            return Err(Error::corrupt("the t-digest is not in its canonical form"));
         }
         fields.bytes(held.len())?;
         Ok(Self { digest, waiting })
@@ -157,7 +162,7 @@ fn check_room(held: &[u8]) -> Result<()> {
     let is_short =
         held.len() > SMALL_BYTES_MAX && (held.len().saturating_sub(CENTROIDS_AT) as u64) < needed;
     match is_short || held.starts_with(&OLDEST_FORM) {
-        true => Err(Error::corrupt("a t-digest with fewer bytes than it says")),
+        true => Err(Error::corrupt("the t-digest has fewer bytes than it states")),
         false => Ok(()),
     }
 }
@@ -168,7 +173,9 @@ fn centroids_max(k: u16) -> usize {
 }
 
 fn digest(k: u16) -> Result<TDigestMut> {
-    TDigestMut::new(k).map_err(|error| Error::internal(format!("a t-digest of {k}: {error}")))
+    TDigestMut::new(k).map_err(|error| {
+        Error::internal(format!("a t-digest of {k} could not be created: {error}"))
+    })
 }
 
 #[cfg(test)]

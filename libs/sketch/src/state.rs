@@ -129,7 +129,12 @@ impl AggregateState {
         let is_alike = |a: &AggregateSpec, b: &AggregateSpec| {
             Shape::of(a) == Shape::of(b) && a.input() == b.input()
         };
-        let differ = || Error::invalid_argument("merge states of one aggregate and one input");
+        let differ = || {
+            Error::invalid_argument(
+                "the states are of different aggregates or inputs; merge states of one aggregate \
+                 and one input",
+            )
+        };
         if !is_alike(&self.spec, &other.spec) {
             return Err(differ());
         }
@@ -181,7 +186,7 @@ impl AggregateState {
     /// Returns the error for a state that does not have its aggregate's layout, which never
     /// happens.
     fn mixed_up(&self) -> Error {
-        Error::internal(format!("a state that is none of {}", self.spec.kind().name()))
+        Error::internal(format!("the state is not a state of {}", self.spec.kind().name()))
     }
 
     fn input(&self) -> ScalarType {

@@ -26,11 +26,15 @@ impl Aggregates {
     /// Returns `InvalidArgument` for an empty list, `LimitExceeded` for too many aggregates.
     pub fn new(specs: Vec<AggregateSpec>) -> Result<Self> {
         if specs.is_empty() {
-            return Err(Error::invalid_argument("declare an aggregate"));
+            return Err(Error::invalid_argument("a tile needs an aggregate; declare one"));
         }
         if specs.len() > AGGREGATES_MAX {
             let (limit, actual) = (AGGREGATES_MAX as u64, specs.len() as u64);
-            return Err(Error::limit_exceeded("spread the aggregates over views", limit, actual));
+            return Err(Error::limit_exceeded(
+                "the view has too many aggregates; spread the aggregates over several views",
+                limit,
+                actual,
+            ));
         }
         Ok(Self(specs.into_iter().map(Arc::new).collect()))
     }
@@ -48,7 +52,9 @@ impl Aggregates {
     pub fn check(&self, event: &Event<'_>) -> Result<()> {
         if event.inputs.len() != self.0.len() {
             let (wanted, found) = (self.0.len(), event.inputs.len());
-            let message = format!("give an input for each of {wanted} aggregates, not {found}");
+            let message = format!(
+                "there are {found} inputs for {wanted} aggregates; give one input for each"
+            );
             return Err(Error::invalid_argument(message));
         }
         self.0.iter().zip(event.inputs).try_for_each(|(spec, input)| spec.check(input.as_ref()))
@@ -129,7 +135,9 @@ impl Tile {
     /// aggregates.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         if self.states.len() != other.states.len() {
-            return Err(Error::invalid_argument("merge tiles of one view"));
+            return Err(Error::invalid_argument(
+                "the tiles are of different views; merge tiles of one view",
+            ));
         }
         self.states.iter_mut().zip(&other.states).try_for_each(|(into, from)| into.merge(from))
     }
@@ -171,12 +179,13 @@ impl Tile {
         let mut fields = bytes::fields(tile);
         let [version] = fields.take()?;
         if version > VERSION {
-            let message =
-                format!("tile of version {version}: upgrade this build, it knows {VERSION}");
+            let message = format!(
+                "the tile has version {version}, and this build knows {VERSION}; upgrade this build"
+            );
             return Err(Error::upgrade_needed(message));
         }
         if version != VERSION || usize::from(fields.u16()?) != aggregates.specs().len() {
-            return Err(Error::corrupt("a tile of another view's aggregates"));
+            return Err(Error::corrupt("the tile has the aggregates of another view"));
         }
         let mut states = Vec::with_capacity(aggregates.specs().len());
         for spec in aggregates.specs() {
@@ -184,7 +193,7 @@ impl Tile {
             states.push(AggregateState::decode(spec, fields.bytes(count)?)?);
         }
         if !fields.rest().is_empty() {
-            return Err(Error::corrupt("bytes behind the end of a tile"));
+            return Err(Error::corrupt("bytes follow the end of the tile"));
         }
         Ok(Self { aggregates: aggregates.clone(), states })
     }

@@ -131,23 +131,35 @@ impl Windows {
     /// not positive or not a multiple of its hop; `LimitExceeded` for too many or too long windows.
     pub fn new(windows: Vec<Window>, lateness_us: i64) -> Result<Self> {
         if windows.is_empty() {
-            return Err(Error::invalid_argument("declare a window"));
+            return Err(Error::invalid_argument("the view has no window; declare a window"));
         }
         if windows.len() > WINDOWS_MAX {
             let (limit, actual) = (WINDOWS_MAX as u64, windows.len() as u64);
-            return Err(Error::limit_exceeded("spread the windows over views", limit, actual));
+            return Err(Error::limit_exceeded(
+                "the view has too many windows; spread the windows over several views",
+                limit,
+                actual,
+            ));
         }
         if lateness_us < 0 {
-            return Err(Error::invalid_argument("give a lateness of zero or more"));
+            return Err(Error::invalid_argument(
+                "the lateness is negative; give a lateness of zero or more",
+            ));
         }
         if lateness_us > WINDOW_US_MAX {
             let (limit, actual) = (WINDOW_US_MAX as u64, lateness_us as u64);
-            return Err(Error::limit_exceeded("shorten the lateness", limit, actual));
+            return Err(Error::limit_exceeded(
+                "the lateness is too long; shorten the lateness",
+                limit,
+                actual,
+            ));
         }
         windows.iter().try_for_each(|window| window.check())?;
         let is_first = |(place, window)| !windows[..place].contains(window);
         if !windows.iter().enumerate().all(is_first) {
-            return Err(Error::invalid_argument("declare each window once"));
+            return Err(Error::invalid_argument(
+                "a window is declared twice; declare each window once",
+            ));
         }
         let mut hops: Vec<(i64, i64)> = windows.iter().filter_map(|of| of.lengths()).collect();
         hops.sort_by_key(|(hop_us, length_us)| (*hop_us, -length_us));

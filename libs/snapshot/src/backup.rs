@@ -87,7 +87,7 @@ impl Backup {
     /// # Errors
     /// `Corrupt` if there is none.
     pub fn definition(&self) -> Result<&Definition> {
-        self.definitions.last().ok_or_else(|| FRAME.damaged("it has no definition"))
+        self.definitions.last().ok_or_else(|| FRAME.damaged("the definition is missing"))
     }
 
     /// Returns the number of partitions.
@@ -149,7 +149,8 @@ impl Backup {
         let definitions = wire.definitions.into_iter().map(Definition::try_from);
         let taken_at = Timestamp::from_micros(wire.taken_at_us);
         let before = |name: &String| {
-            BackupName::parse(name).ok_or_else(|| FRAME.damaged("it names no backup before it"))
+            BackupName::parse(name)
+                .ok_or_else(|| FRAME.damaged("the manifest names no previous backup"))
         };
         let backup = Self {
             name: BackupName { taken_at, id: wire.backup_id },
@@ -169,13 +170,13 @@ impl Backup {
         let is_ascending = versions.windows(2).all(|pair| pair[0] < pair[1]);
         let is_of_store = |definition: &Definition| definition.store == self.store;
         if !is_ascending || !self.definitions.iter().all(is_of_store) || newest.name != store {
-            return Err(FRAME.damaged("definitions of another store, or out of order"));
+            return Err(FRAME.damaged("the definitions are of another store, or out of order"));
         }
         if self.before.is_some_and(|before| before >= self.name) {
-            return Err(FRAME.damaged("the one before it is none"));
+            return Err(FRAME.damaged("the name of the previous backup is invalid"));
         }
         if newest.partitions != self.partition_count() {
-            return Err(FRAME.damaged("other partitions than its store has"));
+            return Err(FRAME.damaged("the partitions are not the partitions of the store"));
         }
         self.partitions.iter().try_for_each(PartitionBackup::check)
     }
@@ -193,12 +194,12 @@ impl PartitionBackup {
         let mut at = None;
         for LogSegment { offsets, .. } in &self.log {
             if offsets.start >= offsets.end || at.is_some_and(|at| at != offsets.start) {
-                return Err(FRAME.damaged("its log has gaps"));
+                return Err(FRAME.damaged("the log has gaps"));
             }
             at = Some(offsets.end);
         }
         if at.is_some_and(|at| at != self.progress.offset_applied) {
-            return Err(FRAME.damaged("its log ends elsewhere"));
+            return Err(FRAME.damaged("the log ends at another offset than the backup"));
         }
         Ok(())
     }
@@ -206,7 +207,8 @@ impl PartitionBackup {
 
 fn partition_of(wire: &v1::BackupPartition) -> Result<PartitionBackup> {
     let segment = |wire: &v1::LogSegment| {
-        let chunk = wire.chunk.as_ref().ok_or_else(|| FRAME.damaged("a log without bytes"))?;
+        let chunk =
+            wire.chunk.as_ref().ok_or_else(|| FRAME.damaged("a log segment has no bytes"))?;
         let offsets = Offset(wire.from)..Offset(wire.to);
         Ok(LogSegment { offsets, chunk: chunk.try_into()? })
     };

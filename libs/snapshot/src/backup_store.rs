@@ -44,7 +44,10 @@ impl SnapshotStore {
         match passed_over {
             Some((name, error)) if backups.last().is_none_or(|last| last.name < name) => {
                 let advice = "try again, or name an older backup by its id";
-                let message = format!("the newest backup {name}: {}; {advice}", error.message());
+                let message = format!(
+                    "the newest backup {name} is unreadable: {}; {advice}",
+                    error.message()
+                );
                 Err(Error::new(error.code(), message))
             }
             _ => Ok(backups),
@@ -71,7 +74,7 @@ impl SnapshotStore {
                 // The backup was removed after the next one was taken.
                 Err(error) if error.code() == ErrorCode::NotFound && !listed.contains(&name) => {}
                 Err(error) if is_of_object(&error) => {
-                    tracing::warn!(store, %name, %error, "a backup is passed over");
+                    tracing::warn!(store, %name, %error, "unreadable backup skipped");
                     passed_over.get_or_insert((name, error));
                 }
                 Err(error) => return Err(error),
@@ -111,8 +114,8 @@ impl SnapshotStore {
         // Another process has removed the missing backup.
         let is_there = |(_, error): &PassedOver| error.code() != ErrorCode::NotFound;
         if let Some((name, error)) = passed_over.filter(is_there) {
-            let advice = "nothing is removed; remove it yourself if it stays so";
-            let message = format!("the backup {name}: {}; {advice}", error.message());
+            let advice = "no backup was removed; remove this backup yourself if the error persists";
+            let message = format!("the backup {name} is unreadable: {}; {advice}", error.message());
             return Err(Error::new(error.code(), message));
         }
         backups.retain(|backup| backup.store == newest.store);
@@ -144,7 +147,9 @@ impl SnapshotStore {
         let object = self.objects.get(&self.backup_path(store, name)).await.map_err(told)?;
         let backup = Backup::decode(&object.bytes().await.map_err(told)?)?;
         if backup.name != name || backup.definition()?.name != store {
-            return Err(Error::corrupt(format!("the backup {name} is another one")));
+            return Err(Error::corrupt(format!(
+                "the object of the backup {name} holds another backup"
+            )));
         }
         Ok(backup)
     }
@@ -160,7 +165,10 @@ impl SnapshotStore {
         let found = self.backup(store, backup.name).await?;
         match found == *backup {
             true => Ok(()),
-            false => Err(Error::new(ErrorCode::Corrupt, "a backup is not what was stored")),
+            false => Err(Error::new(
+                ErrorCode::Corrupt,
+                "the stored backup differs from the written backup; take the backup again",
+            )),
         }
     }
 

@@ -23,5 +23,5 @@ pub async fn elsewhere<T: Send + 'static>(
         return work();
     }
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(Error::internal("a chunk's work broke off; see the log")))
+    done.unwrap_or_else(|_| Err(Error::internal("a task on a chunk broke off; see the log")))
 }

@@ -104,9 +104,13 @@ impl TryFrom<&v1::SnapshotChunk> for ChunkId {
     type Error = Error;
 
     fn try_from(wire: &v1::SnapshotChunk) -> Result<Self> {
-        let hash = wire.hash[..].try_into().map_err(|_| Error::corrupt("a hash has 32 bytes"))?;
+        let hash = wire.hash[..]
+            .try_into()
+            .map_err(|_| Error::corrupt("the hash does not have 32 bytes"))?;
         if wire.bytes == 0 || wire.bytes as usize > SNAPSHOT_CHUNK_BYTES_MAX {
-            let message = format!("a chunk has 1 to {SNAPSHOT_CHUNK_BYTES_MAX} bytes");
+            let message = format!(
+                "the chunk has an invalid length; a chunk has 1 to {SNAPSHOT_CHUNK_BYTES_MAX} bytes"
+            );
             return Err(Error::corrupt(message));
         }
         Ok(Self { hash: ChunkHash(hash), bytes: wire.bytes, written_by: wire.written_by })
@@ -118,7 +122,7 @@ impl TryFrom<&v1::SnapshotChunk> for ChunkId {
 /// # Errors
 /// `Internal` if compression fails.
 pub fn encode_chunk(bytes: &[u8]) -> Result<Bytes> {
-    let failed = |error| Error::internal(format!("compressing a chunk: {error}"));
+    let failed = |error| Error::internal(format!("a chunk could not be compressed: {error}"));
     let packed = zstd::bulk::compress(bytes, LEVEL).map_err(failed)?;
     let is_worth_it = packed.len() < bytes.len() - bytes.len() / WORTH_SHARE;
     let (codec, body) = if is_worth_it { (ZSTD, &packed[..]) } else { (PLAIN, bytes) };
@@ -138,29 +142,29 @@ pub fn encode_chunk(bytes: &[u8]) -> Result<Bytes> {
 /// `Corrupt` for other bytes; `Unsupported` for a format that this build does not know.
 pub fn decode_chunk(id: &ChunkId, object: &Bytes) -> Result<Bytes> {
     let damaged = |what: &str| Error::corrupt(format!("chunk {} is damaged: {what}", id.hash));
-    let short = || Error::corrupt("a chunk is shorter than its frame");
+    let short = || Error::corrupt("the chunk is shorter than its frame");
     let mut fields = Fields::new(object, short);
     let (magic, version, codec) = (fields.u32()?, fields.u16()?, fields.u16()?);
     if magic != MAGIC {
-        return Err(damaged("it is none"));
+        return Err(damaged("the magic is wrong"));
     }
     if version != FORMAT_VERSION || codec > ZSTD {
-        let message = format!("a chunk of format {version}, codec {codec}; upgrade this build");
+        let message = format!("the chunk has format {version}, codec {codec}; upgrade this build");
         return Err(Error::unsupported(message));
     }
     let (bytes, zero) = (fields.u32()?, fields.u32()?);
     if bytes != id.bytes || zero != 0 {
-        return Err(damaged("its frame is of another one"));
+        return Err(damaged("the frame is of another chunk"));
     }
     let body = object.slice(FRAME..);
     let unpacked = match codec {
         PLAIN => body,
         _ => zstd::bulk::decompress(&body, id.bytes as usize)
-            .map_err(|_| damaged("it cannot be decompressed"))?
+            .map_err(|_| damaged("the contents cannot be decompressed"))?
             .into(),
     };
     if unpacked.len() != id.bytes as usize || ChunkHash::of(&unpacked) != id.hash {
-        return Err(damaged("its hash is another one"));
+        return Err(damaged("the contents have another hash"));
     }
     Ok(unpacked)
 }

@@ -75,7 +75,7 @@ fn next_row(bytes: &[u8]) -> Result<Row<'_>> {
 }
 
 fn torn() -> Error {
-    Error::corrupt("a delta of a snapshot ends inside a row; it is ignored")
+    Error::corrupt("a delta of a snapshot ends inside a row; the reader ignores the snapshot")
 }
 
 #[cfg(test)]

@@ -11,15 +11,17 @@ use forebay_core::{Error, ErrorCode};
 const MACHINES_OWN: &str = "http://169.254.";
 /// Code and advice if the bucket does not exist.
 const NO_BUCKET: (ErrorCode, &str) =
-    (ErrorCode::InvalidArgument, "make that bucket, or name one that is there");
+    (ErrorCode::InvalidArgument, "create the bucket, or name an existing one");
 const NO_CREDENTIALS: (ErrorCode, &str) =
     (ErrorCode::Unauthenticated, "set the object store's credentials");
 const NO_RIGHT: (ErrorCode, &str) =
-    (ErrorCode::PermissionDenied, "give the credentials the right to read and write there");
-const NO_ROOM: (ErrorCode, &str) =
-    (ErrorCode::LimitExceeded, "make room where it is stored; what counted before still does");
+    (ErrorCode::PermissionDenied, "give the credentials the permission to read and write there");
+const NO_ROOM: (ErrorCode, &str) = (
+    ErrorCode::LimitExceeded,
+    "make room in the object store; all earlier snapshots and backups are still valid",
+);
 const NO_ANSWER: (ErrorCode, &str) =
-    (ErrorCode::Unavailable, "look at the object store and its settings; it is tried again");
+    (ErrorCode::Unavailable, "look at the object store and its settings; the service tries again");
 
 /// Converts an error that occurred while doing something.
 pub(crate) fn refused(doing: &str, error: &object_store::Error) -> Error {
@@ -53,8 +55,12 @@ fn verdict(error: &object_store::Error, words: &str) -> (ErrorCode, &'static str
         _ => {}
     }
     match error {
-        Refused::NotFound { .. } => (ErrorCode::NotFound, "it may have been collected"),
-        Refused::AlreadyExists { .. } => (ErrorCode::Conflict, "another process was first"),
+        Refused::NotFound { .. } => {
+            (ErrorCode::NotFound, "garbage collection may have removed the object")
+        }
+        Refused::AlreadyExists { .. } => {
+            (ErrorCode::Conflict, "another process wrote the object first")
+        }
         Refused::PermissionDenied { .. } => NO_RIGHT,
         Refused::Unauthenticated { .. } => NO_CREDENTIALS,
         _ => match status_of(words) {
@@ -174,7 +180,7 @@ mod tests {
         let gone = Refused::NotFound { path: path.clone(), source };
         let error = refused("trying", &gone);
         assert_eq!(error.code(), ErrorCode::InvalidArgument);
-        assert!(error.to_string().contains("make that bucket"), "{error}");
+        assert!(error.to_string().contains("create the bucket"), "{error}");
         let source = Box::new(answered("409 Conflict", "BlobAlreadyExists"));
         let there = Refused::AlreadyExists { path: path.clone(), source };
         assert_eq!(refused("trying", &there).code(), ErrorCode::Conflict);

@@ -67,7 +67,8 @@ impl SnapshotStore {
         let at = |error: &object_store::Error| refused("fetching a file", error);
         let got = self.objects.get(&file.path).await.map_err(|error| at(&error))?;
         if FoundFile::of(got.meta.clone()) != *file {
-            let message = format!("`{}` was changed while it was read; begin again", file.name());
+            let message =
+                format!("the file `{}` changed during the read; begin again", file.name());
             return Err(Error::conflict(message));
         }
         let mut stream = match got.payload {
@@ -81,7 +82,11 @@ impl SnapshotStore {
             came += bytes.len() as u64;
         }
         if came != file.bytes {
-            let message = format!("{came} of {} bytes came of `{}`", file.bytes, file.name());
+            let message = format!(
+                "the download of a file ended early, after {came} of {} bytes of `{}`",
+                file.bytes,
+                file.name()
+            );
             return Err(Error::unavailable(format!("{message}; try again")));
         }
         copy.rewind().map_err(|error| full(&error))?;
@@ -90,7 +95,7 @@ impl SnapshotStore {
 }
 
 fn full(error: &io::Error) -> Error {
-    let message = format!("keeping a file while it is read: {error}; look at the disk");
+    let message = format!("a file could not be stored during the read: {error}; look at the disk");
     match error.kind() {
         io::ErrorKind::StorageFull => Error::new(ErrorCode::LimitExceeded, message),
         _ => Error::unavailable(message),

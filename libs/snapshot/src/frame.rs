@@ -26,7 +26,8 @@ impl Frame {
     pub fn encode(&self, message: &impl Message) -> Result<Bytes> {
         let message = message.encode_to_vec();
         if message.len() > SNAPSHOT_MANIFEST_BYTES_MAX {
-            let advice = format!("{} is too large; give the store more partitions", self.what);
+            let advice =
+                format!("{} is too large; repartition the store to more partitions", self.what);
             let (limit, actual) = (SNAPSHOT_MANIFEST_BYTES_MAX as u64, message.len() as u64);
             return Err(Error::limit_exceeded(&advice, limit, actual));
         }
@@ -46,29 +47,30 @@ impl Frame {
     /// # Errors
     /// `Unsupported` for a format that this build does not know; `Corrupt` for damage.
     pub fn decode<M: Message + Default>(&self, object: &[u8]) -> Result<M> {
-        let mut fields = Fields::new(object, || Error::corrupt("an object that ends in its frame"));
+        let mut fields =
+            Fields::new(object, || Error::corrupt("the object is shorter than its frame"));
         let (magic, version, zero) = (fields.u32()?, fields.u16()?, fields.u16()?);
         if magic != self.magic || zero != 0 {
-            return Err(self.damaged("it is none"));
+            return Err(self.damaged("the magic is wrong"));
         }
         if version != FORMAT_VERSION {
-            let message = format!("{} is of format {version}; upgrade this build", self.what);
+            let message = format!("{} has format {version}; upgrade this build", self.what);
             return Err(Error::unsupported(message));
         }
         let bytes = fields.u32()? as usize;
         let message = object.len().checked_sub(FRAME + HASH);
         if message != Some(bytes) || bytes > SNAPSHOT_MANIFEST_BYTES_MAX {
-            return Err(self.damaged("it has another length"));
+            return Err(self.damaged("the length is not the stated one"));
         }
         let (hashed, hash) = object.split_at(FRAME + bytes);
         if blake3::hash(hashed).as_bytes() != hash {
-            return Err(self.damaged("its hash is another one"));
+            return Err(self.damaged("the contents have another hash"));
         }
         M::decode(&hashed[FRAME..]).map_err(|error| self.damaged(&error.to_string()))
     }
 
     /// Returns the error for a damaged object.
     pub fn damaged(&self, how: &str) -> Error {
-        Error::corrupt(format!("{} is damaged: {how}; it is ignored", self.what))
+        Error::corrupt(format!("{} is damaged: {how}; the object is ignored", self.what))
     }
 }

@@ -77,7 +77,7 @@ impl FrozenShard {
     /// `Corrupt` if the plan has none.
     pub fn position(&self) -> Result<Position> {
         let position = self.plan.position.map(Position::try_from).transpose()?;
-        position.ok_or_else(|| Error::corrupt("a frozen shard has no position"))
+        position.ok_or_else(|| Error::corrupt("the frozen shard has no position"))
     }
 
     /// Reads all rows in key order. `take` may receive rows twice, and may receive unverified rows
@@ -130,7 +130,7 @@ impl FrozenShard {
         let answer = in_time(ANSWER_WAIT, self.client.rows_of(request)).await?.into_inner();
         let answered = answer.keys as usize;
         if answered == 0 || answered > most {
-            return Err(Error::corrupt("a replicator answers for other keys than asked"));
+            return Err(Error::corrupt("the replicator answered for other keys than requested"));
         }
         Ok((answered, block_of(&answer.rows.unwrap_or_default())?))
     }
@@ -154,7 +154,7 @@ impl FrozenShard {
             match self.read_parts(range, &mut behind, take).await {
                 Err(error) if error.code() == ErrorCode::Unavailable && breaks < BREAKS_MAX => {
                     breaks = if behind == before { breaks + 1 } else { 0 };
-                    tracing::debug!(%error, "a stream of rows broke off");
+                    tracing::debug!(%error, "stream of rows broke off");
                     tokio::time::sleep(BREAK_WAIT).await;
                 }
                 done => return done,
@@ -184,7 +184,7 @@ impl FrozenShard {
             for row in block_rows(&block_of(&message)?) {
                 let (key, row) = row?;
                 if last_key.as_deref().is_some_and(|last| last >= key) {
-                    return Err(Error::corrupt("a replicator sends rows out of their order"));
+                    return Err(Error::corrupt("the replicator sent rows out of order"));
                 }
                 part.add(key, row);
                 take(key, row)?;
@@ -194,7 +194,9 @@ impl FrozenShard {
             }
             let Some(end) = message.part_end else { continue };
             if std::mem::take(&mut part) != RowsDigest::of(end.rows, &end.digest)? {
-                return Err(Error::corrupt("other rows came than the replicator has"));
+                return Err(Error::corrupt(
+                    "the replicator sent other rows than its digest covers",
+                ));
             }
             behind.clone_from(&last_key);
             if end.is_range_end {
@@ -226,7 +228,7 @@ impl ShardState {
     /// # Errors
     /// `Corrupt` if the rows are no state.
     pub fn decode(self) -> Result<Resumed> {
-        let head = self.0.get(HEAD).ok_or_else(|| Error::corrupt("a shard without a head"))?;
+        let head = self.0.get(HEAD).ok_or_else(|| Error::corrupt("the shard has no head"))?;
         let mut resumed = Head::decode(head)?.into_resumed();
         self.0.iter().try_for_each(|(key, row)| resumed.take_row(key, row))?;
         Ok(resumed)
@@ -235,7 +237,7 @@ impl ShardState {
 
 async fn next(rows: &mut Streaming<v1::CopyRows>) -> Result<v1::CopyRows> {
     let message = in_time(SILENCE_MAX, rows.message()).await?;
-    message.ok_or_else(|| Error::unavailable("a stream of rows has ended inside a part"))
+    message.ok_or_else(|| Error::unavailable("the stream of rows ended inside a part"))
 }
 
 async fn in_time<T>(
@@ -244,6 +246,8 @@ async fn in_time<T>(
 ) -> Result<T> {
     match tokio::time::timeout(wait_max, call).await {
         Ok(answer) => answer.map_err(|status| error_of_status(&status)),
-        Err(_) => Err(Error::unavailable("a replicator did not answer in time; it is tried again")),
+        Err(_) => Err(Error::unavailable(
+            "the replicator did not answer in time; the service tries again",
+        )),
     }
 }

@@ -66,7 +66,7 @@ impl ImageState {
     /// `Internal` for a state that follows no log yet.
     pub fn encode(&self) -> Result<Vec<u8>> {
         let state = &self.state;
-        let log_id = state.log_id.ok_or_else(|| Error::internal("an image of no log"))?;
+        let log_id = state.log_id.ok_or_else(|| Error::internal("the image has no log id"))?;
         let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
         let flags = flag(self.append_time.is_some(), FLAG_APPEND_TIME)
             | flag(self.clock_error_us.is_some(), FLAG_CLOCK_ERROR)
@@ -105,18 +105,18 @@ impl ImageState {
         progress: Progress,
         bytes: &[u8],
     ) -> Result<Self> {
-        let mut fields = Fields::new(bytes, || damaged("a short state"));
+        let mut fields = Fields::new(bytes, || damaged("the state is too short"));
         let version = fields.u16()?;
         if version != VERSION {
             let message = format!(
-                "the image has a state of version {version}, this build knows {VERSION}; it is \
-                 ignored"
+                "the state of the image has version {version}, and this build knows {VERSION}; the \
+                 reader ignores the image"
             );
             return Err(Error::unsupported(message));
         }
         let flags = fields.u16()?;
         if flags & !FLAGS_KNOWN != 0 {
-            return Err(damaged("a bit of its state that must be 0"));
+            return Err(damaged("a reserved bit of the state is set"));
         }
         let Progress { position, offset_applied, partition_time, schema_version } = progress;
         let mut state = PartitionState::new(at, partitions);
@@ -137,7 +137,7 @@ impl ImageState {
             state.sources.insert(partition, Position::from_bytes(&fields.take()?));
         }
         if !fields.rest().is_empty() {
-            return Err(damaged("a state that is too long"));
+            return Err(damaged("the state is too long"));
         }
         Ok(Self {
             state,
@@ -149,5 +149,5 @@ impl ImageState {
 }
 
 fn damaged(what: &str) -> Error {
-    Error::corrupt(format!("the image is damaged: {what}; it is ignored"))
+    Error::corrupt(format!("the image is damaged: {what}; the reader ignores the image"))
 }

@@ -73,8 +73,9 @@ impl LoadedPartition {
         let (offset, append_time) = (self.state.offset_applied, self.state.partition_time);
         let record = Record { offset, append_time, entry: Ok(entry) };
         let applied = self.state.apply(record, self.builder.documents(), &self.schemas);
-        let unknown =
-            |version| Error::internal(format!("a loaded entry of schema version {version}"));
+        let unknown = |version| {
+            Error::internal(format!("a loaded entry has the unknown schema version {version}"))
+        };
         let applied = applied.map_err(|blocked| blocked.into_error(unknown))?;
         if let Some(error) = applied.skipped {
             return Err(error);

@@ -47,7 +47,7 @@ pub fn kept_records(bytes: &[u8]) -> impl Iterator<Item = Result<KeptRecord<'_>>
         }
         let record = next_record(rest).and_then(|(record, behind)| {
             if last.replace(record.offset).is_some_and(|last| last >= record.offset) {
-                return Err(Error::corrupt("records of a backup are out of their order"));
+                return Err(Error::corrupt("the records of a backup are out of order"));
             }
             Ok((record, behind))
         });
@@ -64,7 +64,7 @@ fn next_record(bytes: &[u8]) -> Result<(KeptRecord<'_>, &[u8])> {
 }
 
 fn torn() -> Error {
-    Error::corrupt("records of a backup end inside a record")
+    Error::corrupt("the records of a backup end inside a record")
 }
 
 #[cfg(test)]

@@ -54,7 +54,9 @@ impl FromStr for SnapshotName {
             // Every snapshot has exactly one name.
             Some(Self { log_id, epoch, offset_applied, id }).filter(|it| it.to_string() == name)
         };
-        parse().ok_or_else(|| Error::invalid_argument(format!("`{name}` is no snapshot's name")))
+        parse().ok_or_else(|| {
+            Error::invalid_argument(format!("the name `{name}` is not the name of a snapshot"))
+        })
     }
 }
 
@@ -154,7 +156,7 @@ impl Manifest {
             .chain([&self.progress]);
         let offsets: Vec<_> = layers.map(|progress| progress.offset_applied).collect();
         if !offsets.is_sorted() {
-            return Err(damaged("its layers do not ascend"));
+            return Err(damaged("the layers are not in ascending order"));
         }
         let versions: Vec<_> =
             self.definitions.iter().map(|definition| definition.version).collect();
@@ -163,15 +165,16 @@ impl Manifest {
         let is_of_store =
             self.definitions.iter().all(|definition| definition.store == self.at.store);
         if !is_ascending || !is_of_store {
-            return Err(damaged("definitions of another store, or out of order"));
+            return Err(damaged("the definitions are of another store, or out of order"));
         }
         if self.at.partition.0 >= self.partitions.0 {
-            return Err(damaged("it is of a partition that its store does not have"));
+            return Err(damaged("the store does not have the partition"));
         }
-        let (last, others) = self.base.chunks.split_last().ok_or_else(|| damaged("no image"))?;
+        let (last, others) =
+            self.base.chunks.split_last().ok_or_else(|| damaged("the image is missing"))?;
         let length = others.first().unwrap_or(last).bytes;
         if others.iter().any(|chunk| chunk.bytes != length) || last.bytes > length {
-            return Err(damaged("chunks of several lengths"));
+            return Err(damaged("the chunks have different lengths"));
         }
         Ok(())
     }
@@ -191,8 +194,8 @@ pub(crate) fn to_wire(progress: &Progress) -> v1::SnapshotPosition {
 }
 
 pub(crate) fn of_wire(wire: Option<&v1::SnapshotPosition>) -> Result<Progress> {
-    let wire = wire.ok_or_else(|| damaged("it does not say where it stands"))?;
-    let position = wire.position.ok_or_else(|| damaged("it has no position"))?;
+    let wire = wire.ok_or_else(|| damaged("the progress of a layer is missing"))?;
+    let position = wire.position.ok_or_else(|| damaged("the position of a layer is missing"))?;
     Ok(Progress {
         position: Position::try_from(position)?,
         offset_applied: Offset(wire.offset_applied),
@@ -243,7 +246,7 @@ impl TryFrom<v1::SnapshotManifest> for Manifest {
 
     fn try_from(wire: v1::SnapshotManifest) -> Result<Self> {
         let (store, partition) = (StoreId(wire.store_id), PartitionId(wire.partition));
-        let base = wire.base.ok_or_else(|| damaged("no image"))?;
+        let base = wire.base.ok_or_else(|| damaged("the image is missing"))?;
         let delta = |delta: &v1::SnapshotDelta| {
             Ok(DeltaLayer {
                 progress: of_wire(delta.at.as_ref())?,

@@ -72,7 +72,8 @@ impl SnapshotStore {
     /// `NotFound`; the errors of the object store.
     pub async fn found_range(&self, name: &str, range: Range<u64>) -> Result<Bytes> {
         let path = Path::parse(name);
-        let path = path.map_err(|_| Error::invalid_argument(format!("`{name}` is no path")))?;
+        let path =
+            path.map_err(|_| Error::invalid_argument(format!("the name `{name}` is not a path")))?;
         let read = self.objects.get_range(&path, range).await;
         read.map_err(|error| refused("reading a file", &error))
     }

@@ -147,7 +147,7 @@ impl PartitionSnapshots {
             match self.read(name).await {
                 Ok(manifest) => return Ok(Some(manifest)),
                 Err(error) if is_of_object(&error) => {
-                    tracing::warn!(at = %self.at, %name, %error, "a snapshot is passed over");
+                    tracing::warn!(at = %self.at, %name, %error, "unreadable snapshot skipped");
                     passed_over = Some(error);
                 }
                 Err(error) => return Err(error),
@@ -164,7 +164,8 @@ impl PartitionSnapshots {
         let object = self.get(&self.mark(name, MANIFEST)).await?;
         let manifest = Manifest::decode(&object)?;
         if manifest.name() != name || manifest.at != self.at {
-            let message = format!("the manifest {name} is that of another snapshot; it is ignored");
+            let message =
+                format!("the manifest {name} is of another snapshot; the manifest is ignored");
             return Err(Error::corrupt(message));
         }
         Ok(manifest)

@@ -104,7 +104,7 @@ impl PastPartition {
         let image = fetch(from, manifest, scratch).await?;
         let progress = image.about().progress;
         if progress != manifest.base.progress {
-            return Err(Error::corrupt("the image of a snapshot is of another position"));
+            return Err(Error::corrupt("the image of a snapshot is at another position"));
         }
         let Manifest { at, partitions, .. } = *manifest;
         let state = ImageState::decode(at, partitions, progress, image.state())?;
@@ -113,7 +113,7 @@ impl PastPartition {
             past.lay_over(from, manifest, delta).await?;
         }
         if past.state.state.log_id != Some(manifest.log_id) {
-            return Err(Error::corrupt("a snapshot whose state is of another log"));
+            return Err(Error::corrupt("the state of a snapshot is of another log"));
         }
         Ok(past)
     }
@@ -186,7 +186,7 @@ impl PastPartition {
         for record in kept_records(records) {
             let record = record?;
             if !segment.offsets.contains(&record.offset) {
-                return Err(Error::corrupt("a backup has records out of their place"));
+                return Err(Error::corrupt("the records of a backup are out of place"));
             }
             if target.is_passed_by(&record) {
                 return Ok(true);
@@ -203,7 +203,7 @@ impl PastPartition {
         let append_time = record.append_time;
         let applied = self.state.state.apply(record, &self.writer, &self.schemas);
         let unknown = |version| {
-            let message = "which it does not define";
+            let message = "but no definition of that version";
             Error::corrupt(format!("a backup has entries of schema version {version}, {message}"))
         };
         let applied = applied.map_err(|blocked| blocked.into_error(unknown))?;
@@ -259,7 +259,8 @@ async fn fetch(from: &PartitionSnapshots, manifest: &Manifest, scratch: &Path) -
 }
 
 fn refused(error: &io::Error) -> Error {
-    let message = format!("keeping an image while it is restored: {error}; look at the disk");
+    let message =
+        format!("an image could not be stored during the restore: {error}; look at the disk");
     match error.kind() {
         io::ErrorKind::StorageFull => Error::new(forebay_core::ErrorCode::LimitExceeded, message),
         _ => Error::unavailable(message),

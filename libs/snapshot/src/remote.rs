@@ -59,7 +59,7 @@ macro_rules! build {
         for (name, value) in settings {
             match name.to_ascii_lowercase().parse::<$key>() {
                 Ok(key) => builder = builder.with_config(key, value),
-                Err(_) if is_given => return Err(format!("it knows no option {name}")),
+                Err(_) if is_given => return Err(format!("the object store has no option {name}")),
                 Err(_) => {}
             }
         }

@@ -89,8 +89,10 @@ impl RestoreChain {
 
 fn too_early(backups: &[&PartitionBackup]) -> Error {
     let oldest = backups.first().map_or(Timestamp::MIN, |backup| backup.progress.partition_time);
-    let message =
-        format!("no backup is as old as that: the oldest one of the partition is of {oldest}");
+    let message = format!(
+        "no backup is old enough: the oldest backup of the partition is of {oldest}; choose a \
+         later moment"
+    );
     Error::not_found(message)
 }
 
@@ -98,11 +100,14 @@ fn too_late(reached: &PartitionBackup, is_gap: bool) -> Error {
     let time = reached.progress.partition_time;
     let message = match is_gap {
         true => format!(
-            "the log between two backups is not there, so nothing is known of the partition \
-             between {time} and the backup behind that; restore a backup by its id, and let the \
-             store keep its log for longer than backups are apart (log_window)"
+            "the log between two backups is missing, so the partition cannot be restored between \
+             {time} and the next backup; restore a backup by its id, and set log_window longer \
+             than the interval of backups"
         ),
-        false => format!("the backups of the partition end at {time}; take one now, or go back"),
+        false => format!(
+            "the backups of the partition end at {time}; take a backup now, or choose an earlier \
+             moment"
+        ),
     };
     Error::not_found(message)
 }
@@ -164,10 +169,10 @@ mod tests {
     fn what_is_out_of_reach_says_why() {
         let backups = [backup(1, 10, None), backup(1, 20, None), backup(2, 30, None)];
         for (target, words) in [
-            (before(10), "as old as that"),
+            (before(10), "no backup is old enough"),
             (before(15), "log_window"),
-            (before(40), "take one now"),
-            (RestoreTarget::Behind(LogId(3), Offset(15)), "as old as that"),
+            (before(40), "take a backup now"),
+            (RestoreTarget::Behind(LogId(3), Offset(15)), "no backup is old enough"),
             (RestoreTarget::Behind(LogId(1), Offset(15)), "log_window"),
         ] {
             let error = found(&backups, target).unwrap_err();

@@ -17,7 +17,10 @@ pub(crate) fn remove_staged(
     is_past: impl Fn(SystemTime) -> bool,
 ) -> Result<u64> {
     let told = |error: io::Error| {
-        let message = format!("removing what a killed put left in {}: {error}", folder.display());
+        let message = format!(
+            "the remains of an interrupted put in {} could not be removed: {error}",
+            folder.display()
+        );
         Error::unavailable(format!("{message}; look at its permissions"))
     };
     let files = match fs::read_dir(folder) {

@@ -80,7 +80,8 @@ impl SnapshotStore {
         let objects: Arc<dyn ObjectStore> = match scheme {
             ObjectStoreScheme::Local => match settings(&scheme) {
                 Settings::Given(options) if !options.is_empty() => {
-                    let message = format!("`{url}` is a folder, which has no options; give none");
+                    let message =
+                        format!("`{url}` is a local folder, which takes no options; give none");
                     return Err(Error::invalid_argument(message));
                 }
                 _ => {
@@ -92,10 +93,10 @@ impl SnapshotStore {
             | ObjectStoreScheme::GoogleCloudStorage
             | ObjectStoreScheme::MicrosoftAzure => {
                 let connected = connect(&parsed, &scheme, settings(&scheme));
-                let mend = |why| format!("`{url}` cannot be opened: {why}; mend its settings");
+                let mend = |why| format!("`{url}` cannot be opened: {why}; correct the settings");
                 connected.map_err(|why| Error::invalid_argument(mend(why)))?
             }
-            _ => return Err(wrong("it is no object store that lasts")),
+            _ => return Err(wrong("the scheme names no durable object store")),
         };
         Ok(Self::of(objects, root))
     }

@@ -56,7 +56,7 @@ impl ChunkUpload {
         while let Some(done) = self.under_way.try_join_next() {
             flat(done)?;
         }
-        let closed = |_| Error::internal("an upload that nobody ends");
+        let closed = |_| Error::internal("the upload was closed");
         let room = Arc::clone(&self.room).acquire_owned().await.map_err(closed)?;
         self.written.push(id);
         let to = self.to.clone();
@@ -86,7 +86,7 @@ impl ChunkUpload {
             let names = self.written.iter().map(ChunkId::name).collect();
             if let Err(error) = self.to.remove_chunks(names).await {
                 let at = self.to.partition();
-                tracing::debug!(%at, %error, "chunks that nobody names stay until collected");
+                tracing::debug!(%at, %error, "unused chunks stay until garbage collection");
             }
         }
         ended
@@ -122,7 +122,7 @@ impl<'u> ImageUpload<'u> {
     /// As [`ChunkUpload::put`]; `Internal` for an image without bytes.
     pub fn finish(mut self) -> Result<Vec<ChunkId>> {
         if self.first.is_empty() {
-            return Err(Error::internal("an image of no bytes"));
+            return Err(Error::internal("the image is empty"));
         }
         if !self.pending.is_empty() {
             let last = self.upload.put(self.pending.freeze());
@@ -151,7 +151,7 @@ impl ImageSink for ImageUpload<'_> {
             return Ok(());
         }
         if at != self.end() {
-            return Err(Error::internal("an image that is not written from front to end"));
+            return Err(Error::internal("the image was not written from front to end"));
         }
         let (front, behind) =
             bytes.split_at(bytes.len().min(SNAPSHOT_CHUNK_BYTES - self.first.len()));

@@ -154,7 +154,7 @@ impl TryFrom<v1::ClientBatch> for ClientBatch {
 
     fn try_from(wire: v1::ClientBatch) -> Result<Self> {
         let client = wire.client_id.as_ref().try_into().map_err(|_| {
-            Error::invalid_argument("a client id is 16 random bytes; draw one per client")
+            Error::invalid_argument("the client id is not 16 random bytes; draw one per client")
         })?;
         Ok(Self {
             client: ClientId(u128::from_le_bytes(client)),
@@ -174,7 +174,10 @@ impl TryFrom<v1::Position> for Position {
 
     fn try_from(wire: v1::Position) -> Result<Self> {
         let place = u16::try_from(wire.place).map_err(|_| {
-            Error::invalid_argument("the place of a position is below 65,536; send it unchanged")
+            Error::invalid_argument(
+                "the index in the entry of a position is 65,536 or more; send the position \
+                 unchanged",
+            )
         })?;
         Ok(Self { epoch: Epoch(wire.epoch), offset: Offset(wire.offset), place })
     }

@@ -32,7 +32,7 @@ impl TryFrom<v1::DeadLetter> for DeadLetter {
     fn try_from(wire: v1::DeadLetter) -> Result<Self> {
         let held = wire.entry.len() as u64;
         if held > DEAD_LETTER_BYTES_MAX as u64 || held > wire.entry_bytes {
-            return Err(Error::invalid_argument("a dead letter holds more bytes than it can"));
+            return Err(Error::invalid_argument("the dead letter is too large"));
         }
         let reason = wire.reason.ok_or_else(|| unset("the reason of a dead letter"))?;
         Ok(Self {
@@ -76,8 +76,8 @@ impl Cursor {
     /// Returns `InvalidArgument` for any other bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let wire = v1::DeadLetterCursor::decode(bytes).map_err(|_| {
-            let message = "the cursor is not one that a page of dead letters has answered; pass \
-                           its bytes on unchanged, or begin without a cursor";
+            let message = "the cursor is not a cursor of a page of dead letters; pass its bytes on \
+                unchanged, or begin without a cursor";
             Error::invalid_argument(message)
         })?;
         let offset = Offset(wire.home_offset);

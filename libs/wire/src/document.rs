@@ -124,8 +124,8 @@ impl StoreCursor {
     pub fn of(&self, partition: PartitionId) -> Result<Bytes> {
         let cursor = self.0.get(&partition).cloned();
         cursor.ok_or_else(|| {
-            let message = "the cursor is of a scan of other partitions; pass it on with the same \
-                           scan, or begin without it";
+            let message = "the cursor is of a scan of other partitions; pass the cursor on with \
+                the same scan, or begin without one";
             Error::invalid_argument(message).with_partition(partition)
         })
     }
@@ -152,8 +152,8 @@ impl StoreCursor {
 }
 
 fn no_cursor() -> Error {
-    let message = "the cursor is not one that a scan has answered; pass its bytes on unchanged, or \
-                   begin without a cursor";
+    let message = "the cursor is not a cursor of a scan; pass its bytes on unchanged, or begin \
+        without a cursor";
     Error::invalid_argument(message)
 }
 

@@ -65,8 +65,9 @@ pub fn encode_entry(entry: &Entry) -> Result<Bytes> {
 pub fn decode_entry(frame: &[u8]) -> Result<Entry> {
     let (log_id, body) = open_frame(frame)?;
     let shared = Bytes::copy_from_slice(body);
-    let wire = v1::Entry::decode(shared)
-        .map_err(|error| Error::corrupt(format!("the body of an entry is broken: {error}")))?;
+    let wire = v1::Entry::decode(shared).map_err(|error| {
+        Error::corrupt(format!("the body of an entry cannot be decoded: {error}"))
+    })?;
     entry_of_message(log_id, wire).map_err(as_held)
 }
 
@@ -126,7 +127,7 @@ fn check_body_bytes(body_bytes: usize) -> Result<()> {
     if body_bytes <= ENTRY_BYTES_MAX {
         return Ok(());
     }
-    let advice = "put fewer changes into one entry";
+    let advice = "the entry is too large; put fewer changes into one entry";
     Err(Error::limit_exceeded(advice, ENTRY_BYTES_MAX as u64, body_bytes as u64))
 }
 
@@ -134,7 +135,7 @@ fn check_change_count(changes: usize) -> Result<()> {
     if changes <= ENTRY_CHANGES_MAX {
         return Ok(());
     }
-    let advice = "put fewer changes into one entry";
+    let advice = "the entry has too many changes; put fewer changes into one entry";
     Err(Error::limit_exceeded(advice, ENTRY_CHANGES_MAX as u64, changes as u64))
 }
 

@@ -267,8 +267,11 @@ impl TryFrom<v1::StoreLogs> for StoreLogs {
     type Error = Error;
 
     fn try_from(wire: v1::StoreLogs) -> Result<Self> {
-        let moves = u8::try_from(wire.moves)
-            .map_err(|_| Error::invalid_argument("documents move 255 times at most"))?;
+        let moves = u8::try_from(wire.moves).map_err(|_| {
+            Error::invalid_argument(
+                "the store has been repartitioned 255 times, which is the limit",
+            )
+        })?;
         let (store, partitions) = (StoreId(wire.store), PartitionCount(wire.partitions));
         Ok(Self { store, partitions, moves })
     }
@@ -284,7 +287,7 @@ fn versions(
     let logs = |wire: Option<v1::StoreLogs>| wire.map_or(Ok(first), StoreLogs::try_from);
     let offsets = |began: Vec<u64>| began.into_iter().map(Offset).collect();
     let carried = |wire: v1::Carried| -> Result<_> {
-        let from = wire.from.ok_or_else(|| unset("the logs that are carried from"))?;
+        let from = wire.from.ok_or_else(|| unset("the source of a repartition"))?;
         Ok(Carried { from: from.try_into()?, began: offsets(wire.began) })
     };
     let version = |version: v1::StoreVersion| {

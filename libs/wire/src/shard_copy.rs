@@ -27,8 +27,9 @@ const CONNECT_WAIT: Duration = Duration::from_secs(5);
 /// # Errors
 /// Returns `InvalidArgument` for an invalid address.
 pub fn copy_endpoint(address: &str) -> Result<Endpoint> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}"))
-        .map_err(|_| Error::invalid_argument(format!("`{address}` is no host:port")))?;
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| {
+        Error::invalid_argument(format!("the address `{address}` is not of the form host:port"))
+    })?;
     Ok(endpoint
         .connect_timeout(CONNECT_WAIT)
         .initial_stream_window_size(COPY_STREAM_BYTES)
@@ -159,7 +160,9 @@ pub fn block_of(rows: &v1::CopyRows) -> Result<Bytes> {
         return Ok(rows.block.clone());
     }
     if raw_bytes > COPY_BLOCK_BYTES_MAX {
-        let message = format!("a block of rows has {COPY_BLOCK_BYTES_MAX} bytes at most");
+        let message = format!(
+            "a block of rows is too large; a block has {COPY_BLOCK_BYTES_MAX} bytes at most"
+        );
         return Err(Error::corrupt(message));
     }
     let mut block = vec![0; raw_bytes];

@@ -133,7 +133,7 @@ fn told(status: &Status, code: ErrorCode) -> String {
         ErrorCode::Unavailable => "the service cannot be reached; try again",
         ErrorCode::UnknownOutcome => "the write may be in the log; send the same write again",
         ErrorCode::DeadlineExceeded => "the call took too long; allow it more time",
-        ErrorCode::LimitExceeded => "send less at once",
+        ErrorCode::LimitExceeded => "the request is too large; send less at once",
         ErrorCode::Unauthenticated => "send valid credentials",
         ErrorCode::PermissionDenied => "ask for the role that this call needs",
         _ => "check that the address is that of a Forebay service of this version",

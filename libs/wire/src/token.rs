@@ -157,15 +157,15 @@ impl Token {
 
 fn garbled() -> Error {
     Error::invalid_argument(
-        "the token is not one that a write has answered; pass its bytes on unchanged, or read \
+        "the token is not a token that a write returned; pass its bytes on unchanged, or read \
          without a token",
     )
 }
 
 fn two_logs(partition: PartitionId) -> Error {
     Error::token_lost(
-        "the tokens are of two logs of the partition, one of which is no longer served; go on \
-         with the newer token alone",
+        "the tokens are of two logs of the partition, one of which is no longer served; use the \
+         newer token alone",
     )
     .with_partition(partition)
 }

@@ -69,7 +69,11 @@ impl TryFrom<v1::FieldType> for FieldType {
 fn vector_length(components: usize) -> Result<u16> {
     u16::try_from(components).map_err(|_| {
         let (limit, actual) = (VECTOR_COMPONENTS_MAX as u64, components as u64);
-        Error::limit_exceeded("shorten the vector", limit, actual)
+        Error::limit_exceeded(
+            "the vector has too many components; shorten the vector",
+            limit,
+            actual,
+        )
     })
 }
 
@@ -113,7 +117,7 @@ impl TryFrom<v1::Value> for Value {
     /// Converts a value that is not null.
     fn try_from(wire: v1::Value) -> Result<Self> {
         nullable_value(wire)?.ok_or_else(|| {
-            Error::invalid_argument("null stands only where a field is set; send a value")
+            Error::invalid_argument("null is valid only where a field is set; send a value")
         })
     }
 }
@@ -180,13 +184,14 @@ pub(crate) fn list_items(wire: &v1::List) -> Result<(ScalarType, Vec<Value>)> {
         None => count_sized(&wire.items),
     };
     if components > LIST_COMPONENTS_MAX {
-        let advice = "shorten the list, or spread it over several documents";
+        let advice = "the list has too many components; shorten the list, or split the list over \
+            several documents";
         let (limit, actual) = (LIST_COMPONENTS_MAX as u64, components as u64);
         return Err(Error::limit_exceeded(advice, limit, actual));
     }
     match decode_value(&wire.items, FieldType::List(scalar)).map_err(refused)? {
         Value::List(scalar, items) => Ok((scalar, items)),
-        _ => Err(Error::internal("the bytes of a list were decoded to another type")),
+        _ => Err(Error::internal("the bytes of a list decode to another type")),
     }
 }
 

@@ -52,13 +52,13 @@ impl TryFrom<v1::View> for View {
     fn try_from(wire: v1::View) -> Result<Self> {
         let count = wire.columns.len();
         let column = |column: v1::DerivedColumn| {
-            let origin = column.origin.ok_or_else(|| newer("where a column comes from"))?;
+            let origin = column.origin.ok_or_else(|| newer("the origin of a column"))?;
             Ok((FieldId(column.id), origin_of(origin)?))
         };
         let columns: std::collections::BTreeMap<_, _> =
             wire.columns.into_iter().map(column).collect::<Result<_>>()?;
         if columns.len() != count {
-            return Err(Error::invalid_argument("a column comes from two places"));
+            return Err(Error::invalid_argument("a column has two origins; send one"));
         }
         Ok(Self {
             source: StoreId(wire.source),
@@ -181,7 +181,7 @@ impl TryFrom<v1::Predicate> for Predicate<FieldId> {
             Kind::Compare(Compare { column, comparison, to }) => Self::Compare {
                 column: FieldId(column),
                 comparison: refusal::from_number::<v1::Comparison, _>(comparison, "comparison")?,
-                to: match to.ok_or_else(|| newer("what a column is compared with"))? {
+                to: match to.ok_or_else(|| newer("the operand of a comparison"))? {
                     compare::To::Value(value) => Operand::Value(value.try_into()?),
                     compare::To::Other(other) => Operand::Column(FieldId(other)),
                 },
@@ -293,7 +293,7 @@ fn plain(number: i32) -> Result<AggregateKind> {
 
 /// Converts a number to its smaller domain type, or refuses it.
 fn small<T: TryFrom<u32>>(number: u32, what: &str) -> Result<T> {
-    let message = || Error::invalid_argument(format!("{what} is never {number}"));
+    let message = || Error::invalid_argument(format!("{what} cannot be {number}"));
     T::try_from(number).map_err(|_| message())
 }
 

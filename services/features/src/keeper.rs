@@ -61,7 +61,7 @@ impl Keeper {
         let logs = living.values().map(|schema| schema.definition.written().store).collect();
         let mut complete = true;
         if let Err(error) = self.parts.membership.take_part(&logs) {
-            warn!(%error, "takes no part in the newest views and streams yet");
+            warn!(%error, "consumer group of views and streams not joined yet");
             complete = false;
         }
         let (views, streams): (BTreeMap<_, _>, _) =
@@ -80,7 +80,7 @@ impl Keeper {
                     self.views.lock().insert(store, view);
                 }
                 Err(error) => {
-                    warn!(view = %schema.definition.name, %error, "a view is not open yet");
+                    warn!(view = %schema.definition.name, %error, "view not opened yet");
                     complete = false;
                 }
             }
@@ -119,7 +119,7 @@ impl Keeper {
             match OpenStream::open(&self.parts, &schema, assigned, told) {
                 Ok(stream) => drop(self.streams.lock().insert(store, stream)),
                 Err(error) => {
-                    warn!(stream = %schema.definition.name, %error, "a stream is not open yet");
+                    warn!(stream = %schema.definition.name, %error, "stream not opened yet");
                     complete = false;
                 }
             }
@@ -149,7 +149,7 @@ impl Keeper {
     async fn close(&self, store: StoreId) {
         let view = self.views.lock().remove(&store);
         if let Some(view) = view {
-            info!(view = %view.schema.definition.name, "a view is closed");
+            info!(view = %view.schema.definition.name, "view closed");
             view.ended().await;
         }
     }
@@ -165,8 +165,8 @@ impl Keeper {
             let shards = self.parts.shards.clone();
             let removed = tokio::task::spawn_blocking(move || shards.remove(store)).await;
             match removed {
-                Ok(Ok(())) => info!(%store, "removed what was kept of what was dropped"),
-                Ok(Err(error)) => warn!(%store, %error, "what was kept of what was dropped stays"),
+                Ok(Ok(())) => info!(%store, "data of dropped store deleted"),
+                Ok(Err(error)) => warn!(%store, %error, "data of dropped store not deleted"),
                 Err(_) => return,
             }
         }

@@ -28,7 +28,7 @@ impl Plan {
     /// `InvalidArgument` for a definition that is not a view.
     pub(crate) fn of(definition: &Definition) -> Result<Self> {
         let not_one =
-            || Error::invalid_argument("a stream that is no view").with_store(&definition.name);
+            || Error::invalid_argument("the stream is no view").with_store(&definition.name);
         let view = definition.view().ok_or_else(not_one)?.clone();
         let event_time = definition.event_time().ok_or_else(not_one)?.id;
         let specs = view.features.iter().map(|feature| feature.aggregate.clone()).collect();
@@ -48,7 +48,7 @@ impl Plan {
     pub(crate) fn group_values(&self, name: &[u8]) -> Result<Vec<Value>> {
         match self.group_at_front(name)? {
             (values, []) => Ok(values),
-            _ => Err(Error::corrupt("bytes that name more than a group of the view")),
+            _ => Err(Error::corrupt("the bytes name more than one group of the view")),
         }
     }
 
@@ -57,7 +57,7 @@ impl Plan {
     /// # Errors
     /// `Corrupt` if the bytes do not start with a group.
     pub(crate) fn group_at_front<'n>(&self, mut name: &'n [u8]) -> Result<(Vec<Value>, &'n [u8])> {
-        let damaged = || Error::corrupt("bytes that name no group of the view");
+        let damaged = || Error::corrupt("the bytes do not name a group of the view");
         let mut values = Vec::with_capacity(self.group_types.len());
         for field_type in &self.group_types {
             let FieldType::Scalar(scalar) = field_type else { return Err(damaged()) };

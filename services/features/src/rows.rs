@@ -45,5 +45,5 @@ impl ValueRows {
 }
 
 fn without_field() -> Error {
-    Error::internal("rows without a field")
+    Error::internal("the rows lack a field")
 }

@@ -66,7 +66,7 @@ impl Stream {
         let mut token = Token::new(self.schema.definition.versions.home());
         self.admit(read, partitions).await?;
         if !self.knows(self.shards.known().newest().definition.version) {
-            let message = "the stream was altered, and is opened anew; ask again";
+            let message = "the stream was altered, and the service reopens it; ask again";
             return Err(Error::unavailable(message));
         }
         let mut events = Vec::new();
@@ -115,7 +115,8 @@ impl Stream {
 
     async fn admit(&self, read: &Read, partitions: &[PartitionId]) -> Result<()> {
         if let Some(elsewhere) = partitions.iter().find(|it| !self.follower.follows(**it)) {
-            let message = "the partition's events are not stored here at the moment; ask again";
+            let message =
+                "this process does not store the partition's events at the moment; ask again";
             return Err(Error::unavailable(message).with_partition(*elsewhere));
         }
         if !partitions.is_empty() {
@@ -165,7 +166,7 @@ impl OpenStream {
         follower.close();
         if let Err(error) = follower.shut_down(END_WAIT).await {
             let name = &schema.definition.name;
-            warn!(stream = %name, %error, "what stores a stream's events has not ended");
+            warn!(stream = %name, %error, "stream follower did not end");
         }
         in_place(|| drop((follower, shards)));
     }

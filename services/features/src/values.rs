@@ -85,7 +85,7 @@ impl Features {
     /// # Errors
     /// `InvalidArgument` if no folder for exports is configured.
     pub(crate) fn exports(&self) -> Result<&Exports> {
-        let advice = "there is no place for exports; start the service with --exports URL";
+        let advice = "the service has no folder for exports; start the service with --exports URL";
         self.parts.shards.exports().ok_or_else(|| Error::invalid_argument(advice))
     }
 
@@ -119,10 +119,12 @@ impl Features {
         let definition = &newest.definition;
         let refused = |error: Error| Err(error.with_store(name));
         if definition.stream.is_none() {
-            return refused(Error::invalid_argument("the store is no stream of events"));
+            return refused(Error::invalid_argument("the store is no stream; name a stream"));
         }
         if definition.view().is_some() {
-            return refused(Error::invalid_argument("select the events of the view's stream"));
+            return refused(Error::invalid_argument(
+                "the stream belongs to a view; select the events of the view's stream",
+            ));
         }
         match self.streams.lock().get(&definition.store) {
             Some(open) if open.stream.knows(definition.version) => Ok(open.stream.clone()),
@@ -166,8 +168,10 @@ impl Features {
 
     async fn elsewhere(&self, at: PartitionRef) -> Error {
         let message = match self.parts.membership.owner(at).await {
-            Ok(Some(owner)) => format!("the group is folded by {owner}; ask there"),
-            _ => "the group is folded by another process, or by none yet; ask again".to_owned(),
+            Ok(Some(owner)) => {
+                format!("the process {owner} aggregates the group; ask that process")
+            }
+            _ => "another process aggregates the group, or none yet; ask again".to_owned(),
         };
         Error::unavailable(message).with_partition(at.partition)
     }
@@ -197,7 +201,7 @@ impl Features {
     pub(crate) fn find<T>(&self, name: &str, take: impl FnOnce(&OpenView) -> T) -> Result<T> {
         let views = self.views.lock();
         let found = views.values().find(|open| open.schema.definition.name == name);
-        let message = "no such view is open here; apply its declaration, or ask again";
+        let message = "this view is not open here; apply its declaration, or ask again";
         found.map(take).ok_or_else(|| Error::not_found(message).with_store(name))
     }
 
@@ -235,7 +239,10 @@ pub(crate) fn named_group(
 ) -> Result<(PartitionId, Vec<u8>)> {
     let view = &plan.view;
     if group.len() != view.group_by.len() {
-        let message = format!("give a value for each of {} columns", view.group_by.len());
+        let message = format!(
+            "the group needs a value for each of {} columns; give all of them",
+            view.group_by.len()
+        );
         return Err(Error::invalid_argument(message));
     }
     for (column, value) in view.group_by.iter().zip(group) {
@@ -243,7 +250,7 @@ pub(crate) fn named_group(
         value.check(column.field_type).map_err(|error| error.with_field(&column.name))?;
     }
     let value = |column: FieldId| plan.group_value(group, column);
-    let missing = || Error::internal("a group without a value");
+    let missing = || Error::internal("a group lacks a value");
     let name = view.group_key(&value).ok_or_else(missing)?;
     let key = view.partition_key(&value).ok_or_else(missing)?;
     Ok((partition_of(&key, definition.written().partitions), name))

@@ -91,7 +91,7 @@ impl OpenView {
         self.tasks.shutdown().await;
         self.follower.close();
         if let Err(error) = self.follower.shut_down(END_WAIT).await {
-            warn!(view = %self.schema.definition.name, %error, "the fold of a view has not ended");
+            warn!(view = %self.schema.definition.name, %error, "fold of a view did not end");
         }
         in_place(|| drop((self.follower, self.shards)));
     }

@@ -49,7 +49,7 @@ pub(crate) fn address(text: &str) -> String {
 /// # Errors
 /// `InvalidArgument` if the address is invalid.
 pub(crate) fn channel(node: &str) -> Result<Channel> {
-    let wrong = |_| Error::invalid_argument(format!("`{node}` is no address; give HOST:PORT"));
+    let wrong = |_| Error::invalid_argument(format!("`{node}` is not an address; give HOST:PORT"));
     let endpoint = Endpoint::from_shared(format!("http://{node}")).map_err(wrong)?;
     Ok(endpoint.connect_timeout(CONNECT_WAIT).connect_lazy())
 }
@@ -68,7 +68,11 @@ pub(crate) fn told(status: tonic::Status, advice: &str) -> Error {
 /// # Errors
 /// `InvalidArgument` for another text.
 pub(crate) fn bytes_of(digits: &str) -> Result<Vec<u8>> {
-    let wrong = || Error::invalid_argument(format!("`{digits}` is no even number of hex digits"));
+    let wrong = || {
+        Error::invalid_argument(format!(
+            "`{digits}` is not an even number of hex digits; give two digits for each byte"
+        ))
+    };
     let byte = |place: usize| {
         let pair = digits.get(place..place + 2).ok_or_else(wrong)?;
         u8::from_str_radix(pair, 16).map_err(|_| wrong())

@@ -83,7 +83,7 @@ fn client(node: &str) -> Result<BackupsClient<Channel>> {
 }
 
 fn told(status: tonic::Status) -> Error {
-    asked::told(status, "it keeps no backups; start it with --backups URL")
+    asked::told(status, "the node does not take backups; start the node with --backups URL")
 }
 
 async fn take(TakeSettings { at, keep }: TakeSettings) -> Result<()> {
@@ -130,11 +130,16 @@ impl PointSettings {
     fn read(self) -> Result<Option<PointInTime>> {
         let Self { backup, before, token } = self;
         let backup = backup.map(|id| {
-            let wrong = |_| Error::invalid_argument(format!("`{id}` is no id of a backup"));
+            let wrong = |_| {
+                Error::invalid_argument(format!(
+                    "invalid backup id `{id}`; give up to 16 hex digits, as the list of backups \
+                     prints them"
+                ))
+            };
             u64::from_str_radix(&id, 16).map(PointInTime::BackupId).map_err(wrong)
         });
         let before = before.map(|text| {
-            let wrong = |error| Error::invalid_argument(format!("`{text}` is no time: {error}"));
+            let wrong = |error| Error::invalid_argument(format!("invalid time `{text}`: {error}"));
             let time = humantime::parse_rfc3339_weak(&text).map_err(wrong)?;
             let micros = time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros());
             Ok(PointInTime::BeforeUs(i64::try_from(micros).unwrap_or(i64::MAX)))

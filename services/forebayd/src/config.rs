@@ -104,7 +104,7 @@ impl DevConfig {
     /// `InvalidArgument`, with the file, the line and the key.
     pub fn from_file(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|error| {
-            Error::invalid_argument(format!("read {}: {error}", path.display()))
+            Error::invalid_argument(format!("could not read {}: {error}", path.display()))
         })?;
         toml::from_str(&text)
             .map_err(|error| Error::invalid_argument(format!("{}: {error}", path.display())))
@@ -180,15 +180,15 @@ impl DevConfig {
         if self.brokers.is_empty() {
             return Ok(());
         }
-        let message = "brokers are set, but the log is the embedded one; set log to kafka too, or \
-                       set no brokers";
+        let message =
+            "brokers are set, but the log is embedded; set log to kafka too, or set no brokers";
         Err(Error::invalid_argument(message))
     }
 
     fn check_kafka(&self) -> Result<()> {
         if self.brokers.is_empty() {
-            let message = "the log is kafka and no brokers are set; set brokers to HOST:PORT of \
-                           one of them, such as 127.0.0.1:9092 (infra/kafka says how to start one)";
+            let message = "the log is kafka, but no brokers are set; set brokers to HOST:PORT of \
+                one of them, such as 127.0.0.1:9092 (infra/kafka shows how to start one)";
             return Err(Error::invalid_argument(message));
         }
         self.kafka().options().map(|_| ())

@@ -59,8 +59,9 @@ enum FileFormat {
 }
 
 fn null_rate(text: &str) -> std::result::Result<(String, f64), String> {
-    let (field, rate) = text.split_once('=').ok_or("give FIELD=RATE, such as age=0.05")?;
-    let rate = rate.parse().map_err(|_| format!("`{rate}` is no number"))?;
+    let (field, rate) =
+        text.split_once('=').ok_or("missing `=`; give FIELD=RATE, such as age=0.05")?;
+    let rate = rate.parse().map_err(|_| format!("the rate `{rate}` is not a number"))?;
     Ok((field.to_owned(), rate))
 }
 
@@ -167,7 +168,7 @@ fn style(what: &str) -> Result<ProgressStyle> {
 }
 
 fn not_here(status: tonic::Status) -> Error {
-    told(status, "it takes no pushes; start it with --snapshots URL")
+    told(status, "the node takes no pushes; start the node with --snapshots URL")
 }
 
 impl PushSettings {
@@ -204,7 +205,9 @@ fn url_of(file: &str) -> Result<String> {
     }
     let missing = |error| Error::not_found(format!("`{file}`: {error}; name a file or a folder"));
     let path = Path::new(file).canonicalize().map_err(missing)?;
-    Url::from_file_path(&path)
-        .map(String::from)
-        .map_err(|()| Error::invalid_argument(format!("`{file}` has no URL; give another name")))
+    Url::from_file_path(&path).map(String::from).map_err(|()| {
+        Error::invalid_argument(format!(
+            "the file name `{file}` cannot be written as a URL; rename the file"
+        ))
+    })
 }

@@ -82,7 +82,10 @@ pub(crate) fn run(settings: SelectSettings) -> Result<()> {
 }
 
 fn told(status: tonic::Status) -> Error {
-    asked::told(status, "it selects no events; name a node of this version")
+    asked::told(
+        status,
+        "the node does not offer selects; upgrade the node, or name another one with --node",
+    )
 }
 
 async fn select(settings: SelectSettings) -> Result<()> {
@@ -136,7 +139,7 @@ impl BySettings {
         let Some(between) = &self.between else { return Ok(None) };
         let (column, range) = named(between, definition)?;
         let (from, to) = range.split_once("..").ok_or_else(|| {
-            let message = format!("`{range}` is no range; name it as FROM..TO");
+            let message = format!("`{range}` is not a range; write FROM..TO");
             Error::invalid_argument(message).with_field(&column.name)
         })?;
         let bound =
@@ -150,7 +153,7 @@ impl BySettings {
 /// Returns the column named before `=`, and the text after it.
 fn named<'t, 'd>(text: &'t str, definition: &'d Definition) -> Result<(&'d Field, &'t str)> {
     let (name, value) = text.split_once('=').ok_or_else(|| {
-        Error::invalid_argument(format!("`{text}` names no column; begin it with COLUMN="))
+        Error::invalid_argument(format!("`{text}` names no column; write COLUMN=VALUE"))
     })?;
     let unknown = || Error::not_found("the stream has no such column").with_field(name);
     Ok((definition.field(name).ok_or_else(unknown)?, value))

@@ -78,7 +78,7 @@ async fn csv(mut rows: Rows) -> Result<()> {
 }
 
 fn closed(error: ArrowError) -> Error {
-    Error::unavailable(format!("printing rows: {error}"))
+    Error::unavailable(format!("could not print the rows: {error}"))
 }
 
 /// Exports a stream and prints the progress.
@@ -89,14 +89,21 @@ pub(crate) fn run_export(settings: ExportSettings) -> Result<()> {
     forebay_serve::run(async {
         let mut exports = ExportsClient::new(channel(&settings.node.address)?);
         let request = v1::ExportRequest { stream: settings.stream.clone() };
-        let told = |status| asked::told(status, "it exports nothing; name a node of this version");
+        let told = |status| {
+            asked::told(
+                status,
+                "the node does not offer exports; upgrade the node, or name another one with \
+                 --node",
+            )
+        };
         let mut progress = exports.export(request).await.map_err(told)?.into_inner();
         let mut is_done = false;
         while let Some(step) = progress.message().await.map_err(told)? {
             is_done = step.is_done;
             print(line(&settings.stream, &step));
         }
-        let broken = || Error::unavailable("the node went before the export was done; try again");
+        let broken =
+            || Error::unavailable("the node ended before the export was complete; try again");
         if is_done { Ok(()) } else { Err(broken()) }
     })
 }

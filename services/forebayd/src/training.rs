@@ -36,7 +36,13 @@ pub(crate) fn run(settings: TrainingSettings) -> Result<()> {
     forebay_serve::run(async {
         let TrainingSettings { node, view, labels, time, to } = settings;
         let mut training = TrainingClient::new(channel(&node.address)?);
-        let told = |status| asked::told(status, "it joins nothing; name a node of this version");
+        let told = |status| {
+            asked::told(
+                status,
+                "the node does not offer training sets; upgrade the node, or name another one with \
+                 --node",
+            )
+        };
         let request = v1::JoinRequest { view, labels, time_column: time, to };
         let mut progress = training.join(request).await.map_err(told)?.into_inner();
         let mut is_done = false;
@@ -46,7 +52,8 @@ pub(crate) fn run(settings: TrainingSettings) -> Result<()> {
             let done = if is_done { "done: " } else { "" };
             print(format!("{done}{rows} rows, {bytes} bytes in {files} files"));
         }
-        let broken = || Error::unavailable("the node went before the join was done; try again");
+        let broken =
+            || Error::unavailable("the node ended before the training set was complete; try again");
         if is_done { Ok(()) } else { Err(broken()) }
     })
 }

@@ -67,7 +67,9 @@ impl Place {
         match text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
             true => Ok(Self::Replicator(text.to_owned())),
             false => {
-                let message = format!("`{text}` is no folder, no URL, and no HOST:PORT");
+                let message = format!(
+                    "`{text}` is no folder, no URL, and no HOST:PORT; name one of the three"
+                );
                 Err(Error::not_found(message))
             }
         }
@@ -91,7 +93,7 @@ async fn compare(settings: VerifySettings) -> Result<()> {
     let all = known.newest()?.partitions;
     let wanted: BTreeSet<_> = settings.partitions.iter().copied().map(PartitionId).collect();
     if let Some(unknown) = wanted.iter().find(|partition| partition.0 >= all.0) {
-        let message = format!("the store has partitions 0 to {}", all.0 - 1);
+        let message = format!("the store has partitions 0 to {}; name one of these", all.0 - 1);
         return Err(Error::invalid_argument(message).with_partition(*unknown));
     }
     let mut differ = 0;
@@ -106,7 +108,7 @@ async fn compare(settings: VerifySettings) -> Result<()> {
     }
     match differ {
         0 => Ok(()),
-        _ => Err(Error::corrupt(format!("the two differ in {differ} partitions"))
+        _ => Err(Error::corrupt(format!("the two replicas differ in {differ} partitions"))
             .with_store(&settings.at.store)),
     }
 }
@@ -145,7 +147,7 @@ impl Known {
     }
 
     fn newest(&self) -> Result<&Definition> {
-        self.definitions.last().ok_or_else(|| Error::internal("a store without a definition"))
+        self.definitions.last().ok_or_else(|| Error::internal("the store has no definition"))
     }
 
     async fn copy(&self, place: &Place, partition: PartitionId) -> Result<Box<dyn VerifiedCopy>> {
@@ -159,7 +161,7 @@ impl Known {
             Place::Snapshots(store) => {
                 let snapshots = store.partition(at);
                 let missing = || {
-                    let message = "there is no snapshot of the partition at this place";
+                    let message = "the place has no snapshot of the partition; name another place";
                     Error::not_found(message).with_partition(partition)
                 };
                 let manifest = snapshots.newest(None).await?.ok_or_else(missing)?;

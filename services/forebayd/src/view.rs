@@ -87,7 +87,7 @@ fn client(node: &NodeAt) -> Result<WriterClient<Channel>> {
 fn told(status: tonic::Status) -> Error {
     asked::told(
         status,
-        "it administers no views; name a node, or a forebay-writer, of this version",
+        "the node does not offer feature views; upgrade the node, or name another one with --node",
     )
 }
 
@@ -100,7 +100,8 @@ async fn apply(settings: ApplySettings) -> Result<()> {
         Applied::Altered => ("altered", "would alter"),
         Applied::Unchanged => ("left as it was:", "would leave as it is:"),
         Applied::Unspecified => {
-            let message = "the node did something that this build does not know; describe the view";
+            let message = "the node reported a result that this build does not know; upgrade this \
+                build and describe the view";
             return Err(Error::upgrade_needed(message));
         }
     };
@@ -127,7 +128,8 @@ async fn compare(CompareSettings { view, groups }: CompareSettings) -> Result<()
         return Ok(());
     }
     differing.into_iter().for_each(print);
-    let message = "what was folded at insert is not what its log makes; keep both and tell us";
+    let message =
+        "the view differs from a replay of its log; keep the data directory and report a bug";
     Err(Error::corrupt(message).with_store(view.name))
 }
 
@@ -162,7 +164,7 @@ fn find<'d>(all: &'d [Definition], name: &str) -> Result<&'d Definition> {
     let found = found.ok_or_else(|| Error::not_found("no such view; `view list` names them"));
     let found = found.map_err(|error| error.with_store(name))?;
     if found.view().is_none() {
-        let message = "this is no feature view; `view list` names them";
+        let message = "this store is no feature view; `view list` names the views";
         return Err(Error::invalid_argument(message).with_store(name));
     }
     Ok(found)
@@ -180,9 +182,13 @@ fn read(file: &str) -> Result<String> {
     some.map_err(missing)?;
     if bytes.len() > VIEW_DECLARATION_BYTES_MAX {
         let (limit, actual) = (VIEW_DECLARATION_BYTES_MAX as u64, bytes.len() as u64);
-        return Err(Error::limit_exceeded("shorten the declaration", limit, actual));
+        return Err(Error::limit_exceeded(
+            "the declaration is too long; shorten the declaration",
+            limit,
+            actual,
+        ));
     }
     String::from_utf8(bytes).map_err(|_| {
-        Error::invalid_argument(format!("`{file}` is no text; write the declaration in UTF-8"))
+        Error::invalid_argument(format!("`{file}` is not UTF-8; write the declaration in UTF-8"))
     })
 }

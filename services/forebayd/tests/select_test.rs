@@ -135,8 +135,8 @@ async fn what_cannot_be_selected_is_refused() {
     for (arguments, said) in [
         (["--equal", "colour=red"], "NotFound"),
         (["--equal", "city"], "COLUMN="),
-        (["--equal", "price=dear"], "`dear` is no int64"),
-        (["--equal", "tags=x"], "found by scalars"),
+        (["--equal", "price=dear"], "`dear` is not of type int64"),
+        (["--equal", "tags=x"], "only scalar columns"),
         (["--equal", "note=x"], "no index"),
         (["--between", "price=5"], "FROM..TO"),
         (["--between", "city=a..b"], "range index"),

@@ -10,5 +10,5 @@ pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(Error::internal("work on a shard broke off; see the log")))
+    done.unwrap_or_else(|_| Err(Error::internal("a task on a shard broke off; see the log")))
 }

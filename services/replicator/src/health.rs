@@ -25,14 +25,14 @@ pub fn health(parts: ReplicatorParts, replicas: &Arc<Replicas>) -> HealthServer<
     tokio::spawn(async move {
         set(&reporter, false).await;
         while let Err(error) = has_catalog(&parts).await {
-            debug!(%error, "the catalog is not here yet");
+            debug!(%error, "catalog not available yet");
         }
         let mut was_ready = false;
         while let Some(replicas) = replicas.upgrade() {
             let is_ready = replicas.are_ready(&parts);
             drop(replicas);
             if is_ready != was_ready {
-                info!(is_ready, "readiness has changed");
+                info!(is_ready, "readiness changed");
                 set(&reporter, is_ready).await;
                 was_ready = is_ready;
             }

@@ -106,7 +106,7 @@ pub(crate) async fn beat(
             let at = logs.at(status.partition);
             if is_silent && let Err(error) = beats.append(at, definition.version).await {
                 // The next check tries again; until then, readers see their age rise.
-                debug!(partition = %at, %error, "a heartbeat was not appended");
+                debug!(partition = %at, %error, "heartbeat append failed");
             }
         }
     }

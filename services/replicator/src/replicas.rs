@@ -95,7 +95,7 @@ impl Replica {
             let _ = task.await;
         }
         if let Err(error) = self.follower.shut_down(END_WAIT).await {
-            warn!(%store, %error, "a replica that gives way has not ended yet");
+            warn!(%store, %error, "timed out stopping a reassigned replica");
         }
         // The drop closes shards that nobody else has open, which may block on the disk.
         in_place(|| drop(self));
@@ -167,7 +167,7 @@ impl Replicas {
         if !is_ready(&live) && replicas.contains_key(&before) {
             return before;
         }
-        info!(%store, %live, "another version of the documents answers");
+        info!(%store, %live, "live version changed");
         served.insert(store, live);
         live
     }
@@ -268,8 +268,8 @@ impl Replicas {
         })
     }
 
-    /// Ends the duties and closes every replica. All shards of replicas are closed on return, unless
-    /// a read in flight holds one; a replica that does not end in time is logged.
+    /// Ends the duties and closes every replica. All shards of replicas are closed on return,
+    /// unless a read in flight holds one; a replica that does not end in time is logged.
     pub async fn stop(&self) {
         let follower = lock(&self.follower).take();
         if let Some(follower) = follower {
@@ -328,7 +328,7 @@ impl Keeper {
         let stores = now.logs().into_keys().collect();
         let mut complete = true;
         if let Err(error) = self.parts.membership.take_part(&stores) {
-            warn!(%error, "takes no part in the newest stores yet");
+            warn!(%error, "consumer group of stores not joined yet");
             complete = false;
         }
         self.close_dropped(&now, |store| living.contains_key(&store)).await;
@@ -351,7 +351,7 @@ impl Keeper {
                     self.opened.send_replace(());
                 }
                 Err(error) => {
-                    warn!(store = %name, %error, "the replicator's replica is not open yet");
+                    warn!(store = %name, %error, "replica not opened yet");
                     complete = false;
                 }
             }
@@ -378,8 +378,8 @@ impl Keeper {
         let removal = tokio::task::spawn_blocking(move || {
             for store in gone {
                 match directory.remove_store(store) {
-                    Ok(()) => info!(%store, "removed the shards of a store that was dropped"),
-                    Err(error) => warn!(%store, %error, "shards of a dropped store stay"),
+                    Ok(()) => info!(%store, "shards of dropped store deleted"),
+                    Err(error) => warn!(%store, %error, "shards of dropped store not deleted"),
                 }
             }
         });
@@ -404,7 +404,7 @@ impl Keeper {
             if !must_look_again && !have_failed && !is_divided_anew {
                 return None;
             }
-            info!(%store, must_look_again, have_failed, is_divided_anew, "the replica gives way");
+            info!(%store, must_look_again, have_failed, is_divided_anew, "replica reassigned");
             let replica = replicas.remove(&store)?;
             let waiting = replica.waiting.clone();
             (replica, waiting)

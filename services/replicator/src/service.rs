@@ -61,11 +61,15 @@ impl ReplicatorService {
             return Ok(answer.map_err(|status| error_of_status(&status))?.into_inner());
         }
         let position = request.position.ok_or_else(|| {
-            Error::invalid_argument("name the position that the change has in the log")
+            Error::invalid_argument(
+                "the request names no position; name the position of the change in the log",
+            )
         })?;
         let position = Position::try_from(position)?;
         let client = request.client_id.as_ref().try_into().map_err(|_| {
-            Error::invalid_argument("a client id has 16 bytes; send the one of the change")
+            Error::invalid_argument(
+                "the client id does not have 16 bytes; send the client id of the change",
+            )
         })?;
         let change = (ClientId(u128::from_le_bytes(client)), Sequence(request.sequence));
         let wait_max = Duration::from_millis(request.wait_ms.into()).min(OUTCOME_WAIT_MAX);
@@ -87,11 +91,14 @@ impl ReplicatorService {
         let refuse = |error: Error| error.with_store(&request.store).with_partition(partition);
         let logs = definition.written();
         if partition.0 >= logs.partitions.0 {
-            let message = format!("the store has {} partitions, from 0", logs.partitions);
+            let message =
+                format!("the store has {} partitions, from 0; name one of these", logs.partitions);
             return Err(refuse(Error::invalid_argument(message)));
         }
         let letters = logs.store.dead_letters().ok_or_else(|| {
-            refuse(Error::unsupported("dead letters of a store with a reserved id are not kept"))
+            refuse(Error::unsupported(
+                "a store with a reserved id has no dead letters; name another store",
+            ))
         })?;
         let cursor = match request.cursor.is_empty() {
             true => None,

@@ -79,7 +79,7 @@ impl StoreShards {
         let open: Vec<_> = self.0.open.read().values().cloned().collect();
         for shard in open {
             if let Err(error) = shard.flush() {
-                warn!(at = %shard.partition(), %error, "a shard was not put on disk");
+                warn!(at = %shard.partition(), %error, "shard flush failed");
                 self.note_failure(&error);
             }
         }
@@ -104,7 +104,7 @@ impl StoreShards {
         let Some(shard) = self.shard(partition) else { return };
         if let Err(error) = shard.settle_skipped(until) {
             // The replica reports the records again, and the copier finds them copied.
-            debug!(at = %shard.partition(), %error, "skipped records were not settled");
+            debug!(at = %shard.partition(), %error, "dead letters not recorded");
         }
     }
 
@@ -230,7 +230,7 @@ impl Copy {
             match in_place(|| self.shards.0.directory.remove(writer)) {
                 Ok(still_read) => self.retired.extend(still_read),
                 // The shard is removed when the shards are reopened.
-                Err(error) => debug!(at = %self.at, %error, "an older copy was not removed"),
+                Err(error) => debug!(at = %self.at, %error, "older copy not removed"),
             }
         }
     }
@@ -252,7 +252,7 @@ fn load_all(loading: &mut ShardLoad, rows: &PartitionWriter) -> Result<()> {
 /// Discards a bulk load.
 fn give_up(at: PartitionRef, loading: ShardLoad) {
     if let Err(error) = loading.give_up() {
-        debug!(%at, %error, "what a copy was to begin with was not removed");
+        debug!(%at, %error, "abandoned copy not removed");
     }
 }
 
@@ -307,7 +307,9 @@ impl CopyWriter for Copy {
         _state: &PartitionState,
     ) -> Result<()> {
         let Some(loading) = &mut self.loading else {
-            return Err(Error::internal("documents are laid over a copy that has begun by now"));
+            return Err(Error::internal(
+                "a copy that already serves cannot take documents of a snapshot",
+            ));
         };
         // The load has no head yet, so a crash leaves no shard behind.
         let loaded = loading.load(&writes);
@@ -363,7 +365,7 @@ impl Drop for Copy {
         self.shards.views().release(self.served.shard());
         self.retired.iter().for_each(|copy| self.shards.views().release(copy.shard()));
         if let Err(error) = self.served.shard().flush() {
-            warn!(at = %self.at, %error, "a shard was not put on disk; its log is read again");
+            warn!(at = %self.at, %error, "shard flush failed; rebuilding the shard from the log");
         }
     }
 }

@@ -57,9 +57,9 @@ pub fn backup_store(
     let Some(url) = backups else { return Ok(None) };
     let folder = |url: &str| url.trim_end_matches('/').to_owned();
     let wrong = match snapshots {
-        None => "backups are restored by snapshots; set --snapshots too",
+        None => "backups need snapshots; set --snapshots too",
         Some(snapshots) if folder(snapshots) == folder(url) => {
-            "backups need a folder of their own: snapshots expire; set another --backups"
+            "backups and snapshots share a folder, where snapshots expire; set another --backups"
         }
         Some(_) => return SnapshotStore::open(url).map(Some),
     };
@@ -99,7 +99,7 @@ impl BackupParts {
         let definitions = definitions_of(&self.kept, live);
         let backup = Backup { name, before, store: live, definitions, partitions };
         self.backups.publish_backup(&backup).await?;
-        info!(store, backup = %name, "a backup counts");
+        info!(store, backup = %name, "backup complete");
         Ok(backup)
     }
 
@@ -188,8 +188,7 @@ async fn segments(mut range: RecordRange<'_>, upload: &mut ChunkUpload) -> Resul
         let records = match range.next().await {
             Ok(records) => records,
             Err(error) if error.code() == ErrorCode::TokenLost => {
-                warn!(%at, %error, "the log since the last backup was trimmed; let the store \
-                       keep it for longer than backups are apart (log_window)");
+                warn!(%at, %error, "log trimmed since the previous backup; raise log_window");
                 return Ok(Vec::new());
             }
             Err(error) => return Err(error),
@@ -215,8 +214,8 @@ async fn segments(mut range: RecordRange<'_>, upload: &mut ChunkUpload) -> Resul
 }
 
 fn behind(at: PartitionRef) -> Error {
-    let message = "the replicator has not applied all that the log held when the backup was begun; \
-                   look at its lag, and take the backup again";
+    let message = "the replicator has not applied the log up to the start of the backup; look at \
+        the replicator's lag, and take the backup again";
     Error::unavailable(message).with_partition(at.partition)
 }
 

@@ -79,7 +79,7 @@ impl Build<'_> {
         let built = self.build(Some(known)).await?;
         let Built::New(manifest) = &built else { return Ok(built) };
         let Some(error) = self.publish(manifest, began).await? else { return Ok(built) };
-        warn!(at = %manifest.at, %error, "a chunk is lost or damaged; the whole is built");
+        warn!(at = %manifest.at, %error, "snapshot chunk lost or damaged; building all chunks");
         let began = Instant::now();
         let whole = self.build(None).await?;
         if let Built::New(manifest) = &whole {
@@ -122,7 +122,8 @@ impl Build<'_> {
         let longest = self.parts.options.grace / 2;
         if began.elapsed() > longest {
             let message = format!(
-                "a snapshot took more than {} s, half of the grace; raise the grace",
+                "the snapshot took more than {} s, half of the grace period; raise the grace \
+                 period",
                 longest.as_secs()
             );
             return Err(Error::unavailable(message).with_partition(manifest.at.partition));
@@ -133,7 +134,7 @@ impl Build<'_> {
                 published?;
                 info!(
                     at = %manifest.at, store = manifest.store, snapshot = %manifest.name(),
-                    deltas = manifest.deltas.len(), "a snapshot is verified"
+                    deltas = manifest.deltas.len(), "snapshot verified"
                 );
                 Ok(None)
             }
@@ -143,7 +144,9 @@ impl Build<'_> {
     async fn built(&self, shard: &mut FrozenShard, known: Option<KnownChunks>) -> Result<Built> {
         let at = shard.partition();
         if at != self.to.partition() {
-            return Err(Error::unavailable("the store was made anew; its snapshot is built later"));
+            return Err(Error::unavailable(
+                "the store was recreated; the service builds its snapshot later",
+            ));
         }
         let (log_id, position) = (shard.log_id(), shard.position()?);
         if self.at_least > Offset(0) && shard.state().await?.state.offset_applied < self.at_least {
@@ -269,7 +272,7 @@ async fn write_base(
 ) -> Result<Layers> {
     let resumed = builder.take_shard(shard, order).await?;
     if (resumed.state.partition, resumed.state.partitions) != (at, partitions) {
-        return Err(Error::corrupt("a replicator sends the shard of another partition"));
+        return Err(Error::corrupt("the replicator sent the shard of another partition"));
     }
     let state = ImageState::of_shard(&resumed);
     let base = store_image(builder, &state, upload)?;
@@ -301,7 +304,7 @@ pub(crate) async fn publish_first(
     definitions: Vec<Definition>,
 ) -> Result<Manifest> {
     let PartitionState { partition: at, partitions, log_id, .. } = state.state;
-    let log_id = log_id.ok_or_else(|| Error::internal("a snapshot of no log"))?;
+    let log_id = log_id.ok_or_else(|| Error::internal("the snapshot has no log id"))?;
     let (snapshots, id) = (parts.snapshots.partition(at), parts.entropy.next_u64()?);
     let mut upload = ChunkUpload::new(snapshots.clone(), id, Arc::default());
     let base = store_image(builder, state, &mut upload);
@@ -359,7 +362,7 @@ impl Delta {
             let (key, row) = row?;
             loop {
                 let asked = keys.next().ok_or_else(|| {
-                    Error::corrupt("a replicator sends rows that nobody asked for")
+                    Error::corrupt("the replicator sent rows that were not requested")
                 })?;
                 let is_it = asked == key;
                 full.extend(self.push(asked, is_it.then_some(row))?);

@@ -70,7 +70,8 @@ pub(crate) async fn alter_versions(
             return Ok(next);
         }
     }
-    Err(Error::unavailable("the store is altered all the time; try again").with_store(store))
+    Err(Error::unavailable("the store was altered during each attempt; try again")
+        .with_store(store))
 }
 
 /// Deletes the logs that no version of a store's documents follows any more and from which nothing

@@ -72,7 +72,8 @@ impl SnapshotOptions {
     /// `InvalidArgument` if the interval or the number is 0.
     pub fn new(every: Duration, keep: usize) -> Result<Self> {
         if every.is_zero() || keep == 0 {
-            let message = "snapshots need some time between them, and one to be kept";
+            let message =
+                "the snapshot interval or the number of retained snapshots is 0; set both above 0";
             return Err(Error::invalid_argument(message));
         }
         Ok(Self {
@@ -167,7 +168,7 @@ impl Keeper {
             let catalog = self.parts.catalog.catalog();
             let stores: BTreeSet<StoreId> = catalog.logs().into_keys().collect();
             if let Err(error) = self.parts.membership.take_part(&stores) {
-                debug!(%error, "takes no part in the stores yet");
+                debug!(%error, "consumer group of stores not joined yet");
             }
             let assigned = self.parts.membership.assigned().borrow().clone();
             for at in living.into_iter().filter(|at| assigned.has(log_of(&catalog, *at))) {
@@ -252,22 +253,22 @@ impl Keeper {
                         // A store or a version that was just created has no shards yet.
                         match failures >= FAILURES_TOLD && failures.is_power_of_two() {
                             true => {
-                                warn!(%at, %error, "no snapshot was built; the one before counts");
+                                warn!(%at, %error, "snapshot build failed; the previous one stays");
                             }
-                            false => debug!(%at, %error, "no snapshot was built"),
+                            false => debug!(%at, %error, "snapshot not built"),
                         }
                         backoff.next_wait(&*self.parts.entropy)
                     }
                 };
             if let Err(error) = self.tidy(&to, &mut tidying).await {
-                warn!(%at, %error, "older snapshots stay for now");
+                warn!(%at, %error, "older snapshots not removed yet");
             }
         }
         if self.is_dropped_version(at)
             && let Err(error) = to.remove_all().await
         {
             // A snapshot may have been built while the others were removed.
-            warn!(%at, %error, "a snapshot of a version that was dropped stays");
+            warn!(%at, %error, "snapshot of dropped version not removed");
         }
         at
     }
@@ -349,7 +350,7 @@ impl Keeper {
             Err(error) if error.code() == ErrorCode::Unsupported => Ok(()),
             Err(error) => Err(error),
             Ok(()) => {
-                info!(%at, %before, "the log is trimmed behind its snapshots");
+                info!(%at, %before, "log trimmed up to its snapshots");
                 self.counts.lock().trimmed += 1;
                 Ok(())
             }

@@ -134,17 +134,17 @@ impl NewStore<'_> {
     pub(crate) async fn give_up(&self) {
         let caught_up = self.parts.catch_up().await;
         if caught_up.is_err() || self.parts.catalog.catalog().store(self.id).is_some() {
-            warn!(store = self.name, "what was made of a store that is given up stays");
+            warn!(store = self.name, "parts of abandoned store not removed");
             return;
         }
         for partition in self.partitions.partitions() {
             let to = self.snapshots(PartitionRef { store: self.id, partition });
             if let Err(error) = to.remove_all().await {
-                warn!(store = self.name, %error, "a snapshot of a store that is given up stays");
+                warn!(store = self.name, %error, "snapshot of abandoned store not removed");
             }
         }
         if let Err(error) = self.parts.log.delete(self.id).await {
-            debug!(store = self.name, %error, "a store that is given up had no logs");
+            debug!(store = self.name, %error, "abandoned store had no logs");
         }
     }
 
@@ -172,7 +172,7 @@ impl NewStore<'_> {
             let first = append(self.parts, at, log_id, NO_SCHEMA, EntryBody::Heartbeat).await?;
             log.trim(at, first).await?;
         }
-        let message = "the log does not let go of its beginning; try it again";
+        let message = "the log does not release its start; try again";
         Err(Error::unavailable(message).with_partition(at.partition))
     }
 
@@ -186,7 +186,7 @@ impl NewStore<'_> {
             if !define(self.parts, &definition).await? {
                 return Err(match self.parts.catalog.catalog().by_name(self.name) {
                     Ok(_) => taken(self.name),
-                    Err(_) => Error::unavailable("the store is not defined yet; try it again"),
+                    Err(_) => Error::unavailable("the store is not defined yet; try again"),
                 });
             }
         }
@@ -199,6 +199,6 @@ fn log_id_of(at: PartitionRef) -> LogId {
 }
 
 fn taken(name: &str) -> Error {
-    let message = "a store with this name exists already; take another name";
+    let message = "a store with this name exists already; choose another name";
     Error::conflict(message).with_store(name)
 }

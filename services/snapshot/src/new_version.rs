@@ -268,7 +268,7 @@ impl NewVersion<'_> {
                     definition.with_version(self.kept_as, began.clone()).map(Some)
                 }
                 None if definition.drop_all_count != self.definition.drop_all_count => {
-                    let message = "the store's documents were dropped meanwhile; push again";
+                    let message = "the store's documents were dropped during the push; push again";
                     Err(Error::conflict(message))
                 }
                 None => definition
@@ -298,7 +298,7 @@ impl NewVersion<'_> {
             }
             Some(_) => self.wait_live(own).await?,
         }
-        info!(store = self.definition.name, version = %number, "a pushed version is live");
+        info!(store = self.definition.name, version = %number, "pushed version live");
         let flipped = match moving {
             None => self.flipped(before, own, &began).await,
             Some(_) => self.flipped_on_the_way(before, own).await,
@@ -309,7 +309,7 @@ impl NewVersion<'_> {
 
     /// Returns this version in a definition of its store.
     fn in_definition<'d>(&self, definition: &'d Definition) -> Result<&'d StoreVersion> {
-        let gone = || Error::conflict("the version was dropped while it was pushed; push again");
+        let gone = || Error::conflict("the version was dropped during the push; push again");
         definition.versions.kept_as(self.kept_as).ok_or_else(gone)
     }
 
@@ -330,8 +330,8 @@ impl NewVersion<'_> {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
-        let message = "nobody has carried to the new partitions what was written meanwhile; run a \
-                       snapshot service for the store, and push again";
+        let message = "the writes since the start of the push were not forwarded to the new \
+            partitions; run a snapshot service for the store, and push again";
         Err(Error::unavailable(message).with_store(name))
     }
 
@@ -406,7 +406,7 @@ impl NewVersion<'_> {
 
     fn untold(&self, partition: PartitionId, error: &Error) {
         let store = &self.definition.name;
-        warn!(store, %partition, %error, "flipped changes are not told");
+        warn!(store, %partition, %error, "changed outcomes not reported");
     }
 
     /// Returns the outcomes that a version retains, after it has applied all entries that a
@@ -428,7 +428,7 @@ impl NewVersion<'_> {
             let store = &self.definition.name;
             match drop_version(self.parts, store, number).await {
                 Err(error) if error.code() != ErrorCode::NotFound => {
-                    warn!(store, version = %number, %error, "an older version stays");
+                    warn!(store, version = %number, %error, "older version not dropped");
                 }
                 _ => {}
             }
@@ -451,18 +451,18 @@ impl NewVersion<'_> {
             None => Ok(None),
         });
         if let Err(error) = dropped.await {
-            warn!(store = self.definition.name, %error, "a version that is given up stays");
+            warn!(store = self.definition.name, %error, "abandoned version not dropped");
             return;
         }
         for partition in self.partitions.partitions() {
             if let Err(error) = self.snapshots(partition).remove_all().await {
-                warn!(%error, "a snapshot of a version that is given up stays");
+                warn!(%error, "snapshot of abandoned version not removed");
             }
         }
         if self.moves()
             && let Err(error) = self.parts.log.delete(kept_as).await
         {
-            warn!(%error, "the logs of a version that is given up stay");
+            warn!(%error, "logs of abandoned version not removed");
         }
     }
 }

@@ -88,7 +88,7 @@ impl BackupParts {
         let newest_seen = versions.max().unwrap_or_default().max(SchemaVersion(1));
         restore.new_store.define(newest_seen).await?;
         let documents = made.values().map(|made| made.documents).sum();
-        info!(store, restore_as, documents, "a store is restored");
+        info!(store, restore_as, documents, "store restored");
         Ok(RestoredStore { store: restore.new_store.id, partitions: count.0, documents })
     }
 
@@ -103,7 +103,7 @@ impl BackupParts {
         let words = format!("{restore_as}\n{}\n{point}", newest.store);
         let definition = newest.definitions.last();
         let definition =
-            definition.ok_or_else(|| Error::corrupt("a backup without a definition"))?;
+            definition.ok_or_else(|| Error::corrupt("the backup has no definition"))?;
         Ok(id_of(&self.kept, &words, definition))
     }
 }
@@ -218,6 +218,6 @@ impl Restore<'_> {
 }
 
 fn no_backup(store: &str) -> Error {
-    let message = "there is no such backup of the store; list its backups, and look where they lie";
+    let message = "the store has no such backup; list its backups, and check the backups folder";
     Error::not_found(message).with_store(store)
 }

@@ -32,9 +32,9 @@ impl RollbackWindows {
                 match drop_version(parts, &store.name, number).await {
                     Err(error) if error.code() == ErrorCode::NotFound => {}
                     Err(error) => {
-                        warn!(store = store.name, version = %number, %error, "a version stays");
+                        warn!(store = store.name, version = %number, %error, "version not dropped");
                     }
-                    Ok(_) => info!(store = store.name, version = %number, "a version is dropped"),
+                    Ok(_) => info!(store = store.name, version = %number, "version dropped"),
                 }
             }
         }

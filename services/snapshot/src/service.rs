@@ -57,7 +57,7 @@ impl Backups for BackupService {
             if let Some(keep) = keep {
                 // The backup is published even if the expiry of older ones fails.
                 if let Err(error) = parts.expire(&backup, keep as usize).await {
-                    warn!(store, %error, "older backups stay for now");
+                    warn!(store, %error, "older backups not removed yet");
                 }
             }
             let partitions = backup.partitions.len() as u32;
@@ -120,7 +120,8 @@ fn point_of(wire: Option<WirePoint>) -> Result<PointInTime> {
         Some(WirePoint::Token(token)) => {
             let token = Token::decode(&token)?;
             if token.positions.is_empty() {
-                let message = "the token names no partition, so there is no moment to go back to";
+                let message = "the token names no partition, so it names no moment; pass a token \
+                    that a write returned";
                 return Err(Error::invalid_argument(message));
             }
             PointInTime::Token(token)

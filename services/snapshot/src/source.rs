@@ -28,7 +28,7 @@ impl FindReplicator for String {
 impl FindReplicator for KafkaOwners {
     async fn address(&self, at: PartitionRef) -> Result<String> {
         let owner = self.owner(at).await?.ok_or_else(|| {
-            let message = "no replicator has the partition at the moment; try again";
+            let message = "no replicator owns the partition at the moment; try again";
             Error::unavailable(message).with_partition(at.partition)
         })?;
         Ok(owner.split_once('@').map_or(owner.as_str(), |(_, address)| address).to_owned())

@@ -43,8 +43,8 @@ pub(crate) async fn standing(
         let error = match frozen_state(parts, of).await {
             Ok(found) if is_wanted(&found) => return Ok(found),
             Ok(_) => {
-                let message = "the replicator has not applied what is in the log; look at its \
-                               lag, and try again";
+                let message = "the replicator has not applied the log to its end; look at the \
+                    replicator's lag, and try again";
                 Error::unavailable(message).with_partition(of.partition)
             }
             Err(error) if is_for_now(&error) => error,
@@ -53,7 +53,7 @@ pub(crate) async fn standing(
         let catalog = parts.catalog.catalog();
         let versions = &catalog.by_name(of.name)?.definition.versions;
         if versions.kept_as(of.kept_as).is_none() {
-            let message = "the version was dropped; list those of the store";
+            let message = "the version was dropped; list the versions of the store";
             return Err(Error::not_found(message).with_store(of.name));
         }
         if began.elapsed() > REPLICATOR_WAIT {

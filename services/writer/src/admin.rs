@@ -109,8 +109,10 @@ impl Writer {
         }
         let history = catalog.store(newest.definition.store);
         history.and_then(|history| history.at(version)).cloned().ok_or_else(|| {
-            let message =
-                format!("no schema version {version}; the newest is {}", newest.definition.version);
+            let message = format!(
+                "the store has no schema version {version}; the newest is {}",
+                newest.definition.version
+            );
             Error::not_found(message).with_store(name)
         })
     }
@@ -190,8 +192,8 @@ fn name_taken(name: &str) -> Error {
 
 fn overtaken(name: &str, from: SchemaVersion, now: SchemaVersion) -> Error {
     let message = format!(
-        "the alteration starts from version {from}, but the store is at {now}; describe it and \
-         alter again"
+        "the alteration starts from version {from}, but the store is at {now}; describe the store \
+         and alter it again"
     );
     Error::conflict(message).with_store(name)
 }

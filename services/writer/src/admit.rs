@@ -33,8 +33,8 @@ impl Claimed<'_> {
         if self.moves == u32::from(logs.moves) {
             return Ok(());
         }
-        let message = "the store has another number of partitions than the write was made for; \
-                       describe it again, and send what is not in the log anew";
+        let message = "the write has another partition count than the store; describe the store \
+            again, and resend the changes that are not in the log";
         Err(Error::conflict(message))
     }
 }
@@ -73,14 +73,17 @@ pub(crate) fn admit(
 ) -> Result<BTreeMap<PartitionId, Part>> {
     let count = batch.changes.len();
     if count == 0 {
-        return Err(Error::invalid_argument("a write holds at least one change"));
+        return Err(Error::invalid_argument("the write has no changes; send at least one"));
     }
     if count > REQUEST_CHANGES_MAX {
-        let advice = "send the batch in parts";
+        let advice = "the batch has too many changes; send the batch in parts";
         return Err(Error::limit_exceeded(advice, REQUEST_CHANGES_MAX as u64, count as u64));
     }
     if !claimed.is_empty() && claimed.len() != count {
-        return Err(Error::invalid_argument("name a partition for every change, or for none"));
+        return Err(Error::invalid_argument(
+            "some changes name a partition and others do not; name a partition for every change, \
+             or for none",
+        ));
     }
     let client = batch.client;
     let mut parts = BTreeMap::<PartitionId, Part>::new();
@@ -89,7 +92,8 @@ pub(crate) fn admit(
         change.check(made_with).map_err(at_change)?;
         let partition = partition(&change.key, newest).map_err(at_change)?;
         if claimed.get(place).is_some_and(|claimed| *claimed != partition.0) {
-            let message = "the key belongs to another partition; hash as the spec says";
+            let message = "the key belongs to another partition; hash the key as \
+                proto/spec/partitioning.md says";
             return Err(at_change(Error::invalid_argument(message).with_partition(partition)));
         }
         let mut change = widen(change, newest);
@@ -97,7 +101,7 @@ pub(crate) fn admit(
         change.check_rules(newest, made_with).map_err(at_change)?;
         let bytes = approximate_bytes(&change);
         if bytes > ROW_BYTES_MAX.min(ENTRY_BYTES_MAX - CHANGE_OVERHEAD_BYTES) {
-            let advice = "split the document";
+            let advice = "the document is too large; split the document";
             let error = Error::limit_exceeded(advice, ENTRY_BYTES_MAX as u64, bytes as u64);
             return Err(at_change(error));
         }
@@ -122,25 +126,26 @@ impl Part {
     /// an entry and its sequences into one de-duplication window.
     fn check(&self, partition: PartitionId) -> Result<()> {
         if self.bytes > ENTRY_BYTES_MAX {
-            let advice = "send the batch in parts";
+            let advice = "the batch is too large; send the batch in parts";
             let error = Error::limit_exceeded(advice, ENTRY_BYTES_MAX as u64, self.bytes as u64);
             return Err(error.with_partition(partition));
         }
         let sequences = || self.asked.iter().map(|asked| asked.sequence.0);
         let (lowest, highest) = (sequences().min().unwrap_or(0), sequences().max().unwrap_or(0));
         if lowest == 0 {
-            let message = "sequences count from 1 in each partition";
+            let message = "the sequence is 0; count sequences from 1 in each partition";
             return Err(Error::invalid_argument(message).with_partition(partition));
         }
         if highest - lowest >= DEDUP_WINDOW {
-            let advice = "send the batch in parts: sequences of one partition span a window";
+            let advice =
+                "the sequences of one partition span more than a window; send the batch in parts";
             let error = Error::limit_exceeded(advice, DEDUP_WINDOW, highest - lowest + 1);
             return Err(error.with_partition(partition));
         }
         let mut seen: Vec<_> = sequences().collect();
         seen.sort_unstable();
         if seen.windows(2).any(|pair| pair[0] == pair[1]) {
-            let message = "two changes of one partition share a sequence";
+            let message = "two changes of one partition share a sequence; give each change its own";
             return Err(Error::invalid_argument(message).with_partition(partition));
         }
         Ok(())

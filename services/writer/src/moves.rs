@@ -65,8 +65,8 @@ impl Writer {
             self.forget_left(store);
             return Ok(());
         }
-        let message = "the store's documents are on their way to other partitions; try again, and \
-                       see that a snapshot service runs if this stays";
+        let message = "a repartition of the store is under way; try again, and check that a \
+            snapshot service runs if this error persists";
         Err(Error::unavailable(message))
     }
 }
@@ -88,7 +88,7 @@ pub(crate) fn check_written(catalog: &CatalogFollower, at: PartitionRef) -> Resu
     if !is_left && !is_held(catalog, at.store) {
         return Ok(());
     }
-    let message = "the store's documents move to other partitions; describe it again, and send \
-                   what is not in the log anew";
+    let message = "a repartition of the store is under way; describe the store again, and resend \
+        the changes that are not in the log";
     Err(Error::conflict(message).with_partition(at.partition))
 }

@@ -82,7 +82,7 @@ impl PartitionLog {
         let mut known = self.known.lock().await;
         let found = self.learn(&mut known).await?.log_id;
         if entry.log_id != found {
-            let message = "the entry was made for another log; look up the log's id again";
+            let message = "the entry was encoded for another log; look up the log's id again";
             return Err(Error::token_lost(message).with_partition(self.at.partition));
         }
         self.send(&mut known, entry).await
@@ -149,7 +149,9 @@ impl PartitionLog {
         }
         let error = match trimmed {
             Some(error) => Error::unavailable(format!("{}; try again", error.message())),
-            None => Error::corrupt("the log holds no opening entry; see what else writes to it"),
+            None => Error::corrupt(
+                "the log has no opening entry; check which other programs write to the log",
+            ),
         };
         Err(error.with_partition(self.at.partition))
     }

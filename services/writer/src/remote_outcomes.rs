@@ -35,8 +35,10 @@ impl RemoteOutcomes {
             false => format!("http://{address}"),
         };
         let endpoint = Endpoint::from_shared(url).map_err(|_| {
-            let message =
-                format!("replicator `{address}` is no HOST:PORT; set it like 127.0.0.1:7072");
+            let message = format!(
+                "the replicator `{address}` is not of the form HOST:PORT; write an address such as \
+                 127.0.0.1:7072"
+            );
             Error::invalid_argument(message)
         })?;
         let endpoint = endpoint.connect_timeout(ANSWER_WAIT);
@@ -70,7 +72,7 @@ impl Outcomes for RemoteOutcomes {
             }
             Ok(Err(status)) => {
                 // The caller reports the outcome as unknown; a retry queries again.
-                debug!(partition = %at, %status, "the replicator told no outcome");
+                debug!(partition = %at, %status, "replicator returned no outcome");
                 None
             }
             Err(_) => None,

@@ -67,7 +67,7 @@ impl Writer {
             return error;
         }
         self.unfinished.notify_one();
-        let message = "the store is defined and its logs are not made yet; try again";
+        let message = "the store is defined, but its logs do not exist yet; try again";
         Error::unavailable(message).with_partition(at.partition)
     }
 }
@@ -87,7 +87,7 @@ async fn finish(writer: Weak<Writer>, unfinished: Arc<Notify>) {
             let Some(writer) = writer.upgrade() else { return };
             match writer.repair().await {
                 Ok(()) => break,
-                Err(error) => tracing::warn!(%error, "a change of a definition is not finished"),
+                Err(error) => tracing::warn!(%error, "change of a definition not completed"),
             }
             let wait = backoff.next_wait(&*writer.parts.entropy);
             drop(writer);

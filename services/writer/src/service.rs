@@ -50,7 +50,7 @@ impl WriterService {
 
     async fn answer(&self, request: v1::WriteRequest) -> Result<v1::WriteResponse> {
         let batch = request.batch.ok_or_else(|| {
-            Error::invalid_argument("a write has a batch; name the client and its changes")
+            Error::invalid_argument("the write has no batch; name the client and its changes")
         })?;
         let batch = ClientBatch::try_from(batch)?;
         let wait = match request.outcome_wait_ms {
@@ -131,7 +131,7 @@ impl writer_server::Writer for WriterService {
         };
         let append = async {
             let entry = decode_entry(&request.entry).map_err(|error| {
-                let message = format!("the entry is refused: {}", error.message());
+                let message = format!("the entry is invalid: {}", error.message());
                 Error::invalid_argument(message)
             })?;
             self.writer.append(at, &entry).await
@@ -149,7 +149,9 @@ impl writer_server::Writer for WriterService {
     ) -> Result<Response<v1::DefinitionResponse>, Status> {
         let create = async {
             let spec = request.into_inner().spec;
-            let spec = spec.ok_or_else(|| Error::invalid_argument("name a store to create"))?;
+            let spec = spec.ok_or_else(|| {
+                Error::invalid_argument("the request names no store; name a store to create")
+            })?;
             self.writer.create_store(&StoreSpec::try_from(spec)?).await
         };
         let created = create.await.map_err(|error| status_of_error(&error))?;
@@ -165,7 +167,9 @@ impl writer_server::Writer for WriterService {
             let alterations: Vec<_> =
                 request.alterations.into_iter().map(Alteration::try_from).collect::<Result<_>>()?;
             if alterations.is_empty() {
-                return Err(Error::invalid_argument("name at least one alteration"));
+                return Err(Error::invalid_argument(
+                    "the request has no alteration; name at least one",
+                ));
             }
             let from = SchemaVersion(request.from_version);
             self.writer.alter_store(&request.name, from, &alterations).await

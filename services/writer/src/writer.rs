@@ -171,8 +171,8 @@ impl Writer {
         match self.parts.outcomes.verdict(at, position, change, wait_max).await {
             Some(verdict) => ChangeResult::judged(position, verdict),
             None => {
-                let message = "the change is in the log, but no replica told its outcome in time; \
-                               read the document after the token, or retry the same write";
+                let message = "the change is in the log, but no replica reported the outcome in \
+                    time; read the document after the token, or retry the same write";
                 let error = Error::unknown_outcome(message).with_partition(at.partition);
                 ChangeResult { position: Some(position), ..ChangeResult::failed(error) }
             }
@@ -187,10 +187,11 @@ impl Writer {
     pub async fn append(&self, at: PartitionRef, entry: &Entry) -> Result<Appended> {
         if !self.has(at) {
             if self.parts.catalog.catalog().of_logs(at.store).is_some() {
-                let message = "the store is written to other partitions; try again there";
+                let message = "the store's writes now go to other partitions; describe the store \
+                    again, and send the write there";
                 return Err(Error::unavailable(message).with_partition(at.partition));
             }
-            let message = "no such partition; describe the store for its partitions";
+            let message = "the store has no such partition; describe the store for its partitions";
             return Err(Error::not_found(message).with_partition(at.partition));
         }
         let is_copy = entry.source.is_some();
@@ -198,8 +199,8 @@ impl Writer {
             EntryBody::Barrier | EntryBody::Heartbeat => {}
             EntryBody::Changes(_) | EntryBody::Definition if is_copy => {}
             _ => {
-                let message = "only barriers, heartbeats and copied entries are appended as they \
-                               are; send changes with Write";
+                let message = "the entry is not a barrier, a heartbeat or a copied entry; send \
+                    changes with Write";
                 return Err(Error::invalid_argument(message));
             }
         }
@@ -260,8 +261,8 @@ impl Writer {
         let newest = history.newest().map_or(0, |schema| schema.definition.version.0);
         history.at(version).cloned().ok_or_else(|| {
             let message = format!(
-                "the store has no schema version {version}, its newest is {newest}; describe it \
-                 again"
+                "the store has no schema version {version}, its newest is {newest}; describe the \
+                 store again"
             );
             Error::invalid_argument(message)
         })
@@ -308,7 +309,7 @@ fn place(placed: Placed, number: usize) -> Position {
 }
 
 fn gone() -> Error {
-    Error::unknown_outcome("the writer is stopping; retry the same write elsewhere")
+    Error::unknown_outcome("the writer is stopping; retry the same write at another writer")
 }
 
 fn deleted() -> Error {
@@ -316,5 +317,5 @@ fn deleted() -> Error {
 }
 
 fn lost() -> ChangeResult {
-    ChangeResult::failed(Error::internal("a change without an outcome"))
+    ChangeResult::failed(Error::internal("a change has no outcome"))
 }

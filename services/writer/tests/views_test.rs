@@ -375,7 +375,7 @@ async fn what_a_view_emits_to_is_neither_deleted_nor_dropped_nor_widened() {
     let writer = shop(&memory()).await;
     let both = emitted("{n: count, least: {min: price}}");
     applied(&writer, &both).await;
-    assert_refused(writer.delete_store("features").await, "emit to it");
+    assert_refused(writer.delete_store("features").await, "materialize to the store");
     let drop = |name: &str| Alteration::DropField(name.to_owned());
     for (alteration, field) in [
         (drop("n"), "n"),

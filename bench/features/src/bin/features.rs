@@ -40,7 +40,7 @@ const KAFKA: &str = "kafka";
 fn rates_asked(asked: &str) -> Result<Vec<u64>, String> {
     let rate = |word: &str| word.parse().ok().filter(|rate| *rate > 0);
     let rates: Option<Vec<u64>> = asked.split_whitespace().map(rate).collect();
-    rates.ok_or_else(|| format!("RATES='{asked}' names other than rows in a second, from 1 on"))
+    rates.ok_or_else(|| format!("RATES='{asked}' is not a list of rows per second, each 1 or more"))
 }
 
 fn measure() -> Result<String, String> {

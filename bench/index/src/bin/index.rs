@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         [] => run(),
         ["worker", section, role, entries] => work(section, role, entries),
         ["opened", entries, value_bytes, how] => opened(entries, value_bytes, how),
-        _ => Err("run it without arguments: make bench-index".to_owned()),
+        _ => Err("index takes no arguments; run: make bench-index".to_owned()),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -166,7 +166,7 @@ impl Watch {
         let taken = self.taken.lock();
         let within = |taken: &&Taken| (from..=to).contains(&taken.nanos);
         let seen: Vec<_> = taken.iter().filter(within).copied().collect();
-        if seen.is_empty() { Err("nobody looked at the memory".to_owned()) } else { Ok(seen) }
+        if seen.is_empty() { Err("no sample of the memory was taken".to_owned()) } else { Ok(seen) }
     }
 }
 

@@ -78,7 +78,7 @@ impl ReaderProcess {
         let mut reader = Self { child, asks, told };
         match reader.hear().await? {
             Told::Ready => Ok(reader),
-            other => Err(format!("the reader said {other:?} before it was ready").into()),
+            other => Err(format!("the reader printed {other:?} before it was ready").into()),
         }
     }
 
@@ -89,7 +89,7 @@ impl ReaderProcess {
 
     async fn hear(&mut self) -> Result<Told, Failure> {
         let told = tokio::time::timeout(PATIENCE, self.told.recv()).await;
-        let told = told.map_err(|_| "the reader has said nothing")?;
+        let told = told.map_err(|_| "the reader printed nothing")?;
         Ok(told.ok_or("the reader has ended")?)
     }
 
@@ -106,7 +106,7 @@ impl ReaderProcess {
     pub(super) async fn flip(&mut self) -> Result<u64, Failure> {
         match self.hear().await? {
             Told::Flip(nanos) => Ok(nanos),
-            other => Err(format!("the reader said {other:?} before the version came").into()),
+            other => Err(format!("the reader printed {other:?} before the version arrived").into()),
         }
     }
 
@@ -114,7 +114,7 @@ impl ReaderProcess {
     pub(super) async fn around(&mut self) -> Result<Stretch, Failure> {
         match self.hear().await? {
             Told::Around(stretch) => Ok(stretch),
-            other => Err(format!("the reader said {other:?} for what reads took").into()),
+            other => Err(format!("the reader printed {other:?} instead of its read times").into()),
         }
     }
 
@@ -123,7 +123,7 @@ impl ReaderProcess {
         self.ask("stretch")?;
         match self.hear().await? {
             Told::Since(stretch) => Ok(stretch),
-            other => Err(format!("the reader said {other:?} for what reads took").into()),
+            other => Err(format!("the reader printed {other:?} instead of its read times").into()),
         }
     }
 

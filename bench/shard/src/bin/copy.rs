@@ -47,9 +47,9 @@ fn run() -> Result<(), String> {
     let bytes = if Bench::is_quick() { BYTES.0 } else { BYTES.1 };
     let values = values()?;
     let about = format!(
-        "one shard of {bytes} bytes of keys and values at a time: keys of 16 random bytes, values \
-         of {values:?} bytes that no compression makes smaller; in the page cache, but where it \
-         says otherwise"
+        "shards of {bytes} bytes of keys and values, one at a time: keys of 16 random bytes, \
+         values of {values:?} bytes that no compression makes smaller; in the page cache, unless a \
+         name says otherwise"
     );
     let mut bench = Bench::start("copy", &about)?;
     let (loopback, program) = (LOOPBACK, copies::this_program()?);

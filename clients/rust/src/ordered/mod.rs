@@ -73,7 +73,7 @@ impl Store {
                 Ok(OrderedReads { state: Arc::clone(state), shards })
             }
             Place::Memory(memory) => {
-                let message = "a store in memory has no shards; read it with its reader";
+                let message = "a store in memory has no shards; read the store with its reader";
                 Err(Error::unsupported(message).with_store(memory.name()))
             }
         }
@@ -143,7 +143,9 @@ impl OrderedReads {
             Some(Answer::Document(document)) => Ok(Some(document_of(document)?.1)),
             Some(Answer::Absent(_)) => Ok(None),
             Some(Answer::Error(error)) => Err(Error::from(error).with_store(self.state.name())),
-            None => Err(Error::corrupt("a node answered a document of no kind that is known here")),
+            None => Err(Error::corrupt(
+                "the node returned a document of an unknown kind; upgrade this client",
+            )),
         }
     }
 
@@ -160,5 +162,5 @@ impl OrderedReads {
 }
 
 fn fewer() -> Error {
-    Error::corrupt("a node answered another number of documents than it was asked for")
+    Error::corrupt("the node returned another number of documents than requested")
 }

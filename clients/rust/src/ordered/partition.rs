@@ -137,7 +137,7 @@ impl PartitionScan {
             }
         };
         let Some(page) = pages.message().await.map_err(told)? else {
-            return Err(Error::unavailable("the node has ended the scan; try again"));
+            return Err(Error::unavailable("the node ended the scan early; try again"));
         };
         self.token = Some(Token::decode(&page.token)?);
         if !page.cursor.is_empty() {

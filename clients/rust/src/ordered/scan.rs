@@ -142,7 +142,7 @@ impl OrderedScan {
         let order = KeyOrder::of(definition);
         let partition = self.partition_key.as_ref().map(|given| -> Result<PartitionId> {
             let Some(key_type) = definition.partition_key_type() else {
-                let message = "the store is partitioned by its key; name no partition key";
+                let message = "the store has no partition key; name none";
                 return Err(Error::invalid_argument(message));
             };
             given.check(key_type, "partition key")?;
@@ -184,13 +184,13 @@ impl OrderedScan {
                 Some(Keys::Range(v1::KeyRange { from, to }))
             }
             (Some(_), _) => {
-                let message = "a scan is of a prefix or of a range; leave one of them out";
+                let message = "the scan has a prefix and a range; leave one of the two out";
                 return Err(Error::invalid_argument(message));
             }
         };
         let fields = self.fields.iter().map(|name| {
             let field = definition.field(name).ok_or_else(|| {
-                Error::not_found("no such field; describe the store for its fields")
+                Error::not_found("the store has no such field; describe the store for its fields")
                     .with_field(name)
             })?;
             Ok(field.id.0)

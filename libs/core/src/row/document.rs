@@ -177,7 +177,7 @@ fn check_row_length(row: &[u8]) -> Result<()> {
     if row.len() <= ROW_BYTES_MAX {
         return Ok(());
     }
-    let advice = "split the document";
+    let advice = "the document is too large; split the document";
     Err(Error::limit_exceeded(advice, ROW_BYTES_MAX as u64, row.len() as u64))
 }
 
@@ -201,14 +201,14 @@ fn put_value(row: &mut Vec<u8>, slot: &Slot, value: &Value) -> Result<()> {
         &widened
     };
     if value.field_type() != Some(slot.field_type) {
-        let message = format!("a value does not fit its field's type {}", slot.field_type);
+        let message = format!("the value does not fit the field's type {}", slot.field_type);
         return Err(Error::invalid_argument(message));
     }
     match slot.place {
         Place::Tail(_) => {
             let (limit, actual) = (VALUE_BYTES_MAX as u64, value.encoded_bytes());
             if actual > limit {
-                let advice = "split the value over several documents";
+                let advice = "the value is too large; split the value over several documents";
                 return Err(Error::limit_exceeded(advice, limit, actual));
             }
             encode_value(value, row);

@@ -56,7 +56,7 @@ fn decode_scalar(bytes: &[u8], scalar: ScalarType) -> Result<Value> {
         ScalarType::Bytes => Value::Bytes(bytes.to_vec()),
         ScalarType::String => match std::str::from_utf8(bytes) {
             Ok(text) => Value::String(text.to_owned()),
-            Err(_) => return Err(Error::corrupt("a string is not UTF-8")),
+            Err(_) => return Err(Error::corrupt("a string of a row is not UTF-8")),
         },
     })
 }
@@ -80,7 +80,11 @@ fn decode_list(mut bytes: &[u8], scalar: ScalarType) -> Result<Value> {
         let (item, rest) = bytes.split_at_checked(length).ok_or_else(broken)?;
         if items.len() == LIST_COMPONENTS_MAX {
             let limit = LIST_COMPONENTS_MAX as u64;
-            return Err(Error::limit_exceeded("shorten the list", limit, limit + 1));
+            return Err(Error::limit_exceeded(
+                "the list has too many components; shorten the list",
+                limit,
+                limit + 1,
+            ));
         }
         items.push(decode_scalar(item, scalar)?);
         bytes = rest;

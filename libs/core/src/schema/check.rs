@@ -18,11 +18,14 @@ impl Definition {
         let at_store = |error: Error| error.with_store(&self.name);
         check_name(&self.name).map_err(at_store)?;
         if self.store == PartitionRef::CONTROL.store {
-            return Err(at_store(Error::invalid_argument("store id 0 names the control log")));
+            return Err(at_store(Error::invalid_argument(
+                "store id 0 is the control log; choose another store id",
+            )));
         }
         PartitionCount::new(self.partitions.0).map_err(at_store)?;
         if self.version.0 == 0 || self.version.0 > SCHEMA_VERSION_MAX {
-            let advice = "the store used up its schema versions; move it into a new store";
+            let advice =
+                "the store has used up its schema versions; move the documents into a new store";
             return Err(at_store(Error::limit_exceeded(
                 advice,
                 SCHEMA_VERSION_MAX.into(),
@@ -31,17 +34,21 @@ impl Definition {
         }
         if self.fields.len() > FIELDS_MAX {
             let found = self.fields.len() as u64;
-            let advice = "drop fields, or split the store";
+            let advice = "the store has too many fields; drop fields, or split the store";
             return Err(at_store(Error::limit_exceeded(advice, FIELDS_MAX as u64, found)));
         }
         check_ttl(self.options.ttl_us).map_err(at_store)?;
         if self.options.log_window_us.is_some_and(|window| !(0..=TTL_US_MAX).contains(&window)) {
-            let message = format!("log_window_us must be 0 to {TTL_US_MAX}, or unset to keep all");
+            let message = format!(
+                "log_window_us must be 0 to {TTL_US_MAX}, or unset to retain the whole log"
+            );
             return Err(at_store(Error::invalid_argument(message)));
         }
         let message = match self.options.log_bytes {
-            Some(0) => Some("log_bytes must be at least 1, or unset to bound nothing"),
-            Some(_) if self.stream.is_none() => Some("only a stream's events are bounded by bytes"),
+            Some(0) => Some("log_bytes must be at least 1, or unset to retain by time alone"),
+            Some(_) if self.stream.is_none() => {
+                Some("log_bytes is an option of streams only; leave log_bytes out")
+            }
             _ => None,
         };
         if let Some(message) = message {
@@ -77,25 +84,25 @@ impl Definition {
         match (self.view(), previous.view()) {
             (None, None) => {}
             (Some(now), Some(before)) if now.derives_as(before) => {}
-            _ => return refuse("what a view's events are derived by is fixed"),
+            _ => return refuse("the derivation of a view's events is fixed; create another view"),
         }
         if previous.version.0.checked_add(1) != Some(self.version.0) {
-            return refuse("a definition's version is one above the version before");
+            return refuse("the version of a definition must be one above the previous version");
         }
         if self.drop_all_count < previous.drop_all_count {
-            return refuse("a definition takes no drop-all back");
+            return refuse("a definition cannot take back a drop-all");
         }
         self.versions.check_follows(&previous.versions).map_err(|e| e.with_store(&self.name))?;
         let forgets = previous.retired.difference(&self.retired).next().is_some();
         if forgets || self.next_field_id < previous.next_field_id {
-            return refuse("a field id is never used again");
+            return refuse("a field id cannot be used again");
         }
         for field in &previous.fields {
             let Some(now) = self.field_by_id(field.id) else {
                 if self.retired.contains(&field.id) {
                     continue;
                 }
-                return refuse("a dropped field's id is retired");
+                return refuse("the id of a dropped field must be retired");
             };
             let (from, to) = (field.field_type, now.field_type);
             if from != to && !from.widens_to(to) {
@@ -104,7 +111,7 @@ impl Definition {
         }
         let is_new = |field: &&Field| previous.field_by_id(field.id).is_none();
         if self.fields.iter().filter(is_new).any(|field| field.id < previous.next_field_id) {
-            return refuse("a new field takes a new id");
+            return refuse("a new field must take a new id");
         }
         Ok(())
     }
@@ -113,7 +120,7 @@ impl Definition {
         check_field_id(FieldId(self.next_field_id.0.saturating_sub(1)))?;
         match self.retired.last() {
             Some(last) if *last >= self.next_field_id => {
-                Err(Error::invalid_argument("a retired field id was never given"))
+                Err(Error::invalid_argument("a retired field id was never in use"))
             }
             _ => Ok(()),
         }
@@ -140,22 +147,27 @@ impl Definition {
             let at_field = |error: Error| error.with_field(&field.name);
             let id = field.id;
             if id <= last || id >= self.next_field_id || self.retired.contains(&id) {
-                return Err(at_field(Error::invalid_argument("its field id is used twice")));
+                return Err(at_field(Error::invalid_argument("the field id is used twice")));
             }
             last = id;
             if field.aliases.len() > ALIASES_MAX {
                 let (limit, actual) = (ALIASES_MAX as u64, field.aliases.len() as u64);
-                let advice = "rename it back to one of its aliases, or add another field";
+                let advice = "the field has too many aliases; rename the field back to one of its \
+                    aliases, or add another field";
                 return Err(at_field(Error::limit_exceeded(advice, limit, actual)));
             }
             for name in std::iter::once(&field.name).chain(&field.aliases) {
                 check_name(name).map_err(at_field)?;
                 if !names.insert(name.as_str()) {
-                    return Err(at_field(Error::invalid_argument("two fields share a name")));
+                    return Err(at_field(Error::invalid_argument(
+                        "two fields share a name; rename one of the two",
+                    )));
                 }
             }
             if matches!(field.field_type, FieldType::Vector(_, 0)) {
-                return Err(at_field(Error::invalid_argument("a vector has a component or more")));
+                return Err(at_field(Error::invalid_argument(
+                    "a vector has no components; declare one or more",
+                )));
             }
             if let Some(default) = &field.default {
                 default.check(field.field_type).map_err(at_field)?;
@@ -164,7 +176,7 @@ impl Definition {
             fixed_bytes += field.field_type.width().unwrap_or(4);
         }
         if fixed_bytes > ROW_BYTES_MAX / 2 {
-            let advice = "use fewer or shorter vectors";
+            let advice = "the fixed fields need too much of a row; use fewer or shorter vectors";
             let limit = (ROW_BYTES_MAX / 2) as u64;
             return Err(Error::limit_exceeded(advice, limit, fixed_bytes as u64));
         }
@@ -173,13 +185,16 @@ impl Definition {
 
     fn check_partition_key(&self) -> Result<()> {
         let Some(id) = self.partition_key else { return Ok(()) };
-        let field = self
-            .field_by_id(id)
-            .ok_or_else(|| Error::invalid_argument("declare the partition key among the fields"))?;
+        let field = self.field_by_id(id).ok_or_else(|| {
+            Error::invalid_argument(
+                "the partition key is not among the fields; declare a field of that name",
+            )
+        })?;
         match field.field_type {
             FieldType::Scalar(ScalarType::String | ScalarType::Bytes | ScalarType::Int64) => Ok(()),
             other => {
-                let message = format!("a partition key is a string, bytes or int64, not {other}");
+                let message =
+                    format!("a partition key must be a string, bytes or int64, not {other}");
                 Err(Error::invalid_argument(message).with_field(&field.name))
             }
         }
@@ -190,7 +205,7 @@ pub(super) fn check_field_id(id: FieldId) -> Result<()> {
     if id.0 <= FIELD_ID_MAX {
         return Ok(());
     }
-    let advice = "the store used up its field ids; move it into a new store";
+    let advice = "the store has used up its field ids; move the documents into a new store";
     Err(Error::limit_exceeded(advice, FIELD_ID_MAX.into(), id.0.into()))
 }
 
@@ -198,10 +213,11 @@ pub(super) fn check_field_id(id: FieldId) -> Result<()> {
 pub(crate) fn check_ttl(ttl_us: Option<i64>) -> Result<()> {
     match ttl_us {
         Some(ttl) if ttl <= 0 => Err(Error::invalid_argument(
-            "a time to live is above 0 microseconds; delete to end a value now",
+            "a time to live must be above 0 microseconds; delete the value to end it now",
         )),
         Some(ttl) if ttl > TTL_US_MAX => Err(Error::limit_exceeded(
-            "shorten the time to live, or leave it out to keep the value for ever",
+            "the time to live is too long; shorten it, or leave it out to keep the value without \
+             end",
             TTL_US_MAX as u64,
             ttl as u64,
         )),
@@ -212,14 +228,16 @@ pub(crate) fn check_ttl(ttl_us: Option<i64>) -> Result<()> {
 /// Refuses a store or field name that is empty, too long or not printable.
 pub fn check_name(name: &str) -> Result<()> {
     if name.is_empty() {
-        return Err(Error::invalid_argument("a name has at least one character"));
+        return Err(Error::invalid_argument("the name is empty; give at least one character"));
     }
     if name.len() > NAME_BYTES_MAX {
         let (limit, actual) = (NAME_BYTES_MAX as u64, name.len() as u64);
-        return Err(Error::limit_exceeded("shorten the name", limit, actual));
+        return Err(Error::limit_exceeded("the name is too long; shorten the name", limit, actual));
     }
     if name.chars().any(char::is_control) {
-        return Err(Error::invalid_argument("a name has no control characters"));
+        return Err(Error::invalid_argument(
+            "the name has a control character; remove the character",
+        ));
     }
     Ok(())
 }

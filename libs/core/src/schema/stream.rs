@@ -64,7 +64,8 @@ impl StreamSpec {
         let id = |name: &String| match definition.field(name) {
             Some(field) => Ok(field.id),
             None => {
-                let message = "declare the event time among the columns";
+                let message =
+                    "the event time is not among the columns; declare a column of that name";
                 Err(Error::invalid_argument(message).with_field(name))
             }
         };
@@ -89,22 +90,30 @@ impl ColumnRules {
 
     fn check(&self, field: &Field) -> Result<()> {
         if self.required && field.default.is_some() {
-            let message = "a column has a default, or is required: with one no value is missing";
+            let message = "a required column has no use for a default; remove the default, or do \
+                not require the column";
             return Err(Error::invalid_argument(message));
         }
         if self.allowed.len() > ALLOWED_VALUES_MAX {
             let (limit, actual) = (ALLOWED_VALUES_MAX as u64, self.allowed.len() as u64);
-            return Err(Error::limit_exceeded("allow fewer values, or all", limit, actual));
+            return Err(Error::limit_exceeded(
+                "the column has too many allowed values; allow fewer values, or all",
+                limit,
+                actual,
+            ));
         }
         let is_compared = !self.allowed.is_empty() || self.index.is_some();
         if is_compared && !matches!(field.field_type, FieldType::Scalar(_)) {
             let not = format!("not a {}", field.field_type);
-            let message = format!("only scalars have allowed values, or an index, {not}");
+            let message =
+                format!("only a scalar column can have allowed values or an index, {not}");
             return Err(Error::invalid_argument(message));
         }
         self.allowed.iter().try_for_each(|value| value.check(field.field_type))?;
         match field.default.iter().find(|default| !self.allows(default)) {
-            Some(_) => Err(Error::invalid_argument("a default is one of the allowed values")),
+            Some(_) => Err(Error::invalid_argument(
+                "the default is not among the allowed values; allow the default, or choose another",
+            )),
             None => Ok(()),
         }
     }
@@ -125,7 +134,8 @@ impl Definition {
         match self.stream {
             None => Ok(()),
             Some(_) => {
-                let message = "a stream holds events, not documents: read what is made of them";
+                let message = "the store is a stream, which holds events instead of documents; \
+                    read a store that its views write to";
                 Err(Error::invalid_argument(message).with_store(&self.name))
             }
         }
@@ -148,8 +158,8 @@ impl Definition {
             return match self.fields.iter().find(|field| !field.rules.is_empty()) {
                 None => Ok(()),
                 Some(field) => {
-                    let message = "only a stream's columns are required, have allowed values, or \
-                                   an index";
+                    let message = "only a column of a stream can be required, have allowed values, \
+                        or have an index";
                     Err(Error::invalid_argument(message).with_field(&field.name))
                 }
             };
@@ -157,10 +167,16 @@ impl Definition {
         let has_time_to_live =
             self.options.ttl_us.is_some() || self.fields.iter().any(|field| field.ttl_us.is_some());
         for (is_so, message) in [
-            (self.key_value, "a stream has columns; a key-value store is none"),
-            (self.partition_key.is_some(), "a stream is partitioned by its key; name no other"),
+            (
+                self.key_value,
+                "a stream has columns and cannot be a key-value store; declare one of the two",
+            ),
+            (
+                self.partition_key.is_some(),
+                "a stream is partitioned by its key; declare no partition key",
+            ),
             (self.options.versioned, "events have no versions; leave `versioned` out"),
-            (has_time_to_live, "events have no time to live; leave it out"),
+            (has_time_to_live, "events have no time to live; leave the time to live out"),
         ] {
             if is_so {
                 return Err(Error::invalid_argument(message));
@@ -172,7 +188,11 @@ impl Definition {
         let indexes = self.fields.iter().filter(|field| field.rules.index.is_some()).count();
         if indexes > STREAM_INDEXES_MAX {
             let (limit, actual) = (STREAM_INDEXES_MAX as u64, indexes as u64);
-            return Err(Error::limit_exceeded("index fewer columns", limit, actual));
+            return Err(Error::limit_exceeded(
+                "the stream has too many indexed columns; index fewer columns",
+                limit,
+                actual,
+            ));
         }
         self.check_event_time()?;
         stream.view.as_ref().map_or(Ok(()), |view| view.check(self))
@@ -185,10 +205,12 @@ impl Definition {
         match self.field_by_id(id).map(|field| field.field_type) {
             Some(FieldType::Scalar(ScalarType::Timestamp)) => Ok(()),
             Some(other) => {
-                let message = format!("an event time is a timestamp, not a {other}");
+                let message = format!("an event time must be a timestamp, not a {other}");
                 Err(Error::invalid_argument(message))
             }
-            None => Err(Error::invalid_argument("declare the event time among the columns")),
+            None => Err(Error::invalid_argument(
+                "the event time is not among the columns; declare a column of that name",
+            )),
         }
     }
 }
@@ -198,12 +220,13 @@ impl Change {
     pub(crate) fn check_verb(&self, definition: &Definition) -> Result<()> {
         match (self.verb, &definition.stream) {
             (Verb::Insert, None) => {
-                let message = "only a stream takes inserts; upsert the document";
+                let message = "only a stream accepts inserts; upsert the document";
                 Err(Error::invalid_argument(message))
             }
             (Verb::Insert, Some(_)) => self.check_is_event(),
             (_, Some(_)) => {
-                let message = "events are inserted and never changed; insert another one";
+                let message = "a stream accepts only inserts, because an event never changes; \
+                    insert another event";
                 Err(Error::invalid_argument(message))
             }
             (_, None) => Ok(()),
@@ -213,13 +236,13 @@ impl Change {
     fn check_is_event(&self) -> Result<()> {
         let has_ttl = |change: &FieldChange| change.ttl_us.is_some();
         if self.condition.is_some() || self.ttl_us.is_some() || self.fields.iter().any(has_ttl) {
-            let message = "an event has no condition and no time to live";
+            let message = "an event takes no condition and no time to live; leave both out";
             return Err(Error::invalid_argument(message));
         }
         if self.fields.iter().all(|change| matches!(change.op, FieldOp::Set(_))) {
             return Ok(());
         }
-        Err(Error::invalid_argument("an event only sets columns"))
+        Err(Error::invalid_argument("an insert can only set columns; use no other operation"))
     }
 
     /// Refuses an event that the stream's newest rules do not accept, before it is appended. The
@@ -235,10 +258,12 @@ impl Change {
         for column in newest.fields.iter().filter(|field| !field.rules.is_empty()) {
             let message = match self.set_value(column.id) {
                 None if column.rules.required && made_with.field_by_id(column.id).is_some() => {
-                    "the column is required: give it a value"
+                    "the column is required, but the event has no value for it; give the column a \
+                     value"
                 }
                 Some(value) if !column.rules.allows(value) => {
-                    "the value is none of those that the column allows; describe the stream"
+                    "the column does not allow the value; describe the stream for the allowed \
+                     values"
                 }
                 _ => continue,
             };

@@ -194,16 +194,22 @@ impl AggregateSpec {
         let Some(value) = value else { return Ok(()) };
         let named = self.kind.name();
         let Some(input) = self.input else {
-            let message = format!("{named} counts events: declare an input, or send no value");
+            let message = format!(
+                "{named} counts events and takes no value; declare an input, or send no value"
+            );
             return Err(Error::invalid_argument(message));
         };
         if value.field_type() != Some(FieldType::Scalar(input)) {
-            let message = format!("send {named} a {}, or nothing", input.name());
+            let message =
+                format!("{named} takes a {} or no value; send one of the two", input.name());
             return Err(Error::invalid_argument(message));
         }
         let bytes = value.encoded_bytes();
         if self.keeps_values() && bytes > AGGREGATE_ITEM_BYTES_MAX as u64 {
-            let message = format!("shorten the value, or do not declare {named} of it");
+            let message = format!(
+                "the value is too long for {named}; shorten the value, or do not declare {named} \
+                 on the column"
+            );
             return Err(Error::limit_exceeded(message, AGGREGATE_ITEM_BYTES_MAX as u64, bytes));
         }
         Ok(())
@@ -241,12 +247,15 @@ fn check_input(kind: &AggregateKind, input: Option<ScalarType>) -> Result<()> {
     let named = kind.name();
     match input {
         None if is_optional => Ok(()),
-        None => Err(Error::invalid_argument(format!("name the column that {named} is of"))),
+        None => Err(Error::invalid_argument(format!(
+            "{named} needs a column; name the column to aggregate"
+        ))),
         Some(input) if taken.contains(&input) => Ok(()),
         Some(input) => {
             let names: Vec<_> = taken.iter().map(|scalar| scalar.name()).collect();
             let (found, names) = (input.name(), names.join(", "));
-            let message = format!("{named} is not of a {found}; take a column of: {names}");
+            let message =
+                format!("{named} does not take a {found}; choose a column of type: {names}");
             Err(Error::invalid_argument(message))
         }
     }
@@ -256,9 +265,11 @@ fn check_parameters(kind: &AggregateKind) -> Result<()> {
     use AggregateKind as Kind;
     let within = |what: &str, found: u64, from: u64, to: u64| match found {
         _ if found < from => {
-            Err(Error::invalid_argument(format!("set {what} to {from} at least, not {found}")))
+            Err(Error::invalid_argument(format!("{what} is {found}; set it to at least {from}")))
         }
-        _ if found > to => Err(Error::limit_exceeded(format!("lower {what}"), to, found)),
+        _ if found > to => {
+            Err(Error::limit_exceeded(format!("{what} is too high; lower it"), to, found))
+        }
         _ => Ok(()),
     };
     match kind {
@@ -284,13 +295,13 @@ fn check_parameters(kind: &AggregateKind) -> Result<()> {
 
 fn check_ranks(ranks: &[f64]) -> Result<()> {
     if ranks.iter().any(|rank| !(0.0..=1.0).contains(rank)) {
-        return Err(Error::invalid_argument("give ranks from 0 to 1"));
+        return Err(Error::invalid_argument("a rank is outside 0 to 1; give ranks from 0 to 1"));
     }
     let mut suffixes: Vec<_> = ranks.iter().map(|rank| rank_suffix(*rank)).collect();
     suffixes.sort();
     suffixes.dedup();
     if suffixes.len() < ranks.len() {
-        return Err(Error::invalid_argument("give each rank once"));
+        return Err(Error::invalid_argument("a rank is given twice; give each rank once"));
     }
     Ok(())
 }

@@ -41,20 +41,40 @@ impl View {
     /// Refuses a view that breaks a limit or contradicts itself or its own stream.
     pub(crate) fn check(&self, definition: &Definition) -> Result<()> {
         if self.source == definition.store {
-            return Err(Error::invalid_argument("a view is of another stream"));
+            return Err(Error::invalid_argument(
+                "a view cannot be a view of itself; name another stream",
+            ));
         }
-        within("group by fewer columns", self.group_by.len(), GROUP_COLUMNS_MAX)?;
-        within("look up in fewer stores", self.lookups.len(), LOOKUPS_MAX)?;
-        within("declare fewer features", self.features.len(), AGGREGATES_MAX)?;
-        within("declare fewer windows", self.windows.len(), WINDOWS_MAX)?;
+        within(
+            "the view groups by too many columns; group by fewer columns",
+            self.group_by.len(),
+            GROUP_COLUMNS_MAX,
+        )?;
+        within(
+            "the view has too many lookups; look up in fewer stores",
+            self.lookups.len(),
+            LOOKUPS_MAX,
+        )?;
+        within(
+            "the view has too many features; declare fewer features",
+            self.features.len(),
+            AGGREGATES_MAX,
+        )?;
+        within(
+            "the view has too many windows; declare fewer windows",
+            self.windows.len(),
+            WINDOWS_MAX,
+        )?;
         if self.group_by.is_empty() || self.features.is_empty() || self.windows.is_empty() {
-            let message = "a view groups by a column, and has a feature and a window";
+            let message =
+                "a view needs a group_by column, a feature and a window; declare each of the three";
             return Err(Error::invalid_argument(message));
         }
         self.check_columns(definition)?;
         self.check_groups(definition)?;
         if self.partition_by().next().is_none() && definition.written().partitions.0 != 1 {
-            let message = "a view that groups by nothing but what it looks up has one partition";
+            let message = "a view that groups only by looked-up columns has one partition; declare \
+                1 partition";
             return Err(Error::invalid_argument(message));
         }
         self.check_windows()?;
@@ -69,7 +89,7 @@ impl View {
     fn check_columns(&self, definition: &Definition) -> Result<()> {
         let own: BTreeSet<_> = definition.fields.iter().map(|field| field.id).collect();
         if !self.columns.keys().copied().eq(own) {
-            let message = "each column of a view comes from somewhere, and nothing else does";
+            let message = "the origins of a view's columns do not match its columns";
             return Err(Error::invalid_argument(message));
         }
         let lookups = self.lookups.len();
@@ -78,11 +98,13 @@ impl View {
             Origin::Key | Origin::EventTime | Origin::Column(_) => true,
         };
         if !self.columns.values().all(is_known) {
-            return Err(Error::invalid_argument("a column comes from a lookup that is not there"));
+            return Err(Error::invalid_argument(
+                "a column comes from a lookup that the view does not have",
+            ));
         }
         let event_time = definition.event_time().and_then(|column| self.columns.get(&column.id));
         if event_time != Some(&Origin::EventTime) {
-            let message = "a view's event time is that of its source";
+            let message = "the event time of a view must be the event time of its stream";
             return Err(Error::invalid_argument(message));
         }
         Ok(())
@@ -93,12 +115,17 @@ impl View {
         let mut seen = BTreeSet::new();
         for id in &self.group_by {
             let column = definition.field_by_id(*id);
-            let column =
-                column.ok_or_else(|| Error::invalid_argument("a group by no such column"))?;
+            let column = column.ok_or_else(|| {
+                Error::invalid_argument("the view groups by a column that the view does not have")
+            })?;
             let message = match column.field_type {
-                _ if !seen.insert(*id) => "group by each column once".to_owned(),
+                _ if !seen.insert(*id) => {
+                    "the view groups by a column twice; group by each column once".to_owned()
+                }
                 FieldType::Scalar(Bool | Int32 | Int64 | String | Bytes | Timestamp) => continue,
-                other => format!("no group is by a {other}; take a scalar that is no float"),
+                other => {
+                    format!("a view cannot group by a {other}; choose a scalar that is no float")
+                }
             };
             return Err(Error::invalid_argument(message).with_field(&column.name));
         }
@@ -107,11 +134,17 @@ impl View {
 
     fn check_windows(&self) -> Result<()> {
         if self.lateness_us < 0 {
-            return Err(Error::invalid_argument("give a lateness of zero or more"));
+            return Err(Error::invalid_argument(
+                "the lateness is negative; give a lateness of zero or more",
+            ));
         }
         if self.lateness_us > WINDOW_US_MAX {
             let (limit, actual) = (WINDOW_US_MAX as u64, self.lateness_us as u64);
-            return Err(Error::limit_exceeded("shorten the lateness", limit, actual));
+            return Err(Error::limit_exceeded(
+                "the lateness is too long; shorten the lateness",
+                limit,
+                actual,
+            ));
         }
         for (place, one) in self.windows.iter().enumerate() {
             one.window.check()?;
@@ -119,7 +152,9 @@ impl View {
                 check_name(&one.name)?;
             }
             if self.windows[..place].iter().any(|other| other.window == one.window) {
-                return Err(Error::invalid_argument("declare each window once"));
+                return Err(Error::invalid_argument(
+                    "a window is declared twice; declare each window once",
+                ));
             }
         }
         Ok(())
@@ -133,21 +168,25 @@ impl View {
             None => None,
             Some(Some(FieldType::Scalar(scalar))) => Some(scalar),
             Some(Some(other)) => {
-                let message = format!("no feature is of a {other}; take a scalar");
+                let message =
+                    format!("a feature cannot aggregate a {other}; choose a scalar column");
                 return Err(at_feature(Error::invalid_argument(message)));
             }
             Some(None) => {
-                return Err(at_feature(Error::invalid_argument("a feature of no such column")));
+                return Err(at_feature(Error::invalid_argument(
+                    "a feature aggregates a column that the view does not have",
+                )));
             }
         };
         if input != feature.aggregate.input() {
-            let message = "a feature takes in values of its column's type";
+            let message = "the input type of a feature is not the type of its column";
             return Err(at_feature(Error::invalid_argument(message)));
         }
         let accumulates = matches!(feature.aggregate.kind(), AggregateKind::AccumulatingCount);
         let is_lifetime = self.windows.iter().all(|one| one.window == super::Window::Lifetime);
         if accumulates && !is_lifetime {
-            let message = "an accumulating count is of all time: give it a view without windows";
+            let message =
+                "an accumulating count covers all time; declare it in a view without windows";
             return Err(at_feature(Error::invalid_argument(message)));
         }
         Ok(())
@@ -155,12 +194,16 @@ impl View {
 
     fn check_outputs(&self) -> Result<()> {
         let outputs = self.outputs();
-        within("declare fewer features or windows", outputs.len(), FIELDS_MAX)?;
+        within(
+            "the view has too many values; declare fewer features or windows",
+            outputs.len(),
+            FIELDS_MAX,
+        )?;
         let mut names = BTreeSet::new();
         for output in &outputs {
             check_name(&output.name).map_err(|error| error.with_field(&output.name))?;
             if !names.insert(output.name.as_str()) {
-                let message = "two values have one name: name features and windows otherwise";
+                let message = "two values have the same name; rename a feature or a window";
                 return Err(Error::invalid_argument(message).with_field(&output.name));
             }
         }

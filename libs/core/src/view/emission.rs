@@ -51,29 +51,35 @@ impl Emission {
     pub(super) fn check(&self, view: &View, definition: &Definition) -> Result<()> {
         let wrong = |message: String| Err(Error::invalid_argument(message));
         if self.store == definition.store || self.store == view.source {
-            return wrong("a view emits to a store of documents, not to a stream".to_owned());
+            return wrong(
+                "a view cannot materialize to a stream; name a document store".to_owned(),
+            );
         }
         if self.cadence_us < VIEW_CADENCE_US_MIN {
             let least = VIEW_CADENCE_US_MIN / 1_000;
-            return wrong(format!("give a cadence of {least} ms or more"));
+            return wrong(format!(
+                "the cadence is too short; give a cadence of {least} ms or more"
+            ));
         }
         if self.grace_us < 0 {
-            return wrong("give a grace of zero or more".to_owned());
+            return wrong("the grace is negative; give a grace of zero or more".to_owned());
         }
         for (advice, found, limit) in [
-            ("shorten the cadence", self.cadence_us, VIEW_CADENCE_US_MAX),
-            ("shorten the grace", self.grace_us, VIEW_GRACE_US_MAX),
+            ("the cadence is too long; shorten the cadence", self.cadence_us, VIEW_CADENCE_US_MAX),
+            ("the grace is too long; shorten the grace", self.grace_us, VIEW_GRACE_US_MAX),
         ] {
             if found > limit {
                 return Err(Error::limit_exceeded(advice, limit as u64, found as u64));
             }
         }
         if self.fields.len() != view.outputs().len() {
-            return wrong("a view emits each of its values to a field".to_owned());
+            return wrong("each value of a view needs a field in the document store".to_owned());
         }
         let ids: BTreeSet<_> = self.fields.iter().chain([&self.position]).collect();
         if ids.len() != self.fields.len() + 1 {
-            return wrong("a view emits each of its values to a field of its own".to_owned());
+            return wrong(
+                "each value of a view needs a field of its own in the document store".to_owned(),
+            );
         }
         Ok(())
     }
@@ -121,8 +127,8 @@ impl EmissionSpec {
             }
             let taken = store.field(&wanted.name).filter(|field| !is_left(field));
             if taken.is_some() {
-                let message = "the store has a field of this name already; name the feature or \
-                               the window otherwise, or that field";
+                let message = "the store has a field of this name already; rename the feature, the \
+                    window or that field";
                 let error = Error::invalid_argument(message).with_store(&store.name);
                 return Err(error.with_field(&wanted.name));
             }
@@ -151,7 +157,7 @@ impl EmissionSpec {
             let kept = kept(definition, was, store, &wanted)?;
             let owned = owned_name(&definition.name, &wanted.name);
             let field = kept.or_else(|| store.field(&owned)).ok_or_else(|| {
-                let message = "the store has no such field of the view's; apply the view again";
+                let message = "the store lacks this field of the view; apply the view again";
                 Error::not_found(message).with_store(&store.name).with_field(&wanted.name)
             })?;
             check_type(field, &wanted)?;
@@ -174,23 +180,25 @@ impl EmissionSpec {
         let wrong = |message: &str| Err(Error::invalid_argument(message).with_store(&store.name));
         if was.and_then(emission_of).is_some_and(|was| was.store != store.store) {
             return wrong(
-                "the view emits to another store; let it emit nowhere first, then to this one",
+                "the view materializes to another store; remove `emit` first, then add this store",
             );
         }
         if store.stream.is_some() || store.key_value {
-            return wrong("a view emits to a store of documents; name another one");
+            return wrong("a view can only materialize to a document store; name another store");
         }
         if store.name == definition.name {
-            return wrong("the view itself has this name; name another store");
+            return wrong("the store has the name of the view; name another store");
         }
         if store.partition_key.is_some() {
-            return wrong("a view emits to a store that is partitioned by its key alone");
+            return wrong(
+                "a view cannot materialize to a store with a partition key; name another store",
+            );
         }
         let key_type = view_of(definition)?.document_key_type(definition);
         if store.key_type != key_type {
             let (wanted, found) = (key_type.name(), store.key_type.name());
             return wrong(&format!(
-                "the groups' keys are of type {wanted}, and the store's of type {found}; name \
+                "the groups' keys are of type {wanted}, and the store's keys of type {found}; name \
                  another store"
             ));
         }
@@ -214,7 +222,7 @@ fn emitted_fields(definition: &Definition) -> Result<Vec<FieldSpec>> {
     let outputs = view_of(definition)?.outputs();
     let position = format!("{}_position", definition.name);
     if outputs.iter().any(|output| output.name == position) {
-        let message = "the field of the view's position has this name; name the feature otherwise";
+        let message = "the view's position field has this name; rename the feature";
         return Err(Error::invalid_argument(message).with_field(position));
     }
     let field = |ViewOutput { name, field_type }| FieldSpec::new(name, field_type);
@@ -252,8 +260,8 @@ fn check_type(field: &Field, wanted: &FieldSpec) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "the value becomes a {of}, and its field is a {found}; name the feature otherwise, or \
-         apply the view without it first"
+        "the value is now a {of}, but its field is a {found}; rename the feature, or apply the \
+         view without the feature first"
     );
     Err(Error::invalid_argument(message).with_field(&wanted.name))
 }
@@ -274,5 +282,7 @@ fn emission_of(definition: &Definition) -> Option<&Emission> {
 }
 
 fn view_of(definition: &Definition) -> Result<&View> {
-    definition.view().ok_or_else(|| Error::internal("only a view emits"))
+    definition
+        .view()
+        .ok_or_else(|| Error::internal("the store is no view, so it materializes nothing"))
 }

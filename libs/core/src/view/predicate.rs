@@ -144,7 +144,11 @@ impl<C> Predicate<C> {
     ) -> Result<Predicate<D>> {
         if depth > PREDICATE_DEPTH_MAX {
             let (limit, actual) = (PREDICATE_DEPTH_MAX as u64, depth as u64);
-            return Err(Error::limit_exceeded("nest the condition less deep", limit, actual));
+            return Err(Error::limit_exceeded(
+                "the condition is nested too deeply; nest less deeply",
+                limit,
+                actual,
+            ));
         }
         let inner = |one: &Self| one.resolved_at(depth + 1, column, literal);
         Ok(match self {

@@ -147,7 +147,7 @@ impl ViewSpec {
     ) -> std::result::Result<Definition, ViewFault> {
         let at = |part| move |error| ViewFault { part, error };
         if source.stream.is_none() {
-            let message = "a view is of a stream, and this is a store of documents";
+            let message = "a view needs a stream, and this is a document store; name a stream";
             let error = Error::invalid_argument(message).with_store(&source.name);
             return Err(at(ViewPart::Stream)(error));
         }
@@ -216,13 +216,16 @@ impl ViewSpec {
             |part, message: &str| ViewFault { part, error: Error::invalid_argument(message) };
         let wanted = self.define_silent(current.store, source, store)?;
         let (Some(was), Some(wants)) = (current.view(), wanted.view()) else {
-            return Err(fault(ViewPart::View, "there is a store of this name that is no view"));
+            return Err(fault(
+                ViewPart::View,
+                "a store of this name exists and is no view; choose another name",
+            ));
         };
         let origins = |view: &View| -> Vec<_> {
             view.group_by.iter().filter_map(|id| view.columns.get(id).copied()).collect()
         };
         let advice =
-            "its events are derived by another one; create another view, and drop this one";
+            "a view's events cannot change once derived; create another view, and drop this one";
         for (part, is_same) in [
             (ViewPart::Stream, was.source == wants.source),
             (ViewPart::Filter, was.filter == wants.filter),
@@ -245,7 +248,7 @@ impl ViewSpec {
         }
         for (number, name) in self.keep.iter().enumerate() {
             if current.field(name).is_none() {
-                let message = "its events do not have this column; create another view";
+                let message = "the view's events lack this column; create another view";
                 return Err(fault(ViewPart::Keep(number), message));
             }
         }
@@ -296,7 +299,7 @@ impl ViewSpec {
 impl FeatureSpec {
     fn feature(&self, definition: &Definition) -> Result<Feature> {
         let column = self.input.as_ref().map(|name| {
-            let message = format!("the view has no column `{name}`; let it keep that");
+            let message = format!("the view has no column `{name}`; add the column to `keep`");
             definition.field(name).ok_or_else(|| Error::not_found(message))
         });
         let column = column.transpose()?;
@@ -304,7 +307,8 @@ impl FeatureSpec {
             None => None,
             Some(FieldType::Scalar(scalar)) => Some(scalar),
             Some(other) => {
-                let message = format!("no feature is of a {other}; take a scalar");
+                let message =
+                    format!("a feature cannot aggregate a {other}; choose a scalar column");
                 return Err(Error::invalid_argument(message));
             }
         };
@@ -342,19 +346,23 @@ impl<'s> Making<'s> {
             key.map_or_else(|| self.source.key_type.field_type(), |column| column.field_type);
         if key_type != definition.key_type.field_type() {
             let found = definition.key_type.field_type();
-            let message = format!("the store's keys are {found}s, and the column is a {key_type}");
+            let message = format!(
+                "the store's keys are {found}s, but the column is a {key_type}; choose another \
+                 column"
+            );
             return Err(Error::invalid_argument(message).with_store(&spec.store));
         }
         if definition.partition_key.is_some() {
-            let message = "a lookup is in a store that is partitioned by its key alone";
+            let message = "a lookup cannot read a store with a partition key; choose another store";
             return Err(Error::invalid_argument(message).with_store(&spec.store));
         }
         for (name, field, fill) in &spec.columns {
-            let found = definition
-                .field(field)
-                .ok_or_else(|| Error::not_found("no such field of the store").with_field(field))?;
+            let found = definition.field(field).ok_or_else(|| {
+                Error::not_found("the store has no such field; describe the store for its fields")
+                    .with_field(field)
+            })?;
             if self.source.field(name).is_some() || self.looked_up.contains_key(name) {
-                let message = "another column has this name; give it another one";
+                let message = "another column has this name; choose another name";
                 return Err(Error::invalid_argument(message).with_field(name));
             }
             let default = fill.clone().map(|value| fit(value, found.field_type)).transpose();
@@ -386,7 +394,8 @@ impl<'s> Making<'s> {
             Some(column) => (Origin::Column(column.id), column.field_type),
             None if name == KEY_COLUMN => (Origin::Key, self.source.key_type.field_type()),
             None => {
-                let message = "neither the stream nor a lookup has such a column";
+                let message = "neither the stream nor a lookup has the column; describe the \
+                    stream, or look the column up";
                 return Err(Error::not_found(message).with_field(name));
             }
         };
@@ -410,7 +419,10 @@ fn id_of(definition: &Definition, name: &str) -> Option<FieldId> {
 
 fn source_column<'s>(source: &'s Definition, name: &str) -> Result<&'s Field> {
     let found = source.field(name);
-    found.ok_or_else(|| Error::not_found("the stream has no such column").with_field(name))
+    found.ok_or_else(|| {
+        Error::not_found("the stream has no such column; describe the stream for its columns")
+            .with_field(name)
+    })
 }
 
 /// Resolves a condition to the ids of the source's columns, with literals of their types.
@@ -441,12 +453,16 @@ fn check_types(source: &Definition, predicate: &Predicate<FieldId>) -> Result<()
         Predicate::Compare { column, .. } | Predicate::IsOneOf { column, .. }
             if !matches!(type_of(column), Some(FieldType::Scalar(_))) =>
         {
-            Err(Error::invalid_argument("only scalars compare"))
+            Err(Error::invalid_argument(
+                "the condition compares a column that is not a scalar; compare scalar columns only",
+            ))
         }
         Predicate::Compare { column, to: Operand::Column(other), .. }
             if type_of(column) != type_of(other) =>
         {
-            Err(Error::invalid_argument("the two columns have different types"))
+            Err(Error::invalid_argument(
+                "the two compared columns have different types; compare columns of the same type",
+            ))
         }
         Predicate::Compare { .. } | Predicate::IsOneOf { .. } => Ok(()),
     }

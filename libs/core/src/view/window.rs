@@ -51,19 +51,32 @@ impl Window {
     pub fn check(self) -> Result<()> {
         let Some((hop_us, length_us)) = self.lengths() else { return Ok(()) };
         if hop_us < 1 || length_us < 1 {
-            return Err(Error::invalid_argument("give a window a length and a hop above zero"));
+            return Err(Error::invalid_argument(
+                "a window's length and hop must be above zero; give larger ones",
+            ));
         }
         if length_us % hop_us != 0 {
-            let message = format!("make the window's {length_us} us a multiple of its {hop_us}");
+            let message = format!(
+                "the window's length of {length_us} us is not a multiple of its hop of {hop_us} \
+                 us; change one of the two"
+            );
             return Err(Error::invalid_argument(message));
         }
         if length_us > WINDOW_US_MAX {
             let (limit, actual) = (WINDOW_US_MAX as u64, length_us as u64);
-            return Err(Error::limit_exceeded("shorten the window", limit, actual));
+            return Err(Error::limit_exceeded(
+                "the window is too long; shorten the window",
+                limit,
+                actual,
+            ));
         }
         let (limit, actual) = (WINDOW_TILES_MAX as u64, (length_us / hop_us) as u64);
         if actual > limit {
-            return Err(Error::limit_exceeded("lengthen the window's hop", limit, actual));
+            return Err(Error::limit_exceeded(
+                "the window has too many hops; lengthen the window's hop",
+                limit,
+                actual,
+            ));
         }
         Ok(())
     }

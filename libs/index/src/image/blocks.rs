@@ -55,7 +55,7 @@ impl Blocks {
     pub(crate) fn check(&self, number: u64, block: &Block) -> Result<()> {
         match self.checksums.get(number as usize) == Some(&checksum(block, number)) {
             true => Ok(()),
-            false => Err(damaged("a block whose checksum does not fit")),
+            false => Err(damaged("a block fails its checksum")),
         }
     }
 
@@ -76,7 +76,7 @@ impl Blocks {
     /// `Unavailable` for a block that cannot be read.
     pub(crate) fn mend(&self, number: u64) -> Result<Box<Block>> {
         let Some(class) = self.class_of(number) else {
-            return Err(damaged("a block whose checksum does not fit, without parity"));
+            return Err(damaged("a block fails its checksum and has no parity"));
         };
         let (mut mended, mut other) = (Box::new([0; BLOCK]), Box::new([0; BLOCK]));
         let all = class..self.checksums.len() as u64;
@@ -85,7 +85,9 @@ impl Blocks {
             add(&mut mended, &other);
         }
         if self.check(number, &mended).is_err() {
-            return Err(damaged("a block that cannot be mended, for it is not the only one"));
+            return Err(damaged(
+                "a damaged block cannot be repaired, because other blocks are damaged too",
+            ));
         }
         self.mended.fetch_add(1, Ordering::Relaxed);
         Ok(mended)

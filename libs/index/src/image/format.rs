@@ -152,7 +152,8 @@ impl Meta {
         let count = |items: usize| {
             u32::try_from(items).map_err(|_| {
                 let limit = u64::from(u32::MAX);
-                let message = "the partition is too large for an image; use more partitions";
+                let message = "the partition is too large for an image; repartition the store to \
+                    more partitions";
                 Error::limit_exceeded(message, limit, items as u64)
             })
         };
@@ -186,7 +187,7 @@ impl Meta {
 
     pub(super) fn decode(bytes: &[u8], counts: &Counts) -> Result<Self> {
         if Some(bytes.len() as u64) != counts.meta_bytes() {
-            return Err(damaged("a description of another length than its header says"));
+            return Err(damaged("the description has another length than the header says"));
         }
         let (checksums, rest) = bytes.split_at(8 * counts.all_blocks() as usize);
         let checksums = checksums.as_chunks::<8>().0.iter();
@@ -197,13 +198,13 @@ impl Meta {
         for _ in 0..counts.extents {
             let (first, blocks) = (u64::from(fields.u32()?), u64::from(fields.u32()?));
             if first < behind || blocks == 0 {
-                return Err(damaged("blocks that are not in their order"));
+                return Err(damaged("the blocks are out of order"));
             }
             extents.push(Extent { first, blocks, first_in_file });
             (first_in_file, behind) = (first_in_file + blocks, first + blocks);
         }
         if first_in_file != counts.blocks {
-            return Err(damaged("more or fewer blocks than its header says"));
+            return Err(damaged("there are more or fewer blocks than the header says"));
         }
         let expiries =
             (0..counts.groups).map(|_| Ok(fields.u64()? as i64)).collect::<Result<_>>()?;
@@ -257,24 +258,25 @@ pub(super) fn decode_header(bytes: &Block) -> Result<Header> {
     let mut fields = Fields::new(body, too_early);
     let (magic, version) = (fields.u32()?, fields.u16()?);
     if magic != MAGIC {
-        return Err(damaged("it does not begin like one"));
+        return Err(damaged("the file does not begin with the magic of an image"));
     }
     if !(FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&version) {
         let message = format!(
-            "an image of format version {version}, and this build knows {FORMAT_VERSION_MIN} to \
-             {FORMAT_VERSION}; it is ignored, or opened by the build that wrote it"
+            "the image has format version {version}, and this build knows {FORMAT_VERSION_MIN} to \
+             {FORMAT_VERSION}; the reader ignores the image: open it with the build that wrote it, \
+             or let this build write another one"
         );
         return Err(Error::unsupported(message));
     }
     if Fields::new(checksum, too_early).u64()? != xxh3_64(body) || fields.u16()? != 0 {
-        return Err(damaged("a header whose checksum does not fit"));
+        return Err(damaged("the header fails its checksum"));
     }
     let header = Header { format_version: version, ..take_header(&mut fields)? };
     let has_parity = header.counts.parities > 0;
     match fields.rest().iter().all(|byte| *byte == 0) && (version == FORMAT_VERSION || !has_parity)
     {
         true => Ok(header),
-        false => Err(damaged("a header with something behind it")),
+        false => Err(damaged("bytes follow the header")),
     }
 }
 
@@ -287,14 +289,14 @@ impl Header {
 }
 
 fn too_early() -> Error {
-    damaged("it ends too early")
+    damaged("the file ends too early")
 }
 
 fn segment(fields: &mut Fields<'_>) -> Result<SegmentAt> {
     let [address, bytes, used, live] = [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
     let (bytes, is_open) = (bytes & !SEGMENT_OPEN, bytes & SEGMENT_OPEN != 0);
     if live > used || used > bytes {
-        return Err(damaged("a segment that holds more than it is long"));
+        return Err(damaged("a segment holds more bytes than its length"));
     }
     Ok(SegmentAt { address, bytes, used, live, is_open })
 }

@@ -41,22 +41,22 @@ impl Image {
         let mut first: Block = [0; BLOCK];
         let filled = file.read_at(&mut first, 0).map_err(|error| refused("read", &error))?;
         if filled < BLOCK {
-            return Err(damaged("it is shorter than its first block"));
+            return Err(damaged("the file is shorter than the first block"));
         }
         let header = decode_header(&first)?;
         if header.counts.file_bytes() != Some(size) {
-            return Err(damaged("it is shorter or longer than its header says"));
+            return Err(damaged("the file is shorter or longer than the header says"));
         }
         // This is bounded by the file's size, which was just compared.
         let bytes = header.counts.meta_bytes().unwrap_or(0);
         let mut meta = vec![0; bytes as usize];
         read_exactly(&*file, &mut meta, size - bytes)?;
         if meta_checksum(&meta) != header.meta_checksum {
-            return Err(damaged("a description whose checksum does not fit"));
+            return Err(damaged("the description fails its checksum"));
         }
         let meta = Meta::decode(&meta, &header.counts)?;
         if !header.fits(meta.extents.iter().any(Extent::is_spilled)) {
-            return Err(damaged("blocks of a spill file that its version does not tell of"));
+            return Err(damaged("there are blocks of a spill file that the version does not name"));
         }
         let checksums = meta.checksums.clone();
         let blocks = Arc::new(Blocks::new(file.clone(), checksums, header.counts.parities));

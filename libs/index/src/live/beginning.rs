@@ -49,7 +49,8 @@ impl Beginning {
     /// when the file can be neither mapped nor read.
     pub fn of_image(image: &Image, following: Following) -> Result<Self> {
         if image.is_spilled() {
-            let message = "an image of what was spilled is not served before it is copied";
+            let message =
+                "an image with spilled documents cannot serve reads; copy the image first";
             return Err(Error::unsupported(message));
         }
         let space = Table::space_of_image(image)?;

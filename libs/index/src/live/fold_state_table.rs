@@ -95,7 +95,8 @@ impl FoldStateTable {
     /// `Corrupt` for records that no fold has written.
     pub(crate) fn restore(&self, state: &mut PartitionState) -> Result<()> {
         self.0.visit_rows(|key, row| {
-            let none = || Error::corrupt("a live copy keeps what no fold has written");
+            let none =
+                || Error::corrupt("the shared copy holds fold state that no fold has written");
             if let Ok(client) = <[u8; 16]>::try_from(key) {
                 let client = ClientId(u128::from_le_bytes(client));
                 let window = row.try_into().map_err(|_| none())?;

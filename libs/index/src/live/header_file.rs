@@ -85,18 +85,18 @@ impl HeaderFile {
     pub(crate) fn open(path: &Path, is_written: bool) -> Result<Self> {
         let file = File::options().read(true).write(is_written).open(path);
         let file = file.map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Error::not_found("there is no live copy here yet"),
+            std::io::ErrorKind::NotFound => Error::not_found("there is no shared copy here yet"),
             _ => refused("open", path, &error),
         })?;
         let mut page = vec![0; HEADER_BYTES];
         let size = file.metadata().map_err(|error| refused("look at", path, &error))?.len();
         if size != HEADER_BYTES as u64 {
-            return Err(Error::corrupt("the header of a live copy has not its length"));
+            return Err(Error::corrupt("the header of a shared copy has the wrong length"));
         }
         file.read_exact_at(&mut page, 0).map_err(|error| refused("read", path, &error))?;
         let about = decode(&page[ABOUT_AT..])?;
         if about.boot != boot_id() {
-            return Err(Error::not_found("the live copy was left from before the last restart"));
+            return Err(Error::not_found("the shared copy is from before the host's last restart"));
         }
         Self::map(&file, about, is_written, path)
     }
@@ -107,7 +107,8 @@ impl HeaderFile {
         // SAFETY: a new mapping at an address of the system's choice touches nothing that exists.
         let mapped = unsafe { mmap(null_mut(), HEADER_BYTES, protect, MapFlags::SHARED, file, 0) };
         let base = mapped.map_err(|error| refused("map", path, &error.into()))?;
-        let base = NonNull::new(base.cast()).ok_or_else(|| Error::internal("a map at 0"))?;
+        let base =
+            NonNull::new(base.cast()).ok_or_else(|| Error::internal("a mapping at address 0"))?;
         Ok(Self { base, about })
     }
 
@@ -183,7 +184,7 @@ fn encode(about: &About) -> Result<Vec<u8>> {
 }
 
 fn decode(bytes: &[u8]) -> Result<About> {
-    let none = || Error::corrupt("the header of a live copy is none");
+    let none = || Error::corrupt("the header of a shared copy is invalid");
     let (magic, rest) = bytes.split_first_chunk::<8>().ok_or_else(none)?;
     let (version, rest) = rest.split_first_chunk::<4>().ok_or_else(none)?;
     let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(none)?;
@@ -193,8 +194,8 @@ fn decode(bytes: &[u8]) -> Result<About> {
         return Err(none());
     }
     if u32::from_le_bytes(*version) != VERSION {
-        let message = "the live copy is of another build; close its readers, or use a directory of \
-            your own";
+        let message =
+            "another build wrote the shared copy; close its readers, or use another directory";
         return Err(Error::unsupported(message));
     }
     let name = rest.get(..u32::from_le_bytes(*length) as usize).ok_or_else(none)?;

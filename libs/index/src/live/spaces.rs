@@ -120,7 +120,7 @@ impl Spaces {
                 let beside = donor.path.parent();
                 let mut names = self.borrowed(generation).into_iter();
                 let name = names.find(|name| name.parent() == beside).ok_or_else(|| {
-                    Error::unsupported("nothing is borrowed of another reader's directory")
+                    Error::unsupported("records cannot be shared with another reader's directory")
                 })?;
                 let lend = |name: &Path| donor.lend(name);
                 Memory::create_borrowing(&path, addresses, self.about(), &name, lend)
@@ -217,7 +217,7 @@ impl Attach {
                 opened => return opened,
             }
         }
-        let message = "the file of a live copy is gone; open the reader again";
+        let message = "the file of the shared copy is gone; open the reader again";
         Err(Error::unavailable(message))
     }
 }

@@ -39,7 +39,7 @@ impl Free {
         let mut free = Self::from(BLOCK_BYTES);
         for (start, bytes) in used {
             if start < free.fresh || start.saturating_add(bytes) > end {
-                return Err(damaged("chunks that overlap, or lie outside of it"));
+                return Err(damaged("chunks overlap, or are outside the image"));
             }
             free.skip(start);
             free.fresh = start + bytes;

@@ -28,8 +28,8 @@ impl Memory {
         let mut memory = Self::reserve_at_most(most)?;
         spill.into_iter().for_each(|place| memory.spill_to(place));
         if end > memory.reserved {
-            let message = "the image holds more than there are addresses; follow fewer partitions \
-                per process, or raise the limit of virtual memory (ulimit -v)";
+            let message = "the image needs more addresses than the process has; follow fewer \
+                partitions per process, or raise the limit of virtual memory (ulimit -v)";
             return Err(Error::limit_exceeded(message, memory.reserved, end));
         }
         let opened = end.next_multiple_of(BLOCK_BYTES);
@@ -40,7 +40,7 @@ impl Memory {
         for extent in image.extents() {
             let (start, bytes) = (extent.first * CHUNK_BYTES_MIN, extent.blocks * CHUNK_BYTES_MIN);
             if start < BLOCK_BYTES {
-                return Err(damaged("a block at an address that is none"));
+                return Err(damaged("a block has an invalid address"));
             }
             if extent.is_spilled() {
                 memory.copy_spilled(image, extent)?;
@@ -64,8 +64,8 @@ impl Memory {
     pub(crate) fn copy_image(&self, image: &Image, chunks: &[(u64, u64)]) -> Result<()> {
         let end = image_end(image, chunks);
         if end > self.reserved {
-            let message = "the image holds more than a live copy has addresses; raise the limit of \
-                virtual memory (ulimit -v)";
+            let message = "the image needs more addresses than a shared copy has; raise the limit \
+                of virtual memory (ulimit -v)";
             return Err(Error::limit_exceeded(message, self.reserved, end));
         }
         let opened = end.next_multiple_of(BLOCK_BYTES);
@@ -75,7 +75,7 @@ impl Memory {
         for extent in image.extents() {
             let start = extent.first * CHUNK_BYTES_MIN;
             if start < BLOCK_BYTES {
-                return Err(damaged("a block at an address that is none"));
+                return Err(damaged("a block has an invalid address"));
             }
             if extent.is_spilled() {
                 self.copy_spilled(image, extent)?;

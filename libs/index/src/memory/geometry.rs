@@ -70,7 +70,7 @@ pub(crate) fn is_spilled(address: u64) -> bool {
 }
 
 pub(super) fn too_large(bytes: u64) -> Error {
-    let message = "a document is too large for an index";
+    let message = "the document is too large for an index; split the document";
     Error::limit_exceeded(message, CHUNK_BYTES_MAX, bytes)
 }
 

@@ -94,7 +94,8 @@ pub(super) fn create(path: &Path, most: u64, about: &[u8]) -> Result<(File, u64)
         reserved /= 2;
     }
     if mapped_bytes(reserved) > longest {
-        let message = "files may not be as long as a live copy is; raise the limit (ulimit -f)";
+        let message = "the limit of file lengths is below the length of a shared copy; raise the \
+            limit (ulimit -f)";
         return Err(Error::limit_exceeded(message, longest, mapped_bytes(reserved)));
     }
     file.set_len(mapped_bytes(reserved)).map_err(|error| refused("make", path, &error))?;
@@ -116,13 +117,14 @@ pub(super) fn open(path: &Path, is_written: bool) -> Result<(File, u64)> {
         .custom_flags(OFlags::NOFOLLOW.bits() as i32)
         .open(path);
     let file = file.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Error::not_found("the live copy's file is gone"),
+        io::ErrorKind::NotFound => Error::not_found("the file of the shared copy is gone"),
         _ => refused("open", path, &error),
     })?;
     let metadata = file.metadata().map_err(|error| refused("look at", path, &error))?;
-    let reserved = reserved_of(metadata.size())
-        .filter(|_| metadata.is_file())
-        .ok_or_else(|| Error::corrupt("what lies in the place of a live copy is none"))?;
+    let reserved =
+        reserved_of(metadata.size()).filter(|_| metadata.is_file()).ok_or_else(|| {
+            Error::corrupt("the file of the shared copy is not a regular file of a valid length")
+        })?;
     Ok((file, reserved))
 }
 
@@ -145,7 +147,7 @@ impl LiveFile {
         let mapped = unsafe { mmap(base.as_ptr().cast(), bytes, protect, flags, &file, 0) };
         mapped.map_err(|error| {
             Error::unavailable(format!(
-                "a live copy cannot be mapped: {error}; use another directory"
+                "a shared copy cannot be mapped: {error}; use another directory"
             ))
         })?;
         // SAFETY: our own mapping; core dumps leave it out, and reads work as before.
@@ -286,7 +288,7 @@ pub(super) unsafe fn map_borrowed(file: &File, base: NonNull<u8>, bytes: u64) ->
     let mapped = unsafe { mmap(start, bytes, ProtFlags::READ, flags, file, 0) };
     mapped.map_err(|error| {
         Error::unavailable(format!(
-            "what a live copy has borrowed cannot be mapped: {error}; use another directory"
+            "the donor's memory cannot be mapped: {error}; use another directory"
         ))
     })?;
     // SAFETY: our own mapping; core dumps leave it out, and reads work as before.
@@ -308,12 +310,12 @@ pub(super) fn allocate(file: &File, start: u64, bytes: u64) -> Result<()> {
             Err(rustix::io::Errno::INTR) => continue,
             Err(rustix::io::Errno::NOSPC | rustix::io::Errno::NOMEM | rustix::io::Errno::DQUOT) => {
                 let free = fstatvfs(file).map_or(0, |at| at.f_bavail.saturating_mul(at.f_frsize));
-                let message = "no room for the reader's files; make room on their file system, or \
+                let message = "the file system of the reader's files is full; make room there, or \
                     use a directory on a larger one";
                 Err(Error::limit_exceeded(message, free, bytes))
             }
             Err(error) => Err(Error::unsupported(format!(
-                "the file system of the reader's files allocates no room ahead ({error}); use a \
+                "the file system of the reader's files cannot preallocate space ({error}); use a \
                  directory on a local file system (ext4, xfs, btrfs, tmpfs)"
             ))),
         };

@@ -172,5 +172,5 @@ impl Memory {
 }
 
 fn failed(what: &str, error: &io::Error) -> Error {
-    Error::unavailable(format!("the spill file could not be {what} ({error}); look at the disk"))
+    Error::unavailable(format!("the spill file could not be {what} ({error}); check the disk"))
 }

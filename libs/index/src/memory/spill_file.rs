@@ -61,7 +61,7 @@ impl Spill {
     /// Returns an error if the file's content may not be trusted any more.
     pub(super) fn check_sound(&self) -> Result<()> {
         match self.is_damaged.load(Ordering::Relaxed) {
-            true => Err(Error::corrupt("the spill file was found damaged, or cannot be read")),
+            true => Err(Error::corrupt("the spill file is damaged, or cannot be read")),
             false => Ok(()),
         }
     }
@@ -70,7 +70,8 @@ impl Spill {
         if let Some(file) = self.file.get() {
             return Ok(file);
         }
-        let none = || Error::corrupt("a document in a spill file, of a copy that has none");
+        let none =
+            || Error::corrupt("a document is in a spill file, but the copy has no spill file");
         let opened = open(self.place.get().ok_or_else(none)?, is_written)?;
         // Two threads that open it at the same time have opened the same file, if it has a name.
         Ok(self.file.get_or_init(|| opened))

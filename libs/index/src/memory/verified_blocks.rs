@@ -118,18 +118,18 @@ impl VerifiedBlocks {
     /// As [`VerifiedBlocks::verify_block`].
     unsafe fn mend(&self, block: u64, in_file: u64, start: *mut u8) -> Result<()> {
         let Some(mut hopeless) = self.hopeless.try_lock_for(MEND_WAIT_MAX) else {
-            return Err(self.note_damage("a block that was not mended in time"));
+            return Err(self.note_damage("a damaged block was not repaired in time"));
         };
         if self.is_verified(block) {
             return Ok(());
         }
         let class = self.blocks.class_of(in_file);
         if class.is_some_and(|class| hopeless.contains(&class)) {
-            return Err(self.note_damage("a block that cannot be mended"));
+            return Err(self.note_damage("a damaged block cannot be repaired"));
         }
         let mended = self.blocks.mend(in_file).map_err(|_| {
             hopeless.extend(class);
-            self.note_damage("a block that cannot be mended")
+            self.note_damage("a damaged block cannot be repaired")
         })?;
         let words = start.cast::<AtomicU64>();
         for (place, bytes) in mended.as_chunks::<8>().0.iter().enumerate() {
@@ -150,7 +150,7 @@ impl VerifiedBlocks {
 
     pub(super) fn check_sound(&self) -> Result<()> {
         match self.is_damaged.load(Ordering::Relaxed) {
-            true => Err(damaged("a block that was read")),
+            true => Err(damaged("a block that was read is damaged")),
             false => Ok(()),
         }
     }

@@ -29,7 +29,7 @@ impl Borrowed {
     /// # Errors
     /// `NotFound` if none exists; `Corrupt` if the file is too short; `Unavailable`.
     pub(crate) fn open(names: &[PathBuf], reserved: u64, bytes: u64) -> Result<Self> {
-        let gone = || Error::not_found("what a live copy has borrowed is gone");
+        let gone = || Error::not_found("the donor's file is gone");
         let at = mapped_bytes(reserved).next_multiple_of(BLOCK_BYTES);
         for name in names {
             let flags = OFlags::NOFOLLOW.bits() as i32;
@@ -45,9 +45,7 @@ impl Borrowed {
                 return Err(gone());
             }
             if own.size() < bytes || !bytes.is_multiple_of(BLOCK_BYTES) {
-                return Err(Error::corrupt(
-                    "what a live copy has borrowed is shorter than it says",
-                ));
+                return Err(Error::corrupt("the donor's file is shorter than the recorded length"));
             }
             return Ok(Self { file, at, bytes });
         }

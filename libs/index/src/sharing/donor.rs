@@ -27,7 +27,7 @@ pub(crate) struct DonorSpace {
 impl DonorSpace {
     /// Gives the donor's file one more name, and lends all its memory; returns the number of bytes.
     pub(crate) fn lend(&self, name: &Path) -> Result<u64> {
-        let gone = || Error::not_found("what was to be borrowed is gone");
+        let gone = || Error::not_found("the donor's file is gone");
         std::fs::hard_link(&self.path, name).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => gone(),
             _ => refused("link", &self.path, &error),

@@ -58,7 +58,7 @@ impl Root {
         let is_sound = root.depth() <= DEPTH_MAX
             && (BLOCK_BYTES..1 << DEPTH_SHIFT).contains(&address)
             && address.is_multiple_of(CHUNK_BYTES_MIN);
-        if is_sound || root == Self::NONE { Ok(root) } else { Err(damaged("its root")) }
+        if is_sound || root == Self::NONE { Ok(root) } else { Err(damaged("the root is invalid")) }
     }
 
     /// The root as an image stores it.

@@ -94,7 +94,7 @@ impl Table {
         let directory = directory_of(root)?;
         let mut at = directory.iter().map(|at| at.address() + at.bytes());
         if at.any(|end| end > memory.opened()) {
-            return Err(damaged("a directory outside of it"));
+            return Err(damaged("the directory is outside the image"));
         }
         let parts = Parts { hash, root, directory, segments };
         let table = Self::new(memory.clone(), hash, serial);
@@ -174,10 +174,11 @@ impl Table {
         for run in entries.chunk_by(|one, other| one == other) {
             let width = run.len();
             if !width.is_power_of_two() || first % width != 0 {
-                return Err(damaged("a directory that is in no order"));
+                return Err(damaged("the directory is out of order"));
             }
             let expires = *expires_of(expiries.next())?;
-            let chunk = run[0].chunk().ok_or_else(|| damaged("a group that is no chunk"))?;
+            let chunk =
+                run[0].chunk().ok_or_else(|| damaged("a bucket group is not in a chunk"))?;
             self.group_bytes += chunk.bytes();
             let depth = self.root.depth() - width.ilog2();
             let mut kept = Kept::of(chunk, depth);
@@ -190,7 +191,11 @@ impl Table {
             self.writer_directory.point(self.root.first_hash(first), depth, place);
             first += width;
         }
-        if expiries.next().is_some() { Err(damaged("more groups than it has")) } else { Ok(()) }
+        if expiries.next().is_some() {
+            Err(damaged("there are more bucket groups than the directory has"))
+        } else {
+            Ok(())
+        }
     }
 
     /// Returns the groups by directory entry.
@@ -239,9 +244,9 @@ fn directory_of(root: Root) -> Result<Option<Chunk>> {
     }
     let bytes = (ENTRY_BYTES << root.depth()).max(CHUNK_BYTES_MIN);
     let chunk = Chunk::of_image(root.address(), bytes);
-    chunk.map(Some).ok_or_else(|| damaged("a directory that is no chunk"))
+    chunk.map(Some).ok_or_else(|| damaged("the directory is not in a chunk"))
 }
 
 fn expires_of(expiry: Option<&i64>) -> Result<&i64> {
-    expiry.ok_or_else(|| damaged("fewer groups than it has"))
+    expiry.ok_or_else(|| damaged("there are fewer bucket groups than the directory has"))
 }

@@ -76,7 +76,7 @@ fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> Result<Recor
     let (key, row) = (number()?, number()?);
     let (key_bytes, bytes) = (key as usize, (key + row) as usize);
     if key + row > CHUNK_BYTES_MAX {
-        return Err(damaged("a record that is too long"));
+        return Err(damaged("a record is too long"));
     }
     memory.verify(at, key + row)?;
     // SAFETY: the bytes were just checked to be inside.

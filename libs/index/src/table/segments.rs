@@ -58,7 +58,7 @@ pub(super) fn spilled_segment(memory: &Memory, address: u64) -> Result<Chunk> {
         }
         bytes *= 2;
     }
-    Err(memory.note_spill_damage(damaged("a spilled record in no segment")))
+    Err(memory.note_spill_damage(damaged("a spilled record is in no segment")))
 }
 
 #[derive(Debug)]
@@ -205,7 +205,7 @@ impl Segments {
         for note in notes.iter().filter(|note| note.serial == serial) {
             let SegmentNote { address, bytes, used, live, .. } = *note;
             let chunk = Chunk::of_image(address, bytes).filter(|_| used <= bytes && live <= used);
-            let chunk = chunk.ok_or_else(|| damaged("a segment that is no chunk"))?;
+            let chunk = chunk.ok_or_else(|| damaged("a segment is not in a chunk"))?;
             segments.insert(Segment { is_inexact: true, ..Segment::new(chunk, used, live) })?;
         }
         segments.line_up_sparse();
@@ -232,7 +232,7 @@ impl Segments {
     fn insert(&mut self, segment: Segment) -> Result<()> {
         self.bytes += if segment.is_spilled() { 0 } else { segment.chunk.bytes() };
         let is_alone = self.sealed.insert(segment);
-        is_alone.then_some(()).ok_or_else(|| damaged("two segments in one place"))
+        is_alone.then_some(()).ok_or_else(|| damaged("two segments are in one place"))
     }
 
     fn line_up_sparse(&mut self) {
@@ -274,18 +274,18 @@ impl Segments {
         for at in list {
             let SegmentAt { address, bytes, used, live, is_open } = *at;
             let chunk = Chunk::of_image(address, bytes)
-                .ok_or_else(|| damaged("a segment that is no chunk"))?;
+                .ok_or_else(|| damaged("a segment is not in a chunk"))?;
             let segment = Segment::new(chunk, used, live);
             if !is_open {
                 segments.insert(segment)?;
                 continue;
             }
             if used % CHUNK_BYTES_MIN != 0 || segment.is_spilled() {
-                return Err(damaged("an open segment that nothing can be appended to"));
+                return Err(damaged("an open segment has no room for records"));
             }
             segments.bytes += segment.chunk.bytes();
             if segments.open.replace(segment).is_some() {
-                return Err(damaged("two open segments"));
+                return Err(damaged("there are two open segments"));
             }
         }
         segments.line_up_sparse();

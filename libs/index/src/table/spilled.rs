@@ -67,17 +67,20 @@ pub(super) fn spilled<'s>(
     scratch: &'s Scratch,
 ) -> Result<Record<'s>> {
     if !scratch.may_wait() {
-        return Err(Error::unavailable("the document lies on disk; read it where you may wait"));
+        return Err(Error::unavailable(
+            "the document is spilled to disk; use a read that may block",
+        ));
     }
     let none = |what: &str| memory.note_spill_damage(damaged(what));
     let first = scratch.bytes(READ_AT_ONCE);
     let read = memory.read_spilled(address, first)?;
     let lengths = first[..read].get(CHECKSUM_BYTES..).and_then(lengths);
-    let (header, key, row) = lengths.ok_or_else(|| none("no record in the spill file"))?;
+    let (header, key, row) =
+        lengths.ok_or_else(|| none("the spill file has no record at the address"))?;
     let bytes = CHECKSUM_BYTES + header + key + row;
     // This check precedes the allocation: a damaged length may be any number.
     if bytes > read && bytes as u64 > memory.spilled_bytes_from(address)? {
-        return Err(none("a spilled record that is too long"));
+        return Err(none("a spilled record is too long"));
     }
     let whole = if bytes <= read {
         &first[..bytes]
@@ -86,13 +89,13 @@ pub(super) fn spilled<'s>(
         let (known, rest) = all.split_at_mut(read);
         known.copy_from_slice(&first[..read]);
         if memory.read_spilled(address + read as u64, rest)? < rest.len() {
-            return Err(none("a spilled record that ends too early"));
+            return Err(none("a spilled record ends too early"));
         }
         all
     };
     let (checksum, body) = whole.split_at(CHECKSUM_BYTES);
     if checksum != xxh3_64_with_seed(body, address).to_le_bytes() {
-        return Err(none("a spilled record whose checksum does not fit"));
+        return Err(none("a spilled record fails its checksum"));
     }
     let (key, row) = body[header..].split_at(key);
     Ok(Record { key, row, bytes: bytes as u64 })

@@ -127,7 +127,7 @@ impl Table {
         let record = unsafe { record(&self.memory, address, &scratch) }?;
         let (hash, key, bytes) = (self.hash.of(record.key), record.key.to_vec(), record.bytes);
         if self.groups.is_empty() {
-            return Err(Error::internal("a list of writes to no group"));
+            return Err(Error::internal("the table has no bucket group"));
         }
         let place = self.place_of(hash);
         self.count(place)?;
@@ -175,7 +175,7 @@ impl Table {
     }
 
     fn show_one(&mut self, pending: &Pending) -> Result<()> {
-        let lost = || Error::internal("a slot that was prepared is gone");
+        let lost = || Error::internal("a prepared slot is gone");
         let Some(held) = pending.held else {
             let word = pending.word.ok_or_else(lost)?;
             let place = self.place_of(pending.hash);

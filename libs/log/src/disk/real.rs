@@ -90,7 +90,7 @@ impl Disk for RealDisk {
         for item in std::fs::read_dir(dir)? {
             let name = item?.file_name();
             let name = name.into_string().map_err(|name| {
-                let message = format!("a name that is not UTF-8: {}", name.to_string_lossy());
+                let message = format!("the file name is not UTF-8: {}", name.to_string_lossy());
                 io::Error::new(io::ErrorKind::InvalidData, message)
             })?;
             names.push(name);

@@ -51,7 +51,7 @@ impl Poison {
     pub(super) async fn wait(&self) -> Error {
         // The sender is a field of `self`, so the wait cannot end because the sender was dropped.
         let _ = self.is_set.subscribe().wait_for(|is_set| *is_set).await;
-        self.check().err().unwrap_or_else(|| Error::internal("a log stopped without a cause"))
+        self.check().err().unwrap_or_else(|| Error::internal("the log stopped without a cause"))
     }
 }
 
@@ -66,7 +66,8 @@ pub(super) fn not_written(doing: &str, path: &Path, error: &io::Error, room: Roo
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             let message = format!(
-                "could not {doing} {}: the disk is full; make room, the log goes on by itself",
+                "could not {doing} {}: the disk is full; make room, then the log continues by \
+                 itself",
                 path.display()
             );
             Error::limit_exceeded(message, room.bytes_free, room.bytes_needed)
@@ -85,8 +86,8 @@ pub(super) struct Room {
 /// Returns the error for a file with other bytes than were written.
 pub(super) fn damaged(path: &Path, at: u64, how: &str) -> Error {
     Error::corrupt(format!(
-        "{} is damaged at byte {at}: {how}; nothing behind it can be trusted: restore the data \
-         directory from a snapshot or a copy",
+        "{} is damaged at byte {at}: {how}; the bytes after the damage cannot be trusted: restore \
+         the data directory from a snapshot or a copy",
         path.display()
     ))
 }
@@ -94,7 +95,7 @@ pub(super) fn damaged(path: &Path, at: u64, how: &str) -> Error {
 /// Returns the error for a valid file of a newer format.
 pub(super) fn too_new(path: &Path, version: u16) -> Error {
     Error::upgrade_needed(format!(
-        "{} has format version {version}, which this build does not know; upgrade it",
+        "{} has format version {version}, which this build does not know; upgrade this build",
         path.display()
     ))
 }

@@ -73,18 +73,18 @@ impl Fields<'_> {
 
 /// Checks the checksum at the end, the magic and the version at the front; returns the rest.
 pub(super) fn checked(bytes: &[u8], magic: [u8; 4]) -> Result<Fields<'_>, Refused> {
-    let short = Refused::Damaged("its header is cut short");
+    let short = Refused::Damaged("the header is cut short");
     let (body, checksum) = bytes.split_last_chunk().ok_or(short)?;
     let mut fields = Fields(body);
     if fields.take() != Some(magic) {
-        return Err(Refused::Damaged("its magic is wrong"));
+        return Err(Refused::Damaged("the magic is wrong"));
     }
     if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
-        return Err(Refused::Damaged("its header fails its checksum"));
+        return Err(Refused::Damaged("the header fails its checksum"));
     }
     match (fields.u16(), fields.u16()) {
         (Some(FORMAT_VERSION), Some(0)) => Ok(fields),
-        (Some(FORMAT_VERSION), _) => Err(Refused::Damaged("its header has flags")),
+        (Some(FORMAT_VERSION), _) => Err(Refused::Damaged("the header has unknown flags")),
         (version, _) => Err(Refused::Version(version.unwrap_or_default())),
     }
 }
@@ -126,8 +126,8 @@ impl SegmentHeader {
         })();
         match header {
             Some(header) if header.at == at && header.base == base => Ok(header),
-            Some(_) => Err(Refused::Damaged("its header is that of another segment")),
-            None => Err(Refused::Damaged("its header is cut short")),
+            Some(_) => Err(Refused::Damaged("the header is that of another segment")),
+            None => Err(Refused::Damaged("the header is cut short")),
         }
     }
 }
@@ -144,10 +144,10 @@ pub(super) fn encode_store_file(store: StoreId, partitions: PartitionCount) -> V
 pub(super) fn decode_store_file(bytes: &[u8], store: StoreId) -> Result<PartitionCount, Refused> {
     let mut fields = checked(bytes, STORE_MAGIC)?;
     if fields.u64() != Some(store.0) {
-        return Err(Refused::Damaged("it is that of another store"));
+        return Err(Refused::Damaged("the header is that of another store"));
     }
     let count = fields.u32().and_then(|count| PartitionCount::new(count).ok());
-    count.ok_or(Refused::Damaged("its partition count is out of range"))
+    count.ok_or(Refused::Damaged("the partition count is out of range"))
 }
 
 /// Appends one frame to a buffer.
@@ -190,7 +190,7 @@ impl FrameHeader {
         })();
         match header {
             Some(header) if header.entry_bytes as usize <= ENTRY_FRAME_BYTES_MAX => Ok(header),
-            _ => Err(Refused::Damaged("its length is above the limit")),
+            _ => Err(Refused::Damaged("the entry length is above the limit")),
         }
     }
 
@@ -206,10 +206,12 @@ impl FrameHeader {
             return Err(Refused::Damaged("a frame fails its checksum"));
         }
         if self.offset != offset {
-            return Err(Refused::Damaged("a frame has another offset than its place"));
+            return Err(Refused::Damaged(
+                "a frame has another offset than its place in the segment",
+            ));
         }
         if !(HEADER_BYTES..=at).contains(&self.synced_bytes) {
-            return Err(Refused::Damaged("a frame says that bytes behind it were durable"));
+            return Err(Refused::Damaged("a frame says that bytes after it were durable"));
         }
         Ok(())
     }

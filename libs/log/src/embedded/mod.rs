@@ -193,13 +193,13 @@ async fn run<T: Send + 'static>(
         CommitMode::Task => work(),
         CommitMode::Threads(_) => match tokio::task::spawn_blocking(work).await {
             Ok(result) => result,
-            Err(error) => Err(Error::internal(format!("work on the log's disk ended: {error}"))),
+            Err(error) => Err(Error::internal(format!("a task on the log's disk ended: {error}"))),
         },
     }
 }
 
 fn closed() -> Error {
-    Error::closed("this log was closed; open it again")
+    Error::closed("the log was closed; open it again")
 }
 
 impl Shared {
@@ -267,7 +267,7 @@ impl Shared {
         self.files.forget(&self.paths.store(store));
         self.sync_dir(&self.paths.logs)?;
         if let Err(error) = store::sweep(&self.disk, &self.paths, store) {
-            tracing::warn!(%error, "a deleted store still takes room, until the next start");
+            tracing::warn!(%error, "deleted store not removed from disk until the next start");
         }
         Ok(())
     }
@@ -307,8 +307,8 @@ fn take_lock(disk: &dyn Disk, paths: &Paths) -> Result<Box<dyn DiskLock>> {
     let path = paths.lock();
     disk.lock(&path).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => Error::conflict(format!(
-            "{} is open in another process, or twice in this one; stop it or use another data \
-             directory",
+            "{} is open in another process, or twice in this one; stop the other process or use \
+             another data directory",
             paths.data_dir.display()
         )),
         _ => refused("lock", &path, &error),

@@ -53,7 +53,7 @@ impl Shared {
                 // The segment was trimmed or deleted after the plan was computed; the bounds now
                 // show it.
                 partition.bounds()?.check(partition.at, from)?;
-                return Err(damaged(&plan.path, 0, "it is missing"));
+                return Err(damaged(&plan.path, 0, "the segment file is missing"));
             }
             Err(error) => return Err(refused("open", &plan.path, &error)),
         };
@@ -83,7 +83,7 @@ fn index(plan: &Plan, file: &dyn DiskFile) -> Result<SegmentIndex> {
     }
     if scanner.offset_next() != plan.segment_end {
         let how = format!(
-            "it ends at offset {} and should end at {}",
+            "the segment ends at offset {} and should end at {}",
             scanner.offset_next(),
             plan.segment_end
         );
@@ -118,7 +118,9 @@ fn read_records(
     }
     match records.first() {
         Some(first) if first.offset == from => Ok(records),
-        _ => Err(Error::internal(format!("offset {from} is not in {}", plan.path.display()))),
+        _ => {
+            Err(Error::internal(format!("offset {from} is not in segment {}", plan.path.display())))
+        }
     }
 }
 

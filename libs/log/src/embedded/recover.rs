@@ -79,7 +79,7 @@ fn open_store(
     for name in names {
         let Some(partition) = paths::partition_id(&name) else { continue };
         let Some(place) = partitions.get_mut(partition.0 as usize) else {
-            let how = format!("the store has {count} partitions, and a directory {name}");
+            let how = format!("the store has {count} partitions, but there is a directory {name}");
             return Err(damaged(&path, 0, &how));
         };
         *place = open_partition(disk, &dir.join(&name), store, partition, checks)?;
@@ -178,7 +178,11 @@ impl SegmentFile {
         loop {
             match scanner.next().map_err(|error| self.unreadable(&error))? {
                 Scanned::Frame(frame) if frame.record.append_time < found.append_time_last => {
-                    return Err(damaged(&self.path, frame.at, "an append time falls"));
+                    return Err(damaged(
+                        &self.path,
+                        frame.at,
+                        "an append time is below the previous one",
+                    ));
                 }
                 Scanned::Frame(frame) => {
                     found.index.learn(frame.record.offset, frame.at);
@@ -209,7 +213,7 @@ impl SegmentFile {
         }
         if scanned.offset_next != next {
             let how = format!(
-                "it ends at offset {} and the next segment begins at {next}",
+                "the segment ends at offset {} and the next segment begins at {next}",
                 scanned.offset_next
             );
             return Err(damaged(&self.path, scanned.end, &how));
@@ -225,7 +229,7 @@ impl SegmentFile {
         if self.bytes >= bytes_min {
             return Ok(());
         }
-        let how = format!("it has {} bytes, too few for its {frames} entries", self.bytes);
+        let how = format!("the segment has {} bytes, too few for its {frames} entries", self.bytes);
         Err(damaged(&self.path, self.bytes, &how))
     }
 
@@ -296,7 +300,7 @@ impl SegmentFile {
             // Earlier segments were trimmed, so this segment was once whole and durable.
             return Err(damaged(&self.path, 0, how));
         }
-        tracing::warn!(path = %self.path.display(), how, "segment without frames made again");
+        tracing::warn!(path = %self.path.display(), how, "segment without frames recreated");
         let header = SegmentHeader { at: self.at, base: self.base, append_time_floor: append_time };
         let write = || {
             self.file.truncate(0)?;
@@ -328,7 +332,7 @@ fn format_error(path: &Path, refused: Refused) -> Error {
 
 fn missing_or_refused(path: &Path, error: &io::Error) -> Error {
     match error.kind() {
-        io::ErrorKind::NotFound => damaged(path, 0, "it is missing"),
+        io::ErrorKind::NotFound => damaged(path, 0, "the segment file is missing"),
         _ => refused("open", path, error),
     }
 }

@@ -118,7 +118,7 @@ impl<'a> Scanner<'a> {
 fn words(refused: Refused) -> &'static str {
     match refused {
         Refused::Damaged(how) => how,
-        Refused::Version(_) => "its version is unknown",
+        Refused::Version(_) => "the version is unknown",
     }
 }
 

@@ -65,7 +65,7 @@ impl Admin {
     ) -> Result<KafkaResult<T>> {
         let turn = tokio::time::timeout(self.timeout, self.questions.acquire());
         let Ok(Ok(_turn)) = turn.await else {
-            let message = "the brokers do not answer, and too many questions wait; try again";
+            let message = "the brokers do not answer, and too many requests wait; try again";
             return Err(Error::unavailable(message));
         };
         let (client, timeout) = (self.client.clone(), self.timeout);
@@ -105,7 +105,9 @@ impl Admin {
             return Err(Error::unavailable(format!("could not {doing}; try again")));
         };
         if resource.entries.is_empty() {
-            return Err(Error::unavailable(format!("could not {doing}: it has none; try again")));
+            return Err(Error::unavailable(format!(
+                "could not {doing}: the brokers returned no settings; try again"
+            )));
         }
         let entries = resource.entries.into_iter();
         Ok(entries.filter_map(|entry| Some((entry.name, entry.value?))).collect())
@@ -129,8 +131,8 @@ impl Admin {
             Ok(()) | Err(KafkaError::AdminOp(RDKafkaErrorCode::TopicAlreadyExists)) => Ok(()),
             Err(KafkaError::AdminOp(RDKafkaErrorCode::InvalidReplicationFactor)) => {
                 Err(Error::unavailable(format!(
-                    "topic {topic} needs {replicas} replicas and fewer brokers run; start them, or \
-                     open the log for development"
+                    "topic {topic} needs {replicas} replicas and fewer brokers run; start more \
+                     brokers, or open the log for development"
                 )))
             }
             Err(error) => Err(unavailable(&format!("make topic {topic}"), &error)),

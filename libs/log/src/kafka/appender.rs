@@ -68,7 +68,7 @@ impl Appender {
     pub(super) async fn room(&self, entry: &Bytes) -> Result<OwnedSemaphorePermit> {
         let bytes = entry.len().max(ENTRY_ROOM_MIN) as u32;
         let room = self.room.clone().acquire_many_owned(bytes).await;
-        room.map_err(|_| Error::closed("this log was closed; open it again"))
+        room.map_err(|_| Error::closed("the log was closed; open it again"))
     }
 
     /// Hands an entry over; entries of one partition reach the log in call order.
@@ -104,7 +104,7 @@ impl Appender {
                 // The unacknowledged entries of the failed producer have ended with unknown
                 // outcomes.
                 Some((code, reason)) => {
-                    tracing::warn!(%code, reason, "the Kafka producer failed and is made anew");
+                    tracing::warn!(%code, reason, "Kafka producer failed; creating another one");
                 }
             }
         }
@@ -139,11 +139,11 @@ impl Appender {
 
 fn appended(delivery: &Delivery) -> Result<Appended> {
     let Ok(offset) = u64::try_from(delivery.offset) else {
-        return Err(unknown("the brokers acknowledged it without an offset"));
+        return Err(unknown("the brokers acknowledged the entry without an offset"));
     };
     let append_time = time_of(delivery.timestamp);
     if append_time == Timestamp::MIN {
-        let message = "the topic no longer has message.timestamp.type=LogAppendTime; set it";
+        let message = "the topic no longer has message.timestamp.type=LogAppendTime; set it again";
         return Err(unknown(message));
     }
     Ok(Appended { offset: Offset(offset), append_time })
@@ -183,7 +183,8 @@ fn failed(error: KafkaError, entry: &Bytes) -> Failure {
 }
 
 fn too_large(entry: &Bytes) -> Error {
-    let advice = "the brokers' limit is below ours: set max.message.bytes as infra/kafka does";
+    let advice =
+        "the entry is larger than the brokers' limit; set max.message.bytes as infra/kafka does";
     Error::limit_exceeded(advice, ENTRY_FRAME_BYTES_MAX as u64, entry.len() as u64)
 }
 

@@ -95,7 +95,7 @@ impl CatchUp {
     ) -> Result<Vec<LogRecord>> {
         let turn = timeout(self.options.call_timeout, self.turns.clone().acquire_owned()).await;
         let Ok(Ok(_turn)) = turn else {
-            let message = "too many readers are far behind the log's end; try again";
+            let message = "too many readers are far behind the end of the log; try again";
             return Err(Error::unavailable(message).with_partition(at.partition));
         };
         let deadline = now() + self.options.call_timeout;
@@ -122,7 +122,7 @@ impl CatchUp {
             read = taken.read(bytes_max, deadline).await?;
         }
         read.ok_or_else(|| {
-            let message = "the brokers send no records; see whether they run";
+            let message = "the brokers send no records; check that the brokers run";
             Error::unavailable(message).with_partition(at.partition)
         })
     }
@@ -283,7 +283,7 @@ impl Cursor {
     /// see, and no records arrive.
     #[cfg(test)]
     fn fall_silent(&self) {
-        self.consumer.unassign().expect("a consumer lets go of what it has");
+        self.consumer.unassign().expect("a consumer unassigns its partitions");
     }
 
     /// Returns the next record; `None` at the end of the log. A cancelled call has received
@@ -340,7 +340,7 @@ fn failure(error: &KafkaError, at: PartitionRef) -> Failure {
     }
     match error.rdkafka_error_code() {
         Some(Code::AutoOffsetReset | Code::OffsetOutOfRange | Code::LogTruncation) => {
-            let message = format!("the place in log {at} is lost ({error}); bootstrap anew");
+            let message = format!("the position in log {at} is lost ({error}); bootstrap again");
             Failure::Lasting(Error::token_lost(message))
         }
         _ => Failure::Lasting(unavailable(&format!("read log {at}"), error)),

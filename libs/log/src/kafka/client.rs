@@ -164,7 +164,7 @@ impl<T: Send + 'static> Deref for Ending<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.0.as_ref().expect("it is taken only when it is dropped")
+        self.0.as_ref().expect("the value leaves only in drop")
     }
 }
 
@@ -185,7 +185,7 @@ pub(super) fn not_made(what: &str, error: &KafkaError) -> Error {
 /// Returns the error for a failed request that changed nothing relevant.
 pub(super) fn unavailable(doing: &str, error: &KafkaError) -> Error {
     Error::unavailable(format!(
-        "could not {doing}: {error}; see whether the brokers run, then try again"
+        "could not {doing}: {error}; check that the brokers run, then try again"
     ))
 }
 

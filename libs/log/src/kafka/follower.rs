@@ -164,7 +164,7 @@ impl Follower {
     /// see, and no records arrive.
     #[cfg(test)]
     pub(super) fn fall_silent(&self) {
-        self.main.consumer.unassign().expect("a consumer lets go of what it has");
+        self.main.consumer.unassign().expect("a consumer unassigns its partitions");
     }
 
     /// Notes that a broker has answered.
@@ -272,7 +272,7 @@ impl Main {
         let unassigned =
             list(place, None).and_then(|list| self.consumer.incremental_unassign(&list));
         if let Err(error) = unassigned {
-            tracing::warn!(%error, topic = &*place.0, "could not stop following a partition");
+            tracing::warn!(%error, topic = &*place.0, "partition not unassigned");
         }
     }
 
@@ -290,7 +290,7 @@ impl Main {
 
 /// Returns the error for readers of a recreated topic.
 pub(super) fn remade(at: PartitionRef) -> Error {
-    let message = format!("log {at} was made anew under its readers; bootstrap anew");
+    let message = format!("log {at} was recreated under its readers; bootstrap again");
     Error::token_lost(message).with_partition(at.partition)
 }
 
@@ -304,7 +304,7 @@ async fn receive(queue: Queue, main: Arc<Main>, tail: Arc<Tail>) {
             match message {
                 Ok(message) => received.push(record(&message)),
                 Err(error) if is_passing(&error) => {
-                    tracing::debug!(%error, "a partition's queue");
+                    tracing::debug!(%error, "partition queue failed");
                 }
                 Err(error) => failed = Some(error),
             }
@@ -325,7 +325,7 @@ fn end(tail: &Tail, error: &KafkaError) {
     use RDKafkaErrorCode as Code;
     let at = tail.at;
     let moved = || {
-        let message = format!("log {at} moved under its readers ({error}); bootstrap anew");
+        let message = format!("log {at} moved under its readers ({error}); bootstrap again");
         Error::token_lost(message).with_partition(at.partition)
     };
     match error.rdkafka_error_code() {

@@ -138,7 +138,7 @@ impl KafkaGroup {
         let (polled, ended) = (Arc::clone(&consumer), Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("forebay-group".to_owned());
         let thread = thread.spawn(move || poll(&polled, &ended)).map_err(|error| {
-            Error::internal(format!("the thread of a group member was not started: {error}"))
+            Error::internal(format!("the thread of a group member did not start: {error}"))
         })?;
         let owners = KafkaOwners {
             consumer: Arc::clone(&consumer),
@@ -183,7 +183,7 @@ impl Membership for KafkaGroup {
             }
             false => self.consumer.subscribe(&topics),
         };
-        taken.map_err(|error| unavailable("take part in stores", &error))?;
+        taken.map_err(|error| unavailable("join the group of the stores", &error))?;
         held.clone_from(stores);
         Ok(())
     }
@@ -205,7 +205,7 @@ impl Drop for KafkaGroup {
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            warn!("the thread of a group member has panicked");
+            warn!("group member thread panicked");
         }
     }
 }
@@ -222,7 +222,7 @@ fn ask_owners(
     wait_max: Duration,
 ) -> Result<BTreeMap<PartitionRef, String>> {
     let found = consumer.fetch_group_list(Some(group), wait_max);
-    let found = found.map_err(|error| unavailable("ask who has a partition", &error))?;
+    let found = found.map_err(|error| unavailable("find the owner of a partition", &error))?;
     let mut owners = BTreeMap::new();
     for member in found.groups().iter().flat_map(|group| group.members()) {
         let assigned = member.assignment().and_then(|bytes| assigned_to(topic_prefix, bytes));
@@ -236,7 +236,7 @@ fn poll(consumer: &BaseConsumer<Member>, shared: &Shared) {
     while !shared.is_over.load(Ordering::Acquire) {
         match consumer.poll(LOOK_EVERY) {
             None | Some(Ok(_)) => {}
-            Some(Err(error)) => debug!(%error, "a group member was told of an error"),
+            Some(Err(error)) => debug!(%error, "group member received an error"),
         }
     }
     consumer.unsubscribe();
@@ -276,7 +276,7 @@ impl Shared {
         while is_held(&held) && !self.is_over.load(Ordering::Acquire) {
             let left = deadline.saturating_duration_since(Instant::now());
             if self.held_changed.wait_for(&mut held, left).timed_out() {
-                warn!("partitions go to another process before their duties have ended here");
+                warn!("partitions reassigned before their duties ended here");
                 return;
             }
         }
@@ -294,7 +294,7 @@ impl ConsumerContext for Member {
         let Rebalance::Revoke(list) = rebalance else { return };
         let gone = self.0.partitions(list);
         let left = self.0.change(|assigned| assigned.retain(|at| !gone.contains(at)));
-        info!(gone = gone.len(), left = left.len(), "partitions go to another process");
+        info!(gone = gone.len(), left = left.len(), "partitions revoked");
         self.0.await_release(&gone);
     }
 
@@ -303,16 +303,16 @@ impl ConsumerContext for Member {
             Rebalance::Assign(list) => list,
             Rebalance::Revoke(_) => return,
             Rebalance::Error(error) => {
-                warn!(%error, "the brokers could not divide the partitions anew");
+                warn!(%error, "partition reassignment failed");
                 return;
             }
         };
         // Other consumers read the records of these partitions.
         if let Err(error) = consumer.pause(list) {
-            debug!(%error, "partitions of a group are fetched in vain");
+            debug!(%error, "fetched partitions of a group not paused");
         }
         let come = self.0.partitions(list);
         let now = self.0.change(|assigned| assigned.extend(come.iter().copied()));
-        info!(come = come.len(), now = now.len(), "partitions came to this process");
+        info!(come = come.len(), now = now.len(), "partitions assigned");
     }
 }

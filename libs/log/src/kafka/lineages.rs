@@ -57,8 +57,8 @@ impl Lineages {
         if before == remade {
             return Ok(remade);
         }
-        let message = "the topic was deleted and made anew, and what was in it is lost; look at \
-                       the log again, then append";
+        let message = "the topic was deleted and recreated, and its records are lost; look up the \
+            log's id again, then append";
         Err(Error::unavailable(message).with_partition(at.partition))
     }
 

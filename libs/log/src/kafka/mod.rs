@@ -139,7 +139,7 @@ impl Shared {
         };
         match self.appender.settle(sent, entry).await {
             Ok(_) if !self.lineages.is_same(&self.topics.name(at.store), begun) => {
-                Err(unknown("the topic was deleted and made anew"))
+                Err(unknown("the topic was deleted and recreated"))
             }
             Ok(appended) => {
                 if let Some(tail) = self.readers.tail(at) {
@@ -230,7 +230,8 @@ impl Shared {
                 let opened = place.get_or_try_init(|| shared.open(at)).await.map(|_| ());
                 opened.inspect_err(|_| shared.readers.abandon(at))
             });
-            let ended = |error| Error::internal(format!("opening a log's tail ended: {error}"));
+            let ended =
+                |error| Error::internal(format!("the task that opens a log's tail ended: {error}"));
             if let Err(error) = opening.await.map_err(ended)? {
                 return Err(self.explained(at, from, error).await);
             }

@@ -85,8 +85,8 @@ pub(super) fn check_topic(
     if replicas < REPLICAS_MIN && !options.dev {
         return Err(Error::unsupported(format!(
             "topic {topic} has a replication factor of {replicas}, and the change log needs \
-             {REPLICAS_MIN}; reassign it with kafka-reassign-partitions.sh (development mode does \
-             without)"
+             {REPLICAS_MIN}; reassign it with kafka-reassign-partitions.sh (development mode \
+             accepts fewer)"
         )));
     }
     Ok(())
@@ -102,8 +102,8 @@ pub(super) fn check_broker(broker: i32, settings: &Settings) -> Result<()> {
         if let Some(wanted) = unmet(need, found) {
             return Err(Error::unsupported(format!(
                 "broker {broker} has {name}={found}, and the change log needs {wanted}; set \
-                 {name}={} in its server.properties (infra/kafka holds all that is needed) and \
-                 restart it",
+                 {name}={} in its server.properties (infra/kafka has all needed settings) and \
+                 restart the broker",
                 fix(need),
             )));
         }

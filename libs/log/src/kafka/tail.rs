@@ -25,7 +25,7 @@ use crate::tail_cache::{CacheBudget, TailCache};
 const LOST_FOR: Duration = Duration::from_secs(2);
 
 /// Error message for readers of a tail that another one has replaced.
-pub(super) const OPENED_ANEW: &str = "the log's tail was opened anew; read again";
+pub(super) const OPENED_ANEW: &str = "the log's tail was reopened; read again";
 
 /// The tail of one partition.
 pub(super) struct Tail {

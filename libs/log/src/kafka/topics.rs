@@ -149,8 +149,8 @@ impl Topics {
             found.remove(&at.store);
             return no_such_log(at);
         }
-        let message = "the brokers do not know the log that was there; try again: one of them may \
-            have started just now";
+        let message = "the brokers do not know a log that existed; try again: a broker may have \
+            started just now";
         Error::unavailable(message).with_partition(at.partition)
     }
 
@@ -160,7 +160,8 @@ impl Topics {
     }
 
     pub(super) fn silent(&self, at: PartitionRef) -> Error {
-        let message = "the brokers did not answer in time; see whether they run, then try again";
+        let message =
+            "the brokers did not answer in time; check that the brokers run, then try again";
         Error::unavailable(message).with_partition(at.partition)
     }
 
@@ -194,7 +195,7 @@ impl Topics {
             }
         });
         made.await.unwrap_or_else(|_| {
-            let message = format!("topic {name} is not ready yet; see whether the brokers run");
+            let message = format!("topic {name} is not ready yet; check that the brokers run");
             Err(Error::unavailable(message))
         })?;
         // Another broker than the one that answered may not know the topic yet.
@@ -215,7 +216,7 @@ impl Topics {
             Ok(())
         });
         let gone = gone.await.unwrap_or_else(|_| {
-            let message = format!("topic {name} is being removed and not gone yet; try again");
+            let message = format!("topic {name} is still being deleted; try again");
             Err(Error::unavailable(message))
         });
         self.forget(store);

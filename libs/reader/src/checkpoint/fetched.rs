@@ -37,7 +37,7 @@ impl Checkpoints {
         let missing = bytes.saturating_sub(has);
         if missing > free {
             let message = format!(
-                "the disk of {} has no room for a snapshot; make some, or use another directory",
+                "the disk of {} has no room for a snapshot; make room, or use another directory",
                 dir.display()
             );
             return Err(Error::limit_exceeded(message, free, missing));
@@ -57,7 +57,7 @@ impl Checkpoints {
         let named = disk.rename(fetched, &path).and_then(|()| disk.sync_dir(dir));
         if let Err(error) = named {
             // The next attempt fetches the image again, except for its intact chunks.
-            tracing::debug!(file = %fetched.display(), %error, "an image is no checkpoint");
+            tracing::debug!(file = %fetched.display(), %error, "fetched image not a checkpoint");
             return;
         }
         self.serial += 1;

@@ -18,7 +18,8 @@ struct Output<'l> {
 impl ImageSink for Output<'_> {
     fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
         if (self.is_late)() {
-            let message = "the checkpoint takes too long to wait for; the one before stays";
+            let message =
+                "the checkpoint took too long and was abandoned; the previous checkpoint stays";
             return Err(Error::deadline_exceeded(message));
         }
         self.file.write_at(bytes, at).map_err(|error| refused("write", &error))
@@ -85,6 +86,6 @@ impl ImageFile for Kept {
 /// Returns the error for a disk operation on a checkpoint that failed.
 pub(super) fn refused(doing: &str, error: &io::Error) -> Error {
     Error::unavailable(format!(
-        "{doing} a checkpoint: {error}; look at the checkpoint directory and its disk"
+        "could not {doing} a checkpoint: {error}; look at the checkpoint directory and its disk"
     ))
 }

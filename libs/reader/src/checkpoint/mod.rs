@@ -120,7 +120,7 @@ impl CheckpointDirectory {
     ) -> Result<Option<Arc<Self>>> {
         let Some(options) = options.checkpoint.clone() else { return Ok(None) };
         if options.every.is_zero() {
-            let message = "checkpoints every 0 s leave no time for anything else; raise `every`";
+            let message = "the interval of checkpoints is 0 s; raise `every`";
             return Err(Error::invalid_argument(message));
         }
         let disk = disk.cloned().ok_or_else(|| {
@@ -150,7 +150,7 @@ impl CheckpointDirectory {
     /// Writes the note of the store that a name stands for.
     pub(crate) fn note_store(&self, name: &str, named: NamedStore) {
         if let Err(error) = named.write(&*self.disk, &self.options.dir, name) {
-            tracing::debug!(store = %name, %error, "what its name stands for was not written");
+            tracing::debug!(store = %name, %error, "store id of a name not written");
         }
     }
 
@@ -194,7 +194,7 @@ impl CheckpointDirectory {
         match self.try_keep(at) {
             Ok(Some(kept)) => kept.remove_all(),
             Ok(None) => {}
-            Err(error) => tracing::debug!(%at, %error, "a version's copy was not removed"),
+            Err(error) => tracing::debug!(%at, %error, "replica of a dropped version not removed"),
         }
     }
 
@@ -231,7 +231,7 @@ impl CheckpointDirectory {
         let directory =
             Self { options, disk: Arc::new(RealDisk), is_swept: AtomicBool::new(false) };
         let newest = directory.newest(at.store)?.remove(&at.partition).ok_or_else(|| {
-            let message = format!("there is no checkpoint of it in {}", dir.display());
+            let message = format!("there is no checkpoint of the partition in {}", dir.display());
             Error::not_found(message).with_partition(at.partition)
         })?;
         directory.open_file(&newest, at, partitions)
@@ -289,7 +289,7 @@ impl CheckpointDirectory {
     pub(crate) fn keep(self: &Arc<Self>, at: PartitionRef) -> Result<Checkpoints> {
         self.try_keep(at)?.ok_or_else(|| {
             let message = format!(
-                "{} is used by another reader; close it, or use another directory",
+                "another reader uses {}; close that reader, or use another directory",
                 self.options.dir.display()
             );
             Error::conflict(message).with_partition(at.partition)
@@ -305,7 +305,7 @@ fn make_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     for parent in dir.ancestors().skip(1).take(missing) {
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         if let Err(error) = disk.sync_dir(parent) {
-            tracing::debug!(dir = %parent.display(), %error, "a new name may not be durable");
+            tracing::debug!(dir = %parent.display(), %error, "checkpoint directory not synced");
         }
     }
     Ok(())
@@ -413,8 +413,8 @@ impl Checkpoints {
         let (bytes, bytes_max) =
             (held.key_bytes + held.row_bytes, self.directory.options.bytes_max);
         if bytes > bytes_max {
-            let message = "the partition is too large for a checkpoint; raise bytes_max, or \
-                           restart from the log";
+            let message = "the partition is too large for a checkpoint; raise bytes_max, or let \
+                restarts read the log";
             return Err(Error::limit_exceeded(message, bytes_max, bytes));
         }
         self.serial += 1;
@@ -435,7 +435,7 @@ impl Checkpoints {
         self.trouble = None;
         self.remove_fetched(None);
         if let Err(error) = self.sweep(self.serial) {
-            tracing::debug!(at = %self.at, %error, "older checkpoints were not looked for");
+            tracing::debug!(at = %self.at, %error, "older checkpoints not listed");
         }
         Ok(true)
     }
@@ -498,7 +498,7 @@ impl Checkpoints {
 
     fn remove(&self, path: &Path) {
         if let Err(error) = self.directory.disk.remove(path) {
-            tracing::debug!(path = %path.display(), %error, "a checkpoint was not removed");
+            tracing::debug!(path = %path.display(), %error, "checkpoint not removed");
         }
     }
 }

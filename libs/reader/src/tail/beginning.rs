@@ -52,7 +52,7 @@ impl Tail {
                 let (at, name) = (self.partition.at, &self.shared.name);
                 tracing::warn!(
                     store = %name, partition = %at.partition, %error,
-                    "begins with the log, for there is nothing else to be had"
+                    "no snapshot available; bootstrapping from the log"
                 );
                 Ok(false)
             }
@@ -65,7 +65,7 @@ impl Tail {
             match self.begin_with_newest(&snapshots, connected).await {
                 Err(error) if self.does_without(&error) => {
                     let at = self.partition.at;
-                    tracing::warn!(%at, %error, "no snapshot is to be had; a shard is instead");
+                    tracing::warn!(%at, %error, "no snapshot available; loading a shard");
                 }
                 Ok(false) => {}
                 begun => return begun,
@@ -107,7 +107,9 @@ impl Tail {
         let Some(manifest) = newest.filter(is_of_use) else { return Ok(false) };
         match self.begin_with_snapshot(snapshots, &manifest).await {
             Ok(()) => Ok(true),
-            Err(error) => Err(error.while_doing(&format!("the snapshot {}", manifest.name()))),
+            Err(error) => {
+                Err(error.while_doing(&format!("loading the snapshot {}", manifest.name())))
+            }
         }
     }
 
@@ -140,7 +142,7 @@ impl Tail {
         drop(turn);
         // Reads use the image by now. If the sync fails, a restart bootstraps again.
         let file = fetch.keep().await.unwrap_or_else(|error| {
-            tracing::warn!(at = %self.partition.at, %error, "an image is not kept");
+            tracing::warn!(at = %self.partition.at, %error, "fetched image not stored");
             None
         });
         self.note_begun(file, &manifest.name().to_string());
@@ -155,7 +157,9 @@ impl Tail {
         let (image, state, file) = made?;
         let is_of_log = connected.log_id.is_none_or(|log_id| state.state.log_id == Some(log_id));
         if state.state.partition != at || !is_of_log {
-            return Err(Error::unavailable("the replicator's shard is of another log by now"));
+            return Err(Error::unavailable(
+                "the replicator's shard is of another log now; try again",
+            ));
         }
         self.check_begins(&image.about().progress).await?;
         in_place(|| self.following.restore(state, &image))?;
@@ -187,7 +191,7 @@ impl Tail {
         let bounds = self.shared.parts.log.bounds(self.partition.at);
         if offset > in_time(Duration::ZERO, bounds).await?.end {
             let message =
-                format!("the newest snapshot is of offset {offset}, behind the log's end");
+                format!("the newest snapshot is at offset {offset}, after the end of the log");
             return Err(Error::corrupt(format!("{message}; restore the log")));
         }
         if version != SchemaVersion(0) && !self.shared.learn_definitions(version)? {
@@ -205,6 +209,6 @@ impl Tail {
             kept.rest(0);
         }
         let (at, name) = (self.partition.at, &self.shared.name);
-        tracing::info!(store = %name, partition = %at.partition, with, "a copy begins");
+        tracing::info!(store = %name, partition = %at.partition, with, "bootstrap loaded");
     }
 }

@@ -33,7 +33,7 @@ impl VerifyLog {
         kept_as: StoreId,
     ) -> Result<Self> {
         let known = catalog.catalog();
-        let missing = || Error::not_found("the catalog knows no such store");
+        let missing = || Error::not_found("the catalog has no such store");
         let history = known.store(kept_as).ok_or_else(missing)?;
         let schemas = SchemaSet::new(history.versions().cloned())?;
         let log = follow_version(log, &schemas.newest().definition);
@@ -49,8 +49,8 @@ impl VerifyLog {
         let log_id = older.log_id.unwrap_or_default();
         let range = self.records(older, newer.offset_applied);
         let keys = changed_keys(range, log_id, VERIFY_CHANGED_MAX).await?.ok_or_else(|| {
-            let message = "the log changes too many documents between the two copies; compare \
-                           with a newer snapshot or checkpoint";
+            let message = "the log changes too many documents between the two replicas; compare \
+                with a newer snapshot or checkpoint";
             let limit = VERIFY_CHANGED_MAX as u64;
             Error::limit_exceeded(message, limit, limit + 1)
         })?;
@@ -66,7 +66,7 @@ impl VerifyLog {
     ) -> Result<()> {
         let mut records = self.records(state, until);
         let unknown = |version| {
-            Error::unavailable(format!("schema version {version} is not known; try again"))
+            Error::unavailable(format!("schema version {version} is not known here yet; try again"))
         };
         loop {
             let read = records.next().await?;

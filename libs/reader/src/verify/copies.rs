@@ -97,7 +97,8 @@ impl PastCopy {
         partition: PartitionId,
     ) -> Result<Self> {
         let newest = definitions.last();
-        let newest = newest.ok_or_else(|| Error::invalid_argument("a store without definition"))?;
+        let newest =
+            newest.ok_or_else(|| Error::invalid_argument("the store has no definition"))?;
         let at = PartitionRef { store: newest.store, partition };
         let (image, head) = CheckpointDirectory::newest_in(dir, at, newest.partitions)?;
         // The image is mapped read-only.

@@ -117,8 +117,8 @@ pub async fn verify(
     log: &VerifyLog,
 ) -> Result<Verified> {
     if first.moves() && second.moves() {
-        let message = "two readers cannot be held at one position; compare each with a shard or a \
-                       snapshot";
+        let message =
+            "two readers cannot be paused at one position; compare each with a shard or a snapshot";
         return Err(Error::invalid_argument(message));
     }
     let positions = (first.state().await?.position, second.state().await?.position);
@@ -179,8 +179,8 @@ async fn read_both(
     older.settle();
     let end = |of: &PartitionState| (of.position, of.partition_time, of.drop_all_count);
     if end(&folded) != end(&state) {
-        let message = "the two copies have made different things of the same log: they stand at \
-                       other positions, times or drop-alls; build the one that is wrong anew";
+        let message = "the two replicas differ in position, time or drop-alls after the same log; \
+            rebuild the wrong one";
         return Err(Error::corrupt(message).with_partition(state.partition.partition));
     }
     Ok(Both { older, newer, state })
@@ -190,14 +190,15 @@ async fn read_both(
 fn check_same_log(one: &PartitionState, other: &PartitionState) -> Result<()> {
     if (one.partition, one.partitions) != (other.partition, other.partitions) {
         let message = format!(
-            "one copy is of {} of {}, the other of {} of {}; name the same store, version and \
-             partition",
+            "the first replica is of {} of {}, the second of {} of {}; name the same store, \
+             version and partition",
             one.partition, one.partitions, other.partition, other.partitions
         );
         return Err(Error::invalid_argument(message));
     }
     if one.log_id != other.log_id {
-        let message = "the two copies follow two logs, so there is no position to compare them at";
+        let message = "the two replicas follow two logs, so no common position exists; compare \
+            replicas of one log";
         return Err(Error::token_lost(message).with_partition(one.partition.partition));
     }
     Ok(())

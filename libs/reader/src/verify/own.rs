@@ -30,7 +30,8 @@ impl Reader {
         let shared = self.shared();
         shared.partition(partition)?;
         let replicator = shared.parts.replicator.clone().ok_or_else(|| {
-            let message = "this reader has no node to be compared with; open it over a connection";
+            let message =
+                "this reader has no node to compare with; open the reader over a connection";
             Error::unsupported(message).with_store(&shared.name)
         })?;
         let (log, catalog) = (Arc::clone(&shared.parts.log), Arc::clone(&shared.parts.catalog));
@@ -65,7 +66,7 @@ async fn shard_of(
         }
     };
     tokio::time::timeout(wait_max, frozen).await.unwrap_or_else(|_| {
-        let late = || Error::unavailable("the node has not answered in time; try again");
+        let late = || Error::unavailable("the node did not answer in time; try again");
         Err(trouble.unwrap_or_else(late))
     })
 }

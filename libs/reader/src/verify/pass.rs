@@ -73,7 +73,7 @@ impl Documents for Changing {
 }
 
 fn unknown() -> Error {
-    Error::internal("the log changes a document that it did not name before")
+    Error::internal("the log changes a document that it did not name earlier")
 }
 
 impl Pass {

@@ -85,11 +85,14 @@ impl Export {
     /// `NotFound` if there is none; `Corrupt` if it is damaged; `Unavailable` if the disk refuses.
     pub fn open(dir: &Path) -> Result<Self> {
         let bytes = fs::read(dir.join(PLAN)).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Error::not_found("no such copy; begin another one"),
+            std::io::ErrorKind::NotFound => {
+                Error::not_found("no such copy exists; begin another copy")
+            }
             _ => refused("reading a frozen shard's plan", &error),
         })?;
-        let plan = v1::CopyPlan::decode(&bytes[..])
-            .map_err(|error| Error::corrupt(format!("a frozen shard's plan: {error}")))?;
+        let plan = v1::CopyPlan::decode(&bytes[..]).map_err(|error| {
+            Error::corrupt(format!("the plan of a frozen shard is invalid: {error}"))
+        })?;
         Ok(Self { db: open(dir)?, dir: dir.join(SHARD), plan })
     }
 
@@ -181,7 +184,7 @@ fn plan(db: &DB, at: PartitionRef, mode: ExportMode) -> Result<v1::CopyPlan> {
     let head = head.map(|bytes| Head::decode(&bytes)).transpose()?;
     let Some((head, log_id)) = head.and_then(|head| head.log_id.map(|log_id| (head, log_id)))
     else {
-        let error = Error::unavailable("nothing was written to the shard yet; copy it later");
+        let error = Error::unavailable("the shard has no entries yet; copy the shard later");
         return Err(error.with_partition(at.partition));
     };
     let number = |name| db.property_int_value(name).ok().flatten().unwrap_or(0);

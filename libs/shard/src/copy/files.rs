@@ -32,8 +32,9 @@ pub(super) fn engine_refused(doing: &str, error: &rocksdb::Error) -> Error {
 }
 
 fn full(doing: &str) -> Error {
-    let message =
-        format!("{doing}: the disk is full; make room on it and copy again: it goes on from there");
+    let message = format!(
+        "{doing}: the disk is full; make room and copy again: the copy continues where it stopped"
+    );
     Error::new(ErrorCode::LimitExceeded, message)
 }
 
@@ -73,7 +74,7 @@ pub(super) fn remove_folder(path: &Path) -> Result<()> {
     };
     match removing() {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(refused("removing what was kept of a copy", &error))
+            Err(refused("removing the remains of a copy", &error))
         }
         _ => Ok(()),
     }

@@ -226,9 +226,7 @@ impl Import {
         };
         let PartEnd { digest: RowsDigest { rows, sum }, is_range_end } = end;
         if part.bytes == 0 && rows == 0 && !is_range_end {
-            return Err(Error::corrupt(
-                "the source of a copy has sent a part of nothing; copy again",
-            ));
+            return Err(Error::corrupt("the source of a copy sent an empty part; copy again"));
         }
         let digest = sum.to_le_bytes().to_vec().into();
         let part =
@@ -265,13 +263,13 @@ impl Import {
     /// - `LimitExceeded`: the disk is full.
     pub(crate) fn finish(self, path: &Path) -> Result<()> {
         if self.state.lock().ranges.iter().any(|range| !range.is_ended) {
-            return Err(Error::unavailable("the copy has not ended yet; go on with it"));
+            return Err(Error::unavailable("the copy is not complete yet; continue the copy"));
         }
         let moving = || {
             fs::rename(self.dir.join(SHARD), path)?;
             sync_folder(path)
         };
-        let moving = || moving().map_err(|error| refused("taking in a copy", &error));
+        let moving = || moving().map_err(|error| refused("building a shard from a copy", &error));
         match self.make_whole().and_then(|()| moving()) {
             Ok(()) => self.remove(),
             Err(error) if error.code() == ErrorCode::Corrupt => self.remove().and(Err(error)),
@@ -285,7 +283,7 @@ impl Import {
         if !self.plan.files.is_empty() {
             return self.check_head(&open_whole(&shard, &self.plan.files)?);
         }
-        let told = |error| engine_refused("taking in a copy", &error);
+        let told = |error| engine_refused("building a shard from a copy", &error);
         let db = DB::open(&Resources::import_options(true), &shard).map_err(told)?;
         // The engine ingests all files atomically, and with them the head.
         if db.get_pinned(HEAD).map_err(told)?.is_none() {
@@ -304,7 +302,7 @@ impl Import {
     /// `Corrupt` if the shard is another one.
     fn check_head(&self, db: &DB) -> Result<()> {
         let head = db.get_pinned(HEAD);
-        let head = head.map_err(|error| engine_refused("taking in a copy", &error))?;
+        let head = head.map_err(|error| engine_refused("building a shard from a copy", &error))?;
         let head = head.map(|bytes| Head::decode(&bytes)).transpose()?;
         let position = position(&self.plan)?;
         let is_planned = head.is_some_and(|head| {
@@ -312,7 +310,7 @@ impl Import {
                 && head.log_id == Some(LogId(self.plan.log_id))
                 && head.position == position
         });
-        let message = "what was copied is not the shard that was planned; copy it again";
+        let message = "the copied shard is not the planned shard; copy the shard again";
         is_planned.then_some(()).ok_or_else(|| Error::corrupt(message))
     }
 
@@ -327,7 +325,8 @@ impl Import {
 
 impl State {
     fn take(&mut self, part: &v1::CopyPart) -> Result<()> {
-        let wrong = || Error::corrupt("the journal of a copy names what its plan does not have");
+        let wrong =
+            || Error::corrupt("the journal of a copy names a range or file that the plan lacks");
         let range = self.ranges.get_mut(part.range as usize).ok_or_else(wrong)?;
         let end = part.end.as_ref().ok_or_else(wrong)?;
         // A piece of a file has no rows.
@@ -355,7 +354,8 @@ fn lock(dir: &Path) -> Result<File> {
         Ok(()) => Ok(file),
         Err(TryLockError::Error(error)) => Err(told(error)),
         Err(TryLockError::WouldBlock) => {
-            let message = "the partition is being copied to this place; wait until that has ended";
+            let message = "another process copies the partition to this folder; wait until that \
+                copy has ended";
             Err(Error::new(ErrorCode::Conflict, message))
         }
     }
@@ -369,19 +369,19 @@ fn check(plan: &v1::CopyPlan) -> Result<()> {
     position(plan)?;
     if !plan.files.is_empty() {
         let is_sound = plan.ranges.is_empty() && are_sound(&plan.files);
-        let message = "the files of a copy are not those of a shard";
+        let message = "the files of a copy do not form a shard";
         return is_sound.then_some(()).ok_or_else(|| Error::corrupt(message));
     }
     let mut from: Option<&[u8]> = Some(&[]);
     for range in &plan.ranges {
         let is_next = from == Some(&range.from[..]);
         if !is_next || range.to.as_ref().is_some_and(|to| to <= &range.from) {
-            return Err(Error::corrupt("the ranges of a copy leave keys out"));
+            return Err(Error::corrupt("the ranges of a copy omit keys"));
         }
         from = range.to.as_deref();
     }
     let is_whole = from.is_none() && !plan.ranges.is_empty();
-    is_whole.then_some(()).ok_or_else(|| Error::corrupt("the ranges of a copy leave keys out"))
+    is_whole.then_some(()).ok_or_else(|| Error::corrupt("the ranges of a copy omit keys"))
 }
 
 /// Returns the position of a plan.
@@ -389,8 +389,9 @@ fn check(plan: &v1::CopyPlan) -> Result<()> {
 /// # Errors
 /// `Corrupt` if the plan has no position.
 fn position(plan: &v1::CopyPlan) -> Result<Position> {
-    let position = plan.position.ok_or_else(|| Error::corrupt("a copy without a position"))?;
-    position.try_into().map_err(|_| Error::corrupt("a copy without a position"))
+    let position =
+        plan.position.ok_or_else(|| Error::corrupt("the plan of a copy has no position"))?;
+    position.try_into().map_err(|_| Error::corrupt("the plan of a copy has no position"))
 }
 
 fn file_path(dir: &Path, file: u32) -> PathBuf {

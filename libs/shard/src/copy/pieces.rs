@@ -40,7 +40,7 @@ pub(super) fn list(dir: &Path) -> Result<Vec<v1::CopyFile>> {
     };
     let mut files = listing().map_err(|error: io::Error| refused("freezing a shard", &error))?;
     if files.len() > COPY_FILES_MAX {
-        let advice = "the shard has too many files to be moved as they are; copy its rows";
+        let advice = "the shard has too many files for a copy of files; copy the rows";
         let (limit, actual) = (COPY_FILES_MAX as u64, files.len() as u64);
         return Err(Error::limit_exceeded(advice, limit, actual));
     }
@@ -81,7 +81,10 @@ impl ExportFile {
     ) -> Result<Self> {
         let bytes = file.bytes;
         let bytes_left = bytes.checked_sub(behind_bytes).ok_or_else(|| {
-            Error::invalid_argument(format!("the file has {bytes} bytes, so nothing is behind it"))
+            Error::invalid_argument(format!(
+                "the file has {bytes} bytes, and the request begins after its end; ask for an \
+                 earlier byte"
+            ))
         })?;
         let opening = || {
             let mut file = File::open(dir.join(&file.name))?;
@@ -103,7 +106,7 @@ impl ExportFile {
         let mut block = vec![0; length as usize];
         self.file.read_exact(&mut block).map_err(|error| match error.kind() {
             io::ErrorKind::UnexpectedEof => {
-                Error::corrupt("a file of a frozen shard has become shorter; copy the shard again")
+                Error::corrupt("a file of a frozen shard became shorter; copy the shard again")
             }
             _ => refused("reading a frozen shard", &error),
         })?;
@@ -149,7 +152,9 @@ pub(super) fn write_piece(
         let block = block.as_ref();
         bytes += block.len() as u64;
         if bytes > file.bytes.saturating_sub(behind_bytes) {
-            return Err(Error::corrupt("a file of a copy is longer than was said; copy again"));
+            return Err(Error::corrupt(
+                "a file of a copy is longer than the plan says; copy again",
+            ));
         }
         digest.add(block);
         written.write_all(block).map_err(told)?;
@@ -159,7 +164,7 @@ pub(super) fn write_piece(
     };
     let is_file_end = behind_bytes + bytes == file.bytes;
     if digest_of(&digest) != end.digest || end.is_range_end != is_file_end {
-        let message = "other bytes of a file came than the source of the copy has; copy again";
+        let message = "a file of a copy differs from the file at the source; copy again";
         return Err(Error::corrupt(message));
     }
     written.sync_data().map_err(told)?;
@@ -175,7 +180,7 @@ pub(super) fn write_piece(
 /// `Corrupt` if the files are no complete database; `Unavailable` if the disk refuses.
 pub(super) fn open_whole(dir: &Path, files: &[v1::CopyFile]) -> Result<DB> {
     let no_shard = |why: &dyn std::fmt::Display| {
-        Error::corrupt(format!("the files that were copied are no shard: {why}; copy it again"))
+        Error::corrupt(format!("the copied files are no shard: {why}; copy the shard again"))
     };
     let sizes: BTreeMap<_, _> = files.iter().map(|file| (&file.name[..], file.bytes)).collect();
     for (name, bytes) in &sizes {
@@ -188,7 +193,7 @@ pub(super) fn open_whole(dir: &Path, files: &[v1::CopyFile]) -> Result<DB> {
     let opened = DB::open_for_read_only(&Resources::export_options(), dir, false);
     let db = opened.map_err(|error| match error.kind() {
         ErrorKind::IOError if !error.as_ref().contains(NO_FILE) => {
-            engine_refused("taking in a copy", &error)
+            engine_refused("building a shard from a copy", &error)
         }
         _ => no_shard(&error),
     })?;
@@ -196,7 +201,7 @@ pub(super) fn open_whole(dir: &Path, files: &[v1::CopyFile]) -> Result<DB> {
     for table in db.live_files().map_err(|error| no_shard(&error))? {
         let name = table.name.trim_start_matches('/');
         if sizes.get(name) != Some(&(table.size as u64)) {
-            return Err(no_shard(&format!("{name} is not among them")));
+            return Err(no_shard(&format!("{name} is not among the copied files")));
         }
     }
     Ok(db)

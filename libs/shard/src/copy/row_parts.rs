@@ -88,7 +88,7 @@ impl PartWriter<'_> {
             let (key, value) = row?;
             let is_behind = last_key.is_none_or(|last| last < key) && key >= &from[..];
             if !is_behind || to.as_ref().is_some_and(|to| key >= &to[..]) {
-                let message = "the source of a copy has sent a row out of its order; copy again";
+                let message = "the source of a copy sent a row out of order; copy again";
                 return Err(Error::corrupt(message));
             }
             self.writer.put(key, value).map_err(|error| engine_refused(DOING, &error))?;
@@ -100,7 +100,9 @@ impl PartWriter<'_> {
         // The engine holds memory for each row until the file ends.
         let is_too_long = self.bytes > COPY_PART_BYTES_MAX + COPY_BLOCK_BYTES_MAX as u64;
         if is_too_long || self.digest.rows > COPY_PART_ROWS_MAX {
-            return Err(Error::corrupt("the source of a copy has sent a part without an end"));
+            return Err(Error::corrupt(
+                "the source of a copy sent a part without an end; copy again",
+            ));
         }
         Ok(())
     }
@@ -110,7 +112,8 @@ impl PartWriter<'_> {
         let Self { digest, bytes, .. } = self;
         if digest != end.digest {
             let message = format!(
-                "{} rows came where the source of the copy has {}, or others; copy again",
+                "{} rows arrived, but the source of the copy has {} rows, or other rows; copy \
+                 again",
                 digest.rows, end.digest.rows
             );
             return Err(Error::corrupt(message));

@@ -67,13 +67,15 @@ impl AggregateState {
         let mut fields = bytes::fields(state);
         let [version, found] = fields.take()?;
         if version > VERSION {
-            let message =
-                format!("state of version {version}: upgrade this build, it knows {VERSION}");
+            let message = format!(
+                "the state has version {version}, and this build knows {VERSION}; upgrade this \
+                 build"
+            );
             return Err(Error::upgrade_needed(message));
         }
         let shape = Shape::of(spec);
         if version != VERSION || found != tag(shape) {
-            return Err(Error::corrupt("a state of another aggregate"));
+            return Err(Error::corrupt("the state is of another aggregate"));
         }
         let input = spec.input().unwrap_or(forebay_core::value::ScalarType::Int64);
         let folded = match shape {
@@ -85,7 +87,11 @@ impl AggregateState {
                 let best = match fields.take()? {
                     [0] => None,
                     [1] => Some(take_value(&mut fields, input)?),
-                    _ => return Err(Error::corrupt("a value that is neither there nor not")),
+                    _ => {
+                        return Err(Error::corrupt(
+                            "the presence byte of a value is neither 0 nor 1",
+                        ));
+                    }
                 };
                 Folded::Extreme(Extreme::new(is_greatest).with(best))
             }
@@ -102,7 +108,7 @@ impl AggregateState {
             }
         };
         if !fields.rest().is_empty() {
-            return Err(Error::corrupt("bytes behind the end of a state"));
+            return Err(Error::corrupt("bytes follow the end of the state"));
         }
         Ok(Self { spec: spec.clone(), folded })
     }

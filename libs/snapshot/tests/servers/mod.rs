@@ -238,7 +238,7 @@ pub async fn no_bucket(server: &ObjectServer) {
     let checked = store.check().await.unwrap_err();
     for error in refusals(&store.partition(AT)).await.into_iter().chain([checked]) {
         assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
-        assert!(error.to_string().contains("make that bucket"), "{error}");
+        assert!(error.to_string().contains("create the bucket"), "{error}");
     }
 }
 

@@ -13,10 +13,10 @@ use super::trace::Trace;
 /// Messages of records, and the names under which they count.
 const PATHS: [(&str, &str); 5] = [
     ("torn tail cut", "torn tail cut"),
-    ("segment without frames made again", "segment header made again"),
+    ("segment without frames recreated", "segment header made again"),
     ("building a new copy", "log replaced or cut under a reader"),
     ("embedded log stopped", "log stopped for good"),
-    ("the tail is held up", "tail held up"),
+    ("log tail stalled", "tail held up"),
 ];
 
 /// A subscriber that counts in the trace of the run on this thread.

@@ -109,7 +109,10 @@ fn read(shard: &Shard, rows: &ValueRows) -> Result<BTreeMap<PartitionId, Came>> 
 }
 
 fn damaged() -> Error {
-    Error::corrupt("a checkpoint of a view's events is damaged; remove it: they are derived again")
+    Error::corrupt(
+        "the checkpoint of a view's derivation is damaged; remove the checkpoint, and the view \
+         derives its events again",
+    )
 }
 
 impl Came {

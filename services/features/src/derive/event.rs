@@ -39,7 +39,7 @@ impl Derivation {
         lookups: Lookups,
         counters: Arc<Counters>,
     ) -> Result<Self> {
-        let view = definition.view().ok_or_else(|| Error::internal("a stream that is no view"))?;
+        let view = definition.view().ok_or_else(|| Error::internal("the stream is no view"))?;
         Ok(Self {
             definition: definition.clone(),
             view: view.clone(),
@@ -145,7 +145,7 @@ impl Derivation {
 
 /// Converts a key to a column value.
 fn key_value(key: &[u8], key_type: KeyType) -> Result<Value> {
-    let not_one = || Error::corrupt("a key that is none of its stream's");
+    let not_one = || Error::corrupt("a key is not a key of its stream");
     Ok(match key_type {
         KeyType::Bytes => Value::Bytes(key.to_vec()),
         KeyType::String => {

@@ -34,7 +34,7 @@ impl Lookups {
             let catalog = parts.catalog.catalog();
             let schema =
                 catalog.living().find(|schema| schema.definition.versions.home() == lookup.store);
-            let gone = || Error::not_found("a store that is looked up in was deleted");
+            let gone = || Error::not_found("a store of the view's lookups was deleted");
             let name = &schema.ok_or_else(gone)?.definition.name;
             let mut options = ReaderOptions::new(name);
             options.snapshots = parts.snapshots.clone();
@@ -53,7 +53,7 @@ impl Lookups {
     /// `Unavailable` while the store's partition does not answer.
     pub(super) fn get(&self, store: StoreId, key: &Value) -> Result<Option<Document>> {
         let reader = self.0.get(&store);
-        let reader = reader.ok_or_else(|| Error::internal("a store without a reader"))?;
+        let reader = reader.ok_or_else(|| Error::internal("a lookup has no reader"))?;
         let key = match key {
             Value::String(text) => DocumentKey::from(text),
             Value::Bytes(bytes) => DocumentKey::from(bytes),

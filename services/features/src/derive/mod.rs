@@ -64,13 +64,13 @@ pub(crate) async fn derive(
         let view = &definition.name;
         match ended {
             Ok(()) => {
-                debug!(%view, "another process derives the same");
+                debug!(%view, "another process derives the view");
                 tokio::time::sleep(yield_wait(&*parts.entropy)).await;
             }
             Err(error) if error.code() == ErrorCode::Unavailable => {
-                debug!(%view, %error, "events are derived anew");
+                debug!(%view, %error, "derivation of events restarted");
             }
-            Err(error) => warn!(%view, %error, "events are not derived; it is tried again"),
+            Err(error) => warn!(%view, %error, "derivation of events failed; trying again"),
         }
         tokio::time::sleep(BEGIN_WAIT).await;
     }
@@ -110,7 +110,7 @@ impl<'p> Deriver<'p> {
         counters: &Arc<Counters>,
         derived: &DerivedUpTo,
     ) -> Result<Self> {
-        let view = definition.view().ok_or_else(|| Error::internal("a stream that is no view"))?;
+        let view = definition.view().ok_or_else(|| Error::internal("the stream is no view"))?;
         let catalog = parts.catalog.catalog();
         let gone = || Error::not_found("the stream of a view was deleted");
         let source = catalog.store(view.source).and_then(|history| history.newest());
@@ -262,8 +262,8 @@ async fn begin_at_log(parts: &FeatureParts, source: &mut SourceLog) -> Result<()
         source.state.offset_applied = source.state.offset_applied.max(bounds.start);
         return Ok(());
     }
-    let message = "the stream's log was made anew behind what the view was derived of: events are \
-                   missing; drop the view and apply it again";
+    let message = "the stream's log was recreated after the view's derivation began, so events are \
+        missing; drop the view and apply it again";
     Err(Error::conflict(message).with_partition(at.partition))
 }
 

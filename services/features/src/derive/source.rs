@@ -157,7 +157,7 @@ impl SourceLog {
         let record = Record { offset, append_time, entry };
         let applied = self.state.apply(record, &NoDocuments, &known).map_err(|blocked| {
             let unknown =
-                |version| Error::unavailable(format!("definition {version} is not known"));
+                |version| Error::unavailable(format!("definition {version} is not known yet"));
             blocked.into_error(unknown)
         })?;
         self.append_time = Some(append_time);

@@ -54,8 +54,8 @@ pub(crate) async fn emit(
         let Err(error) = emitter.tick().await else { continue };
         let view = &definition.name;
         match error.code() {
-            ErrorCode::Unavailable => debug!(%view, %error, "values are emitted again"),
-            _ => warn!(%view, %error, "values are not emitted; it is tried again"),
+            ErrorCode::Unavailable => debug!(%view, %error, "materialization restarted"),
+            _ => warn!(%view, %error, "materialization failed; trying again"),
         }
         emitter.logs.forget();
     }

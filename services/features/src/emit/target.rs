@@ -43,7 +43,7 @@ impl EmitLogs {
     /// appended.
     pub(super) async fn append(&mut self, documents: Vec<(Key, Vec<FieldChange>)>) -> Result<()> {
         let catalog = self.parts.catalog.catalog();
-        let gone = || Error::not_found("the store that a view emits to was deleted");
+        let gone = || Error::not_found("the store that the view materializes to was deleted");
         let store = catalog.living().find(|schema| schema.definition.versions.home() == self.store);
         let schema = store.ok_or_else(gone)?;
         let (logs, version) = (schema.definition.written(), schema.definition.version);
@@ -77,7 +77,8 @@ impl EmitLogs {
         }
         let log = &*self.parts.log;
         let found = find_log_id(log, at, log.bounds(at).await?).await?;
-        let found = found.ok_or_else(|| Error::unavailable("a log without an entry yet"))?;
+        let found =
+            found.ok_or_else(|| Error::unavailable("the log has no entry yet; try again"))?;
         self.log_ids.insert(at, found);
         Ok(found)
     }

@@ -81,7 +81,7 @@ impl Keeps for EventRows {
         let (mut events, mut writes) = (Vec::new(), Vec::new());
         let found_by = self.rows.row(Vec::new(), None)?;
         for entry in run.entries.iter().filter(|entry| !entry.applied.events.is_empty()) {
-            let unknown = || Error::internal("an event of a definition that is not known");
+            let unknown = || Error::internal("the definition of an event is not known");
             let layout = &run.schemas.get(entry.schema_version).ok_or_else(unknown)?.layout;
             let (offset, append_time) = (entry.offset, entry.append_time);
             for (position, event) in &entry.applied.events {

@@ -91,7 +91,7 @@ impl Entry {
     /// # Errors
     /// `Corrupt` for a key without one.
     pub(super) fn of_key(key: &[u8]) -> Result<Self> {
-        let damaged = || Error::corrupt("an index has an entry of no event");
+        let damaged = || Error::corrupt("an index entry names no event");
         let (_, entry) = key.split_last_chunk::<{ Self::BYTES }>().ok_or_else(damaged)?;
         let (time, at) = entry.split_first_chunk::<8>().ok_or_else(damaged)?;
         let at = EventAt::from_bytes(at.try_into().map_err(|_| damaged())?);

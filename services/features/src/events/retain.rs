@@ -61,7 +61,7 @@ pub(crate) async fn retain(
         for shard in shards.open_shards() {
             let at = shard.partition();
             if let Err(error) = let_go(&parts, &definition, shard, &derived).await {
-                warn!(%at, %error, "events stay longer than they are to be retained");
+                warn!(%at, %error, "events not removed after their retention");
             }
         }
     }
@@ -90,14 +90,14 @@ async fn let_go(
         match derived.get(view, at.partition) {
             Some(offset) => below = below.min(offset),
             None => {
-                debug!(%at, %view, "events stay until a view of them is derived");
+                debug!(%at, %view, "events stay until a view has derived them");
                 return Ok(());
             }
         }
     }
     if below > shard.events_from() {
         in_place(|| shard.drop_events(below))?;
-        info!(%at, %below, "events have gone that were retained long enough");
+        info!(%at, %below, "events removed after their retention");
     }
     if below > bounds.start { log.trim(at, below).await } else { Ok(()) }
 }

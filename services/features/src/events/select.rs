@@ -262,7 +262,7 @@ impl Reading<'_> {
         while let Some((key, _)) = found.next()? {
             scanned += 1;
             if scanned > self.scans {
-                let message = "the select looks at too many entries; narrow its values or times";
+                let message = "the select reads too many index entries; narrow its values or times";
                 let limit = self.scans as u64;
                 return Err(Error::limit_exceeded(message, limit, scanned as u64));
             }
@@ -292,7 +292,7 @@ impl Reading<'_> {
                 if entry.at.offset < self.shard.events_from() {
                     continue;
                 }
-                let error = Error::corrupt("an index has an entry of an event that is lost");
+                let error = Error::corrupt("an index entry names an event that is missing");
                 return Err(error.with_partition(self.partition));
             };
             events.extend(self.event(entry.at, &row)?);
@@ -303,7 +303,7 @@ impl Reading<'_> {
     fn event(&self, at: EventAt, row: &[u8]) -> Result<Option<Selected>> {
         let stored = StoredEvent::decode(row)?;
         let version = row_schema_version(stored.row).unwrap_or_default();
-        let unknown = || Error::corrupt("an event of a definition that is not known");
+        let unknown = || Error::corrupt("the definition of an event is not known");
         let schema = self.schemas.get(version).ok_or_else(unknown)?;
         let columns = self.widened(Document::decode(stored.row, &schema.layout)?);
         let is_it = match &self.selection.by {
@@ -348,7 +348,7 @@ impl Reading<'_> {
 fn weigh(bytes: usize, event: &Selected) -> Result<usize> {
     let bytes = bytes + event.bytes();
     if bytes > SELECT_BYTES_MAX {
-        let message = "the select answers too many bytes; name fewer columns, or a lower limit";
+        let message = "the select returns too many bytes; name fewer columns, or a lower limit";
         return Err(Error::limit_exceeded(message, SELECT_BYTES_MAX as u64, bytes as u64));
     }
     Ok(bytes)

@@ -142,7 +142,8 @@ impl Asked {
             0 => SELECT_LIMIT,
             limit if limit <= SELECT_LIMIT_MAX => limit,
             limit => {
-                let message = "ask for fewer events, or for several spans of time";
+                let message = "the limit of the select is too high; ask for fewer events, or for \
+                    several spans of time";
                 let (most, limit) = (SELECT_LIMIT_MAX.into(), limit.into());
                 return Err(Error::limit_exceeded(message, most, limit));
             }
@@ -195,7 +196,8 @@ impl TryFrom<v1::SelectedEvent> for Selected {
         let mut columns = Document::new(None, None);
         set_fields(&mut columns, wire.columns)?;
         let place = u16::try_from(wire.place);
-        let place = place.map_err(|_| Error::corrupt("an event has no such place"))?;
+        let place = place
+            .map_err(|_| Error::corrupt("the index in the entry of an event is out of range"))?;
         Ok(Self {
             partition: PartitionId(wire.partition),
             at: EventAt { offset: Offset(wire.offset), place },
@@ -213,7 +215,8 @@ fn column_message(column: &Field) -> v1::SelectedColumn {
 }
 
 fn column<'d>(definition: &'d Definition, name: &str) -> Result<&'d Field> {
-    let unknown = || Error::not_found("the stream has no such column; describe it");
+    let unknown =
+        || Error::not_found("the stream has no such column; describe the stream for its columns");
     definition.field(name).ok_or_else(|| unknown().with_field(name))
 }
 
@@ -222,7 +225,8 @@ fn ordering_column<'d>(definition: &'d Definition, name: &str) -> Result<&'d Fie
     match column.field_type {
         FieldType::Scalar(_) => Ok(column),
         other => {
-            let message = format!("events are ordered by a scalar, not by a {other}");
+            let message =
+                format!("events are ordered by a scalar, not by a {other}; name another column");
             Err(Error::invalid_argument(message).with_field(name))
         }
     }
@@ -245,15 +249,18 @@ fn by(request: &v1::SelectRequest, definition: &Definition) -> Result<By> {
         }
         Some(select_request::By::Equal(equal)) => {
             let (column, index) = indexed(&equal.column)?;
-            let none = || Error::invalid_argument("name the value").with_field(&column.name);
+            let none = || {
+                Error::invalid_argument("the select names no value; name one")
+                    .with_field(&column.name)
+            };
             let value = fitted(column, equal.value.as_ref().ok_or_else(none)?)?;
             Ok(By::Equal(column.id, index, value))
         }
         Some(select_request::By::Between(between)) => {
             let (column, index) = indexed(&between.column)?;
             if index != ColumnIndex::Range {
-                let advice = "the column has an exact index, which finds one value; alter it to a \
-                              range index";
+                let advice = "the column has an exact index, which finds single values only; alter \
+                    the column to a range index";
                 return Err(Error::invalid_argument(advice).with_field(&column.name));
             }
             let bound = |value: &Option<v1::Value>| {
@@ -268,7 +275,8 @@ fn fitted(column: &Field, value: &v1::Value) -> Result<Value> {
     let value = Value::try_from(value.clone()).and_then(|value| fit(value, column.field_type));
     let value = value.map_err(|error| error.with_field(&column.name))?;
     if value.is_nan() {
-        let error = Error::invalid_argument("NaN equals nothing, and lies nowhere");
+        let error =
+            Error::invalid_argument("NaN equals no value and is inside no range; name a number");
         return Err(error.with_field(&column.name));
     }
     Ok(value)
@@ -283,7 +291,8 @@ fn bound(column: &Field, value: &v1::Value) -> Result<Value> {
     };
     if bytes >= INDEX_VALUE_BYTES_MAX {
         let (limit, actual) = (INDEX_VALUE_BYTES_MAX as u64, bytes as u64);
-        let error = Error::limit_exceeded("name a shorter bound", limit, actual);
+        let error =
+            Error::limit_exceeded("the bound is too long; name a shorter bound", limit, actual);
         return Err(error.with_field(&column.name));
     }
     Ok(value)
@@ -298,7 +307,9 @@ fn partitions(
     let count = definition.written().partitions;
     let mut asked: BTreeSet<_> = request.partitions.iter().copied().map(PartitionId).collect();
     if let Some(unknown) = asked.iter().find(|partition| partition.0 >= count.0) {
-        let error = Error::invalid_argument(format!("the stream has {count} partitions"));
+        let error = Error::invalid_argument(format!(
+            "the stream has {count} partitions; name one below that"
+        ));
         return Err(error.with_partition(*unknown));
     }
     if asked.is_empty() {

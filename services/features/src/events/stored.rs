@@ -36,7 +36,7 @@ impl<'r> StoredEvent<'r> {
     /// # Errors
     /// `Corrupt` for bytes that are not an event.
     pub(super) fn decode(bytes: &'r [u8]) -> Result<Self> {
-        let damaged = || Error::corrupt("bytes that are no event");
+        let damaged = || Error::corrupt("the stored bytes are not an event");
         let (time, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
         let (append_time, rest) = rest.split_first_chunk().ok_or_else(damaged)?;
         let (bytes_before, rest) = rest.split_first_chunk().ok_or_else(damaged)?;

@@ -85,7 +85,7 @@ impl Manifest {
     }
 
     fn decode(bytes: &[u8], name: &str) -> Result<Self> {
-        let damaged = |error| Error::corrupt(format!("the export `{name}`: {error}"));
+        let damaged = |error| Error::corrupt(format!("the export `{name}` is damaged: {error}"));
         let manifest: Self = serde_json::from_slice(bytes).map_err(damaged)?;
         if manifest.format > FORMAT {
             let message = format!("the export `{name}` has format {}", manifest.format);
@@ -133,7 +133,11 @@ impl Exports {
     }
 
     async fn manifest(&self, stream: StoreId, name: String) -> Result<Arc<Manifest>> {
-        let strange = || Error::corrupt(format!("`{name}` among exports is none; remove it"));
+        let strange = || {
+            Error::corrupt(format!(
+                "the file `{name}` among the exports is no export; remove the file"
+            ))
+        };
         let number = name.strip_suffix(".json").and_then(|number| number.parse().ok());
         let number: u64 = number.ok_or_else(strange)?;
         if let Some(known) = self.known.lock().get(&(stream, number)) {

@@ -73,7 +73,8 @@ impl Served for ExportsService {
     ) -> Result<Response<Self::ExportStream>, Status> {
         let v1::ExportRequest { stream } = request.into_inner();
         let busy = || {
-            let message = "an export is taken here at the moment; try again behind it";
+            let message =
+                "another export of the stream runs here at the moment; try again after its end";
             status_of_error(&Error::new(ErrorCode::Unavailable, message))
         };
         let turn = Arc::clone(&self.turn).try_acquire_owned().map_err(|_| busy())?;

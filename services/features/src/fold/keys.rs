@@ -56,7 +56,8 @@ pub(super) fn tiles_from(group: &[u8]) -> KeyRange {
 /// # Errors
 /// `Corrupt` for another key.
 pub(super) fn group_and_more(key: &[u8]) -> Result<&[u8]> {
-    key.strip_prefix(&[TILE]).ok_or_else(|| Error::corrupt("a row of a view is of no tile"))
+    key.strip_prefix(&[TILE])
+        .ok_or_else(|| Error::corrupt("a row of a view does not belong to a tile"))
 }
 
 /// Decodes the tile of a group from a key.
@@ -74,7 +75,7 @@ pub(super) fn tile_of(key: &[u8], group: &[u8]) -> Result<TileId> {
         Some([HOP, bytes @ ..]) => hop(bytes),
         _ => None,
     };
-    found.ok_or_else(|| Error::corrupt("a row of a view is of no tile"))
+    found.ok_or_else(|| Error::corrupt("a row of a view does not belong to a tile"))
 }
 
 /// Returns the key of the row of a group that waits for emission.
@@ -96,7 +97,8 @@ pub(super) fn changed_behind(group: &[u8]) -> KeyRange {
 /// # Errors
 /// `Corrupt` for another key.
 pub(super) fn changed_group(key: &[u8]) -> Result<&[u8]> {
-    key.strip_prefix(&[CHANGED]).ok_or_else(|| Error::corrupt("a row of a view is of no group"))
+    key.strip_prefix(&[CHANGED])
+        .ok_or_else(|| Error::corrupt("a row of a view does not belong to a group"))
 }
 
 /// Returns the key of the row of a time at which the values of a group change.
@@ -115,7 +117,7 @@ pub(super) fn moments() -> KeyRange {
 /// `Corrupt` for another key.
 pub(super) fn moment_and_group(key: &[u8]) -> Result<(Timestamp, &[u8])> {
     let found = key.strip_prefix(&[MOMENT]).and_then(|key| key.split_first_chunk::<8>());
-    let (moment, group) = found.ok_or_else(|| Error::corrupt("a row of a view is of no moment"))?;
+    let (moment, group) = found.ok_or_else(|| Error::corrupt("a row of a view has no moment"))?;
     Ok((Timestamp::from_micros(number_of(*moment)), group))
 }
 

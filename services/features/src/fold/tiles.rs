@@ -49,7 +49,7 @@ impl TileRows {
     /// # Errors
     /// `Corrupt`.
     pub(crate) fn changed(&self, row: &[u8]) -> Result<Changed> {
-        let damaged = || Error::corrupt("a row of a view says of no change");
+        let damaged = || Error::corrupt("a row of a view has no change");
         changed_of(self.0.bytes(row)?).ok_or_else(damaged)
     }
 
@@ -75,7 +75,7 @@ impl TileRows {
     /// `Corrupt`.
     pub(crate) fn version(&self, row: &[u8]) -> Result<SchemaVersion> {
         let version = self.0.bytes(row)?.try_into();
-        let version = version.map_err(|_| Error::corrupt("a view's row names no version"))?;
+        let version = version.map_err(|_| Error::corrupt("a row of a view has no version"))?;
         Ok(SchemaVersion(u32::from_le_bytes(version)))
     }
 }

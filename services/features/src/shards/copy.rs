@@ -53,7 +53,7 @@ impl<K: Keeps> Copy<K> {
         let removed = in_place(|| self.shards.0.directory.remove(writing.writer));
         if let Err(error) = removed {
             // The shard is removed when the shards are reopened.
-            debug!(%error, "an older copy of a partition was not removed");
+            debug!(%error, "older copy of a partition not removed");
         }
     }
 }
@@ -135,7 +135,7 @@ impl<K: Keeps> Drop for Copy<K> {
         self.shards.0.open.write().remove(&shard.partition().partition);
         if let Err(error) = shard.flush() {
             let at = shard.partition();
-            warn!(%at, %error, "a shard was not put on disk; its log is read again");
+            warn!(%at, %error, "shard flush failed; rebuilding the shard from the log");
         }
     }
 }

@@ -201,7 +201,7 @@ impl<K: Keeps> Shards<K> {
     pub(crate) fn flush(&self) {
         for shard in self.open_shards() {
             if let Err(error) = shard.flush() {
-                warn!(at = %shard.partition(), %error, "a shard was not put on disk");
+                warn!(at = %shard.partition(), %error, "shard flush failed");
                 self.note_failure(&error);
             }
         }
@@ -236,7 +236,7 @@ impl<K: Keeps> Shards<K> {
         if keeps.is_kept_alike(writer.shard(), schemas)? {
             return Ok(Some((writer, resumed)));
         }
-        info!(%at, "it was altered what is kept of the retained events: they are read again");
+        info!(%at, "retention of events altered; reading the events again");
         directory.remove(writer)?;
         Ok(None)
     }

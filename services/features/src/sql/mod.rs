@@ -45,10 +45,11 @@ struct OwnScans(Arc<Features>);
 impl Scans for OwnScans {
     async fn scan(&self, type_url: &str, ticket: &[u8], came_with: &MetadataMap) -> Result<Rows> {
         if type_url != SCAN_TICKET {
-            let message = "the ticket is none of this service; ask for a statement's anew";
+            let message = "the ticket is not a ticket of this service; send the statement again \
+                for another ticket";
             return Err(Error::invalid_argument(message));
         }
-        let damaged = |_| Error::invalid_argument("bytes that are no ticket of a scan");
+        let damaged = |_| Error::invalid_argument("the bytes are not the ticket of a scan");
         let ticket = v1::ScanTicket::decode(ticket).map_err(damaged)?;
         let stream = self.0.stream(&ticket.stream)?;
         let table = StreamTable::new(Arc::clone(&self.0), stream);

@@ -160,13 +160,19 @@ impl StreamTable {
     fn place_of(&self, of: Of) -> Result<usize> {
         let hidden = || {
             let names = OF_EVERY_EVENT.map(|(name, _)| name).join(", ");
-            Error::invalid_argument(format!("rename the stream's columns that are called {names}"))
+            Error::invalid_argument(format!(
+                "the stream has columns with reserved names; rename the columns {names}"
+            ))
         };
         self.columns.iter().position(|(it, _)| *it == of).ok_or_else(hidden)
     }
 
     fn place(&self, name: &str) -> Result<usize> {
-        let unknown = |_| Error::invalid_argument("the stream has no such column; describe it");
+        let unknown = |_| {
+            Error::invalid_argument(
+                "the stream has no such column; describe the stream for its columns",
+            )
+        };
         self.schema.index_of(name).map_err(unknown).map_err(|error| error.with_field(name))
     }
 

@@ -76,7 +76,7 @@ impl Join<'_> {
     /// the name of a value of the view; else as the logs and the object store.
     pub(super) async fn run(&self, labels: &Labels, mut told: impl FnMut(Done)) -> Result<Done> {
         if self.to.file(MANIFEST).await?.is_some() {
-            let message = "a training set is there; name another folder";
+            let message = "the folder already holds a training set; name another folder";
             return Err(Error::conflict(message));
         }
         let outputs = self.plan.view.outputs();
@@ -119,7 +119,8 @@ impl Join<'_> {
         let mut fields: Vec<_> = labels.schema.fields().iter().cloned().collect();
         for output in outputs {
             if fields.iter().any(|field| *field.name() == output.name) {
-                let message = "the labels have a column that is called as a value of the view";
+                let message = "the labels have a column with the name of a value of the view; \
+                    rename the column";
                 return Err(Error::invalid_argument(message).with_field(&output.name));
             }
             fields.push(Arc::new(Field::new(&output.name, arrow_type(output.field_type), true)));

@@ -74,7 +74,9 @@ impl Labels {
                 Some(labels) => labels,
             };
             if labels.schema.fields() != schema.fields() {
-                let message = format!("`{name}` has other columns than the files before it");
+                let message = format!(
+                    "the columns of `{name}` differ from the columns of the previous files"
+                );
                 return Err(Error::invalid_argument(message));
             }
             let naming = Naming::of(&schema, (definition, plan), moment)?;
@@ -95,7 +97,7 @@ impl Labels {
     fn add(&mut self, batch: RecordBatch, naming: &Naming<'_>) -> Result<()> {
         self.bytes += batch.get_array_memory_size() + batch.num_rows() * size_of::<Label>();
         if self.bytes > TRAINING_BYTES_MAX {
-            let message = "the labels are too many at once; split them over several training sets";
+            let message = "the labels are too large; split them over several training sets";
             let (limit, actual) = (TRAINING_BYTES_MAX as u64, self.bytes as u64);
             return Err(Error::limit_exceeded(message, limit, actual));
         }
@@ -157,7 +159,7 @@ impl<'p> Naming<'p> {
         };
         let mut columns = Vec::new();
         for column in &plan.view.group_by {
-            let unknown = || Error::internal("a view groups by a column that it does not have");
+            let unknown = || Error::internal("the view groups by a column that it does not have");
             let column = definition.field_by_id(*column).ok_or_else(unknown)?;
             columns.push((place(&column.name)?, column.field_type));
         }
@@ -178,7 +180,8 @@ impl<'p> Naming<'p> {
         for row in 0..batch.num_rows() {
             let Some(Value::Timestamp(moment)) = cell(&moments, timestamp, row)? else {
                 let name = batch.schema().field(self.moment).name().clone();
-                return Err(Error::invalid_argument("a label has no time").with_field(name));
+                return Err(Error::invalid_argument("a label has no time; give each label a time")
+                    .with_field(name));
             };
             let values = columns.iter().map(|(cells, of)| cell(cells, *of, row));
             let values: Option<Vec<Value>> = values.collect::<Result<_>>()?;
@@ -194,6 +197,7 @@ fn cast(batch: &RecordBatch, place: usize, to: FieldType) -> Result<ArrayRef> {
     let options = CastOptions { safe: false, ..CastOptions::default() };
     cast_with_options(batch.column(place), &arrow_type(to), &options).map_err(|error| {
         let name: &Field = batch.schema_ref().field(place);
-        Error::invalid_argument(format!("a label is no {to}: {error}")).with_field(name.name())
+        Error::invalid_argument(format!("a label does not fit the type {to}: {error}"))
+            .with_field(name.name())
     })
 }

@@ -65,7 +65,7 @@ impl<'v> Replay<'v> {
     pub(super) async fn to(&mut self, offset: Offset) -> Result<()> {
         while self.log.state.offset_applied < offset {
             if self.next_time().await?.is_none() {
-                return Err(Error::unavailable("a view's log ends before what was folded of it"));
+                return Err(Error::unavailable("the view's log ends before the offset applied"));
             }
             self.take().await?;
         }
@@ -76,7 +76,7 @@ impl<'v> Replay<'v> {
     async fn next_time(&mut self) -> Result<Option<Timestamp>> {
         let read = self.log.read(self.parts).await;
         read.map_err(|error| match error.code() {
-            ErrorCode::TokenLost => error.while_doing("reading a view's log from its beginning"),
+            ErrorCode::TokenLost => error.while_doing("reading a view's log from the start"),
             _ => error,
         })?;
         Ok(self.log.next_moment())
@@ -113,7 +113,10 @@ impl<'v> Replay<'v> {
     /// # Errors
     /// As the aggregates; `Internal` for a group that is not folded.
     pub(super) fn values(&self, group: &[u8], at: Timestamp) -> Result<Vec<Option<Value>>> {
-        let tiles = self.groups.get(group).ok_or_else(|| Error::internal("a group too many"))?;
+        let tiles = self
+            .groups
+            .get(group)
+            .ok_or_else(|| Error::internal("the log has more groups than were counted"))?;
         self.plan.values(tiles, at)
     }
 }

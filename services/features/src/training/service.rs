@@ -58,7 +58,7 @@ impl TrainingService {
             all.differing.extend(of_partition.differing);
         }
         if all.groups == 0 {
-            let message = "no group of the view is folded here; ask the process that folds it";
+            let message = "this process aggregates no group of the view; ask the process that does";
             return Err(Error::unavailable(message));
         }
         Ok(all)
@@ -117,7 +117,7 @@ impl Served for TrainingService {
         request: Request<v1::JoinRequest>,
     ) -> Result<Response<Self::JoinStream>, Status> {
         let request = request.into_inner();
-        let busy = || Error::unavailable("a training set is made here at the moment; try again");
+        let busy = || Error::unavailable("another training set is being built here; try again");
         let turn = Arc::clone(&self.turn).try_acquire_owned();
         let turn = turn.map_err(|_| status_of_error(&busy()))?;
         let (told, progress) = mpsc::channel(16);

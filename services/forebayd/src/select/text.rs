@@ -23,7 +23,8 @@ pub(super) fn time_of(text: &str) -> std::result::Result<i64, String> {
     if let Ok(micros) = text.parse() {
         return Ok(micros);
     }
-    let wrong = |error| format!("{error}; write it like 2026-11-27T12:00:00Z, or in microseconds");
+    let wrong =
+        |error| format!("{error}; write a time such as 2026-11-27T12:00:00Z, or microseconds");
     let time = humantime::parse_rfc3339_weak(text).map_err(wrong)?;
     let micros = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
     Ok(i64::try_from(micros).unwrap_or(i64::MAX))
@@ -44,7 +45,7 @@ pub(super) fn key_of(text: &str, key_type: KeyType) -> Result<Vec<u8>> {
         KeyType::String => Ok(text.as_bytes().to_vec()),
         KeyType::Bytes => asked::bytes_of(text),
         KeyType::Int64 => {
-            let wrong = |_| Error::invalid_argument(format!("`{text}` is no int64"));
+            let wrong = |_| Error::invalid_argument(format!("`{text}` is not of type int64"));
             Ok(text.parse::<i64>().map_err(wrong)?.to_le_bytes().to_vec())
         }
     }
@@ -55,10 +56,10 @@ pub(super) fn key_of(text: &str, key_type: KeyType) -> Result<Vec<u8>> {
 /// # Errors
 /// `InvalidArgument` for another text, and for a column that is not scalar.
 pub(super) fn value_of(text: &str, column: &Field) -> Result<v1::Value> {
-    let wrong = || format!("`{text}` is no {}", column.field_type);
+    let wrong = || format!("`{text}` is not of type {}", column.field_type);
     let value = match column.field_type {
         FieldType::Scalar(scalar) => scalar_of(text, scalar).ok_or_else(wrong),
-        other => Err(format!("events are found by scalars, and this is a {other}")),
+        other => Err(format!("only scalar columns find events, and this column is a {other}")),
     };
     let at_column = |message| Error::invalid_argument(message).with_field(&column.name);
     Ok((&value.map_err(at_column)?).into())

@@ -198,10 +198,10 @@ async fn a_store_is_restored_to_its_backups_and_to_any_moment_in_between() {
     let error = parts.restore("users", "newest", &PointInTime::Newest, quiet).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
     for (point, words) in [
-        (PointInTime::Before(past[5].2), "take one now"),
-        (PointInTime::Before(Timestamp::from_micros(7)), "as old as that"),
+        (PointInTime::Before(past[5].2), "take a backup now"),
+        (PointInTime::Before(Timestamp::from_micros(7)), "no backup is old enough"),
         (PointInTime::Backup(7), "list its backups"),
-        (PointInTime::Token(past[5].1.clone()), "take one now"),
+        (PointInTime::Token(past[5].1.clone()), "take a backup now"),
     ] {
         let error = parts.restore("users", "other", &point, quiet).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::NotFound, "{error}");

@@ -163,11 +163,11 @@ async fn what_cannot_be_is_refused_with_the_reason() {
     let restore = [&["restore"][..], &at, &["--restore-as", "other"]].concat();
     for (arguments, words) in [
         (&[&["backup", "list"][..], &at].concat()[..], "--backups"),
-        (&[&restore[..], &["--before", "yesterday"]].concat(), "`yesterday` is no time"),
-        (&[&restore[..], &["--backup", "first"]].concat(), "`first` is no id"),
+        (&[&restore[..], &["--before", "yesterday"]].concat(), "invalid time `yesterday`"),
+        (&[&restore[..], &["--backup", "first"]].concat(), "invalid backup id `first`"),
         (&[&restore[..], &["--token", "abc"]].concat(), "hex digits"),
         (&["dev", "--backups", "file:///b"], "--snapshots"),
-        (&["dev", "--backups", "file:///b", "--snapshots", "file:///b"], "a folder of their own"),
+        (&["dev", "--backups", "file:///b", "--snapshots", "file:///b"], "share a folder"),
     ] {
         let output = command(arguments).output().unwrap();
         let told = String::from_utf8_lossy(&output.stderr).into_owned();

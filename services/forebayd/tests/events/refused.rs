@@ -34,7 +34,7 @@ async fn what_cannot_be_selected_is_refused() {
         (all_of("nothing"), Code::NotFound, "no such store"),
         (all_of("users"), Code::InvalidArgument, "no stream"),
         (by(equal("note", text("a"))), Code::InvalidArgument, "no index"),
-        (by(equal("colour", text("a"))), Code::NotFound, "describe it"),
+        (by(equal("colour", text("a"))), Code::NotFound, "describe the stream"),
         (by(between("city", text("a"))), Code::InvalidArgument, "range index"),
         (by(equal("price", text("a"))), Code::InvalidArgument, "int32"),
         (by(equal("weight", Value::Float64(f64::NAN))), Code::InvalidArgument, "NaN"),
@@ -43,9 +43,9 @@ async fn what_cannot_be_selected_is_refused() {
             Code::InvalidArgument,
             "value",
         ),
-        (ordered("colour"), Code::NotFound, "describe it"),
+        (ordered("colour"), Code::NotFound, "describe the stream"),
         (many, Code::ResourceExhausted, "fewer events"),
-        (columns, Code::NotFound, "describe it"),
+        (columns, Code::NotFound, "describe the stream"),
         (partitions, Code::InvalidArgument, "3 partitions"),
     ] {
         let status = select(&daemon.address, &ask).await.unwrap_err();

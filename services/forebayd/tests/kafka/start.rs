@@ -12,7 +12,7 @@ fn a_broker_that_is_not_there_ends_the_start_with_the_fix() {
     drop(taken);
     let error =
         refused(&["dev", "--listen", "127.0.0.1:0", "--log", "kafka", "--brokers", &address]);
-    assert!(error.contains("Unavailable") && error.contains("see whether"), "{error}");
+    assert!(error.contains("Unavailable") && error.contains("check that"), "{error}");
 }
 
 #[test]

@@ -158,7 +158,7 @@ async fn the_command_says_what_is_wrong() {
         (&node, &["--as", "users", file], "exists already"),
         (&node, &["--as", "new", "--null-rate-max", "age", file], "FIELD=RATE"),
         (&node, &["--as", "new", "--rows-max", "5", file], "rows, not 0 to 5"),
-        (&node, &["--as", "new", "--format", "parquet", file], "it is no Parquet"),
+        (&node, &["--as", "new", "--format", "parquet", file], "the file is not Parquet"),
         (&node, &["--as", "new", "--partitions", "0", file], "at least 1 partition"),
         (&bare, &["--as", "new", file], "--snapshots"),
     ] {

@@ -256,7 +256,7 @@ async fn a_store_on_a_full_disk_refuses_builds_whole_and_takes_them_once_there_i
     put(&store, DOCUMENTS / 2..2 * DOCUMENTS).await;
     let is_told = async || {
         let said = on_disk.node.said();
-        said.lines().any(|line| line.contains("no snapshot was built") && is_full(line))
+        said.lines().any(|line| line.contains("snapshot build failed") && is_full(line))
     };
     eventually("a build that is refused", is_told).await;
     let refused = on_disk.ask(&["backup", "take"], &[]);

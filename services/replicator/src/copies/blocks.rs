@@ -23,13 +23,13 @@ impl PartSource for Blocks {
 
     fn next_block(&mut self) -> Result<PartBlock<Bytes>> {
         let rows = self.receiver.blocking_recv().ok_or_else(|| {
-            Error::unavailable("the source of the copy has ended the stream inside a part")
+            Error::unavailable("the source of the copy ended the stream inside a part; copy again")
         })?;
         let bytes = block_of(&rows)?;
         self.received.fetch_add(rows.raw_bytes.into(), Ordering::Relaxed);
         let end = rows.part_end.as_ref().map(part_end).transpose()?;
         if rows.block.is_empty() && end.is_none() {
-            return Err(Error::corrupt("the source of a copy has sent a block of nothing"));
+            return Err(Error::corrupt("the source of the copy sent an empty block; copy again"));
         }
         let was_compressed = rows.block.len() != rows.raw_bytes as usize;
         Ok(PartBlock { bytes, end, was_compressed })

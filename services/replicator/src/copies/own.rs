@@ -39,27 +39,29 @@ impl FindShard for ReplicaShards {
         let kept_as = kept_as.unwrap_or_else(|| self.replicas.serving(definition.store));
         let logs = definition.versions.kept_as(kept_as).map(|version| version.logs);
         let logs = logs.ok_or_else(|| {
-            let message = "the store has no such version of its documents any more";
+            let message = "the store no longer has this version; copy the live version";
             located(Error::not_found(message))
         })?;
         let at = logs.at(partition);
         if partition.0 >= logs.partitions.0 {
-            let message = format!("the store has {} partitions, from 0", logs.partitions);
+            let message =
+                format!("the store has {} partitions, from 0; name one of these", logs.partitions);
             return Err(located(Error::invalid_argument(message)));
         }
         let membership = &self.parts.membership;
         if !membership.assigned().borrow().has(at) {
             let owner = membership.owner(at).await.map_err(located)?;
             let message = match owner {
-                Some(name) => format!("the shard is with {name}; copy it from there"),
-                None => "no replicator has the shard at the moment; try again".to_owned(),
+                Some(name) => {
+                    format!("the replicator {name} owns the shard; copy the shard from there")
+                }
+                None => "no replicator owns the shard at the moment; try again".to_owned(),
             };
             return Err(located(Error::unavailable(message)));
         }
         let opened = self.replicas.version(kept_as, OPEN_WAIT).await;
         let shard = opened.and_then(|(_, shards)| shards.shard(partition));
-        shard.ok_or_else(|| {
-            located(Error::unavailable("the shard is not open here at the moment; try again"))
-        })
+        shard
+            .ok_or_else(|| located(Error::unavailable("the shard is not open here yet; try again")))
     }
 }

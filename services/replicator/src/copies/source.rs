@@ -146,7 +146,7 @@ impl Inner {
             Err(error) => return Err(error),
         }
         if frozen.len() >= COPIES_MAX {
-            let advice = "many copies are under way; end one, or wait until one has ended";
+            let advice = "too many copies run at once; end one, or wait until one has ended";
             let (limit, actual) = (COPIES_MAX as u64, frozen.len() as u64 + 1);
             return Err(Error::limit_exceeded(advice, limit, actual));
         }
@@ -203,9 +203,9 @@ impl Inner {
             if !is_unused {
                 continue;
             }
-            info!(id, "lets go of a frozen shard that nobody reads");
+            info!(id, "frozen shard without a reader released");
             if let Err(error) = self.end(&mut frozen, id).await {
-                warn!(id, %error, "a frozen shard stays");
+                warn!(id, %error, "frozen shard not released");
             }
         }
     }
@@ -264,7 +264,9 @@ fn mode_of(request: &v1::BeginCopyRequest) -> Result<ExportMode> {
             Ok(ExportMode::Rows { ranges_max: COPY_RANGES_MAX })
         }
         Ok(v1::CopyMode::Files) => Ok(ExportMode::Files),
-        Err(_) => Err(Error::unsupported("the source knows no such mode of a copy; upgrade it")),
+        Err(_) => Err(Error::unsupported(
+            "the source does not know this mode of a copy; upgrade the source",
+        )),
     }
 }
 

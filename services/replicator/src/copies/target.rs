@@ -92,7 +92,11 @@ impl CopyTarget {
     ) -> Result<CopyProgress> {
         if self.options.streams > COPY_STREAMS_MAX {
             let (limit, actual) = (COPY_STREAMS_MAX as u64, self.options.streams as u64);
-            return Err(Error::limit_exceeded("copy over fewer streams", limit, actual));
+            return Err(Error::limit_exceeded(
+                "the copy has too many streams; copy over fewer streams",
+                limit,
+                actual,
+            ));
         }
         let endpoint = copy_endpoint(source)?;
         let mut begun = 0;
@@ -102,7 +106,7 @@ impl CopyTarget {
             match copy.run(progress).await {
                 // The source no longer retains the frozen shard.
                 Err(error) if error.code() == ErrorCode::NotFound && begun < BEGUN_MAX => {
-                    warn!(%error, "the copy begins anew");
+                    warn!(%error, "copy restarted");
                 }
                 done => return done,
             }
@@ -139,7 +143,9 @@ impl CopyTarget {
             tokio::time::sleep(backoff.next_wait(&*self.entropy)).await;
         };
         if plan.store != request.store || plan.partition != request.partition {
-            return Err(Error::corrupt("the source would copy another shard; look what it is"));
+            return Err(Error::corrupt(
+                "the source would copy another shard; check the address of the source",
+            ));
         }
         let import = match resumed.filter(|import| *import.plan() == plan) {
             Some(import) => import,
@@ -235,7 +241,7 @@ impl Copy {
             if !is_passing(&error) || now > deadline {
                 return Err(error);
             }
-            info!(range, %error, "goes on with a range of a copy");
+            info!(range, %error, "range of a copy resumed");
             tokio::time::sleep(backoff.next_wait(&*self.target.entropy)).await;
         }
     }
@@ -280,10 +286,10 @@ impl Copy {
         let copy_id = self.import.plan().copy_id;
         let directory = self.target.directory.clone();
         let import = Arc::into_inner(self.import)
-            .ok_or_else(|| Error::internal("a part of a copy is still written"))?;
+            .ok_or_else(|| Error::internal("a part of the copy is still being written"))?;
         let partition = import.partition();
         blocking(move || directory.take_in(import)).await?;
-        info!(at = %partition, "copied a shard");
+        info!(at = %partition, "shard copied");
         // If this call fails, the source removes the frozen shard later.
         let mut client = ShardCopiesClient::new(self.endpoint.connect_lazy());
         drop(client.end(v1::EndCopyRequest { copy_id }).await);
@@ -293,7 +299,7 @@ impl Copy {
     async fn give_up(self) {
         let Some(import) = Arc::into_inner(self.import) else { return };
         if let Err(error) = blocking(move || import.remove()).await {
-            warn!(%error, "what was copied in vain stays");
+            warn!(%error, "abandoned copy not removed");
         }
     }
 }

@@ -109,7 +109,7 @@ impl Copier {
                 Err(error) => {
                     self.tails.remove(&partition);
                     self.waiting.note_error();
-                    warn!(store = %self.home, %partition, %error, "dead letters wait");
+                    warn!(store = %self.home, %partition, %error, "dead letters delayed");
                     tokio::time::sleep(backoff.next_wait(&*self.entropy)).await;
                 }
             }
@@ -130,7 +130,7 @@ impl Copier {
             let last = LastLetter { home_log, offset: last.offset };
             self.append(partition, tail, letters).await?;
             self.waiting.note_last(partition, Some(last));
-            info!(store = %self.home, %partition, copied, "copied dead letters");
+            info!(store = %self.home, %partition, copied, "dead letters copied");
         }
         self.waiting.settle(partition, group.len(), copied);
         if let Some((shards, last)) = self.shards.as_ref().zip(group.last()) {
@@ -160,7 +160,7 @@ impl Copier {
         }
         open_log(&*self.log, &*self.entropy, at).await?;
         let found = read_back(&*self.log, at).await?;
-        let missing = || Error::unavailable("the dead-letter log is not there yet");
+        let missing = || Error::unavailable("the dead-letter log does not exist yet; try again");
         let tail = found.filter(|tail| tail.log_id.is_some()).ok_or_else(missing)?;
         self.tails.insert(partition, tail);
         Ok(tail)
@@ -173,7 +173,8 @@ impl Copier {
         letters: Vec<DeadLetter>,
     ) -> Result<()> {
         let at = PartitionRef { store: self.letters, partition };
-        let log_id = tail.log_id.ok_or_else(|| Error::internal("a log without an id"))?;
+        let log_id =
+            tail.log_id.ok_or_else(|| Error::internal("the dead-letter log has no log id"))?;
         let last = letters
             .last()
             .map(|letter| LastLetter { home_log: letter.home_log, offset: letter.offset });
@@ -194,7 +195,7 @@ impl Copier {
         if let Err(error) = self.log.trim(at, before).await {
             // Untrimmed records only take space; the next attempt follows after as many more
             // records.
-            debug!(partition = %at, %error, "dead letters were not trimmed");
+            debug!(partition = %at, %error, "dead letters not trimmed");
         }
         before
     }

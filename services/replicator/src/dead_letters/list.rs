@@ -27,7 +27,7 @@ pub(crate) async fn list(
     };
     let mut cursor = cursor.unwrap_or(Cursor { log_id, offset: bounds.start, last: None });
     if cursor.log_id != log_id {
-        let message = "the cursor is of a dead-letter log that is gone; begin without a cursor";
+        let message = "the dead-letter log of the cursor is gone; begin without a cursor";
         return Err(Error::token_lost(message).with_partition(at.partition));
     }
     // Skips the records that were trimmed since.

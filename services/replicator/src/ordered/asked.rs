@@ -68,7 +68,7 @@ fn bound(wire: Option<&v1::Bound>) -> Bound<&[u8]> {
 /// `InvalidArgument` for bytes that are not a key of the store.
 pub(super) fn partition_of_key(key: &[u8], definition: &Definition) -> Result<PartitionId> {
     let refused = |error: Error| {
-        let message = format!("the bytes name no document of the store: {}", error.message());
+        let message = format!("the key is not a key of the store: {}", error.message());
         Error::invalid_argument(message)
     };
     KeyOrder::of(definition).stored(key).map_err(refused)?;

@@ -49,7 +49,11 @@ impl Getting {
     pub fn new(request: v1::GetRequest, definition: &Definition) -> Result<Self> {
         if request.keys.len() > BATCH_KEYS_MAX {
             let (limit, actual) = (BATCH_KEYS_MAX as u64, request.keys.len() as u64);
-            return Err(Error::limit_exceeded("ask for fewer keys at once", limit, actual));
+            return Err(Error::limit_exceeded(
+                "the request has too many keys; ask for fewer keys at once",
+                limit,
+                actual,
+            ));
         }
         let found = vec![v1::Found { answer: None }; request.keys.len()];
         let (fields, token) =
@@ -92,7 +96,9 @@ impl Getting {
     /// `Internal` if the answer does not match the request.
     pub fn take(&mut self, places: &[usize], answer: v1::GetResponse) -> Result<()> {
         if answer.found.len() != places.len() {
-            return Err(Error::internal("another replicator answered other keys than were asked"));
+            return Err(Error::internal(
+                "another replicator answered for other keys than requested",
+            ));
         }
         self.token.merge(&Token::decode(&answer.token)?)?;
         self.schema_version = self.schema_version.max(SchemaVersion(answer.schema_version));
@@ -168,7 +174,7 @@ impl Getting {
         }
         if self.bytes > MESSAGE_BYTES_MAX {
             let (limit, actual) = (MESSAGE_BYTES_MAX as u64, self.bytes as u64);
-            let advice = "the documents are larger than one answer; ask for fewer keys at once";
+            let advice = "the documents exceed the size of a response; ask for fewer keys at once";
             return Err(Error::limit_exceeded(advice, limit, actual));
         }
         Ok(())

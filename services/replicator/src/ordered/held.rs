@@ -34,8 +34,8 @@ impl HeldViews {
             let oldest = held.iter().min_by_key(|(_, held)| held.used);
             let idle = oldest.filter(|(_, held)| now.duration_since(held.used) >= IDLE);
             let Some(number) = idle.map(|(number, _)| *number) else {
-                let advice = "many scans of the store are under way; read one to its end, then try \
-                              again";
+                let advice =
+                    "too many scans of the store run at once; read one to its end, then try again";
                 let limit = SCAN_VIEWS_MAX as u64;
                 return Err(Error::limit_exceeded(advice, limit, limit + 1));
             };

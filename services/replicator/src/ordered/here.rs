@@ -47,5 +47,8 @@ impl Here {
 
 /// Returns the error for shards that are not open in this process.
 pub(super) fn elsewhere() -> Error {
-    Error::unavailable("its shard is not open in this process; try again, or ask another one")
+    Error::unavailable(
+        "the shard of the partition is not open in this process; try again, or ask another \
+         replicator",
+    )
 }

@@ -51,13 +51,16 @@ impl Scanning {
         let (count, asked_of) = (definition.partitions.0, request.partitions);
         if asked_of != 0 && asked_of != count {
             let message = format!(
-                "the documents lie in {count} partitions here, not in {asked_of}: they are moving; \
-                 describe the store again, and begin anew"
+                "the store has {count} partitions here, not {asked_of}, because a repartition is \
+                 under way; describe the store again, and restart the scan"
             );
             return Err(Error::unavailable(message));
         }
         if partition.0 >= count {
-            let message = format!("the store has {} partitions, from 0", definition.partitions);
+            let message = format!(
+                "the store has {} partitions, from 0; name one of these",
+                definition.partitions
+            );
             return Err(Error::invalid_argument(message));
         }
         let asked = Arc::new(Asked::of(request, definition)?);
@@ -134,15 +137,15 @@ fn cursor_of(request: &v1::ScanRequest, digest: u64) -> Result<Option<ScanCursor
     }
     let cursor = ScanCursor::decode(&request.cursor)?;
     if cursor.asked != digest {
-        let message = "the cursor is of a scan that asked for something else; pass it on with the \
-                       same request, or begin without it";
+        let message = "the cursor is of a scan with another request; pass the cursor on with the \
+            same request, or begin without one";
         return Err(Error::invalid_argument(message));
     }
     Ok(Some(cursor))
 }
 
 fn moved() -> Error {
-    let message = "the scan's position is no longer held; go on with `may_move` at a later one, or \
-                   begin anew";
+    let message = "the position of the scan is no longer held; continue with `may_move` at a later \
+        position, or restart the scan";
     Error::token_lost(message)
 }

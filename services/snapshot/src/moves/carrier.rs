@@ -77,7 +77,7 @@ impl<'p> Carrier<'p> {
     ) -> Result<Self> {
         let carried = version.carried.as_ref();
         let Carried { from, began } =
-            carried.ok_or_else(|| Error::internal("a version to which nothing is carried"))?;
+            carried.ok_or_else(|| Error::internal("the version has no source of a repartition"))?;
         holds_from(parts, *from, began).await?;
         let sources = began.iter().zip(from.all()).map(async |(began, at)| {
             let log_id = find_log_id(&*parts.log, at, parts.log.bounds(at).await?).await?;
@@ -110,7 +110,8 @@ impl<'p> Carrier<'p> {
         if appended > 0 {
             self.read_back().await?;
             if self.is_overtaken() {
-                let message = "another process carries the same; it is looked at";
+                let message =
+                    "another process forwards to the same log; the service checks its progress";
                 return Err(Error::unavailable(message));
             }
         }
@@ -252,8 +253,8 @@ pub(crate) async fn holds_from(
 ) -> Result<()> {
     for (at, began) in logs.all().zip(began) {
         if parts.log.bounds(at).await?.start > *began {
-            let message = "the log was trimmed while files were pushed; push again, or keep more \
-                           of the log (log_window)";
+            let message = "the log was trimmed during the push; push again, or retain more of the \
+                log (log_window)";
             return Err(Error::conflict(message).with_partition(at.partition));
         }
     }

@@ -86,7 +86,7 @@ async fn keep_moving(parts: SnapshotParts, name: String, store: StoreId) {
     loop {
         match see_to_end(&parts, &name, store, is_held_up).await {
             Ok(()) => return,
-            Err(error) => warn!(store = name, %error, "a move to other partitions is held up"),
+            Err(error) => warn!(store = name, %error, "repartition stalled"),
         }
         is_held_up = true;
         tokio::time::sleep(backoff.next_wait(&*parts.entropy)).await;
@@ -114,7 +114,7 @@ async fn see_to_end(
     let mut carrier = Carrier::begin(parts, &definition, version).await?;
     if definition.versions.live().number < version.number {
         if is_held_up && carrier.others_carry(OTHERS_LOOK).await? {
-            return Err(Error::unavailable("another process carries, and goes on"));
+            return Err(Error::unavailable("another process forwards and continues"));
         }
         let written = come_near(parts, &definition, version, &mut carrier).await?;
         go_live(parts, &written, version, &mut carrier).await?;
@@ -134,7 +134,7 @@ async fn see_to_end(
     })
     .await?;
     delete_unused_logs(parts, store).await?;
-    info!(store = name, "nothing comes to the partitions from before any more");
+    info!(store = name, "old partitions receive no more writes");
     Ok(())
 }
 
@@ -188,7 +188,7 @@ async fn go_live(
     carrier.carry().await?;
     let is_behind = |(partition, next)| ends.get(&partition).is_none_or(|end| next <= *end);
     if carrier.carried().any(is_behind) {
-        return Err(Error::unavailable("the logs from before end before what was appended"));
+        return Err(Error::unavailable("log trimmed since the previous backup; raise log_window"));
     }
     let number = version.number;
     alter_versions(parts, name, |definition| {
@@ -197,7 +197,7 @@ async fn go_live(
     })
     .await?;
     let partitions = version.logs.partitions.0;
-    info!(store = name, version = %number, partitions, "the documents are in other partitions");
+    info!(store = name, version = %number, partitions, "repartition complete");
     Ok(())
 }
 

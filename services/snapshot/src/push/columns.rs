@@ -38,7 +38,7 @@ impl Column {
         let to = arrow_type(self.field_type, from.data_type());
         let options = CastOptions { safe: false, ..CastOptions::default() };
         cast_with_options(from, &to, &options).map_err(|error| {
-            let message = format!("a value is no {}: {error}", self.field_type);
+            let message = format!("a value does not fit the type {}: {error}", self.field_type);
             Error::invalid_argument(message).with_field(&self.name)
         })
     }
@@ -71,7 +71,10 @@ impl<'d> Columns<'d> {
         names: &ColumnNames,
     ) -> Result<Self> {
         let missing = |what: &str, name: &str| {
-            let message = format!("there is no column `{name}`, which is to hold the {what}");
+            let message = format!(
+                "the file lacks the column `{name}` of the {what}; name the column that holds the \
+                 {what}"
+            );
             Error::invalid_argument(message)
         };
         let (mut key, mut partition_key, mut fields) = (None, None, BTreeMap::new());
@@ -95,7 +98,7 @@ impl<'d> Columns<'d> {
                 Some(_) if names.ignored.contains(name) => {}
                 Some(field) => {
                     if fields.insert(field.id, of(field.field_type)?).is_some() {
-                        let message = "two columns of one field; ignore one of them";
+                        let message = "two columns name one field; ignore one of the two";
                         return Err(Error::invalid_argument(message).with_field(name));
                     }
                 }
@@ -172,7 +175,8 @@ impl<'d> Columns<'d> {
     ) -> Result<(Key, PartitionId)> {
         let bytes = |column: &Column, cells| {
             key_bytes(cells, column.field_type, row).ok_or_else(|| {
-                Error::invalid_argument("a row without a key").with_field(&column.name)
+                Error::invalid_argument("the row has no key; give each row a key")
+                    .with_field(&column.name)
             })
         };
         let primary = bytes(&self.key, keys)?;
@@ -190,7 +194,8 @@ impl<'d> Columns<'d> {
 fn no_field(name: &str, definition: &Definition) -> Error {
     let fields: Vec<_> = definition.fields.iter().map(|field| field.name.as_str()).collect();
     let message = format!(
-        "the store has no field of this column's name, only: {}; rename the column, or ignore it",
+        "the store has no field of this column's name, only: {}; rename the column, or \
+         ignore it",
         fields.join(", ")
     );
     Error::invalid_argument(message).with_field(name)
@@ -248,7 +253,8 @@ fn check_type(column: &Field, field_type: FieldType) -> Result<()> {
         return Ok(());
     }
     let message = format!(
-        "a column of type {} does not hold the values of a {field_type}; convert it in the file",
+        "a column of type {} cannot hold the values of a {field_type}; convert the column in the \
+         file",
         column.data_type()
     );
     Err(Error::invalid_argument(message).with_field(column.name()))

@@ -47,7 +47,7 @@ impl Format {
             "jsonl" | "ndjson" => Ok(Self::JsonLines),
             _ => {
                 let message = format!(
-                    "the ending of `{name}` tells no format; name it .parquet, .arrow, .csv or \
+                    "the format of `{name}` is unknown; name the file .parquet, .arrow, .csv or \
                      .jsonl"
                 );
                 Err(Error::invalid_argument(message))
@@ -125,7 +125,8 @@ impl<'d> Reading<'d> {
         let column = |name: &str| {
             let field_type = type_of(name, definition, names).unwrap_or(text);
             if !matches!(field_type, FieldType::Scalar(_)) {
-                let message = format!("CSV has no {field_type}; take Parquet, Arrow or JSONL");
+                let message =
+                    format!("CSV cannot hold a {field_type}; use Parquet, Arrow or JSONL");
                 return Err(Error::invalid_argument(message).with_field(name));
             }
             let data_type = match field_type {
@@ -181,7 +182,7 @@ impl<'d> Reading<'d> {
     /// `InvalidArgument` if the file cannot be decoded.
     pub(crate) fn next(&mut self) -> Result<Option<RecordBatch>> {
         self.batches.next().transpose().map_err(|error| {
-            let message = format!("it cannot be read on: {error}; mend the file");
+            let message = format!("the rest of the file cannot be read: {error}; correct the file");
             Error::invalid_argument(message)
         })
     }
@@ -196,5 +197,7 @@ fn type_of(name: &str, definition: &Definition, names: &ColumnNames) -> Option<F
 }
 
 fn damaged(format: &str, error: &dyn std::fmt::Display) -> Error {
-    Error::invalid_argument(format!("it is no {format}: {error}; mend the file or its name"))
+    Error::invalid_argument(format!(
+        "the file is not {format}: {error}; correct the file or its name"
+    ))
 }

@@ -45,15 +45,17 @@ impl PushLimits {
     /// `InvalidArgument`.
     pub(crate) fn check(&self, definition: &Definition) -> Result<()> {
         if self.rows_max.is_some_and(|most| most < self.rows_min) {
-            return Err(Error::invalid_argument("more rows are asked for than may be"));
+            return Err(Error::invalid_argument(
+                "the minimum of rows is above the maximum; lower the minimum",
+            ));
         }
         for (name, rate) in &self.null_rates_max {
             let wrong = |message: &str| Err(Error::invalid_argument(message).with_field(name));
             if !(0.0..=1.0).contains(rate) {
-                return wrong("a share of nulls is from 0 to 1");
+                return wrong("the share of nulls is outside 0 to 1; give a share from 0 to 1");
             }
             if definition.field(name).is_none() {
-                return wrong("the store has no such field; name one of its own");
+                return wrong("the store has no such field; name a field of the store");
             }
         }
         Ok(())

@@ -164,7 +164,7 @@ impl PushParts {
             Ok(pushed) => info!(store = push.store, documents = pushed.documents, "pushed"),
             Err(error) if !is_for_good(error) => return pushed,
             Err(error) => {
-                warn!(store = push.store, %error, "a push is given up");
+                warn!(store = push.store, %error, "push abandoned");
                 pushing.target.give_up().await;
             }
         }
@@ -193,8 +193,8 @@ impl PushParts {
                 return Ok(None);
             }
             if versions.are_held() {
-                let message = "what was written before is not all in the new partitions yet; wait \
-                               until their version is live";
+                let message =
+                    "the new partitions lack some earlier writes; wait until their version is live";
                 return Err(Error::conflict(message));
             }
             definition.with_live(number).map(Some)
@@ -250,7 +250,7 @@ async fn inputs(push: &Push) -> Result<Vec<Input>> {
         }
     }
     match inputs.is_empty() {
-        true => Err(Error::invalid_argument("name the files that are pushed")),
+        true => Err(Error::invalid_argument("the push names no files; name the files")),
         false => Ok(inputs),
     }
 }

@@ -63,7 +63,7 @@ impl Place {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let message = "the same push is under way; wait for it to end";
+                let message = "the same push is already running; wait for its end";
                 return Err(Error::unavailable(message));
             }
             Err(TryLockError::Error(error)) => return Err(refused(&error)),
@@ -143,7 +143,7 @@ fn sweep(scratch: &Path, own: &Path, now: SystemTime) {
         let ago = used.ok().and_then(|used| now.duration_since(used).ok());
         let is_old = ago.is_some_and(|ago| ago > Duration::from_millis(PUSH_KEPT_MS));
         if is_push && is_old && File::open(lock).is_ok_and(|lock| lock.try_lock().is_ok()) {
-            info!(folder = %folder.display(), "a push that broke off long ago is given up");
+            info!(folder = %folder.display(), "interrupted push removed");
             remove(&folder);
         }
     }
@@ -151,7 +151,7 @@ fn sweep(scratch: &Path, own: &Path, now: SystemTime) {
 
 fn remove(folder: &Path) {
     if let Err(error) = fs::remove_dir_all(folder) {
-        debug!(folder = %folder.display(), %error, "the folder of a push stays for now");
+        debug!(folder = %folder.display(), %error, "push folder not removed yet");
     }
 }
 

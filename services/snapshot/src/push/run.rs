@@ -136,7 +136,7 @@ impl Pushing<'_> {
         let (seed, memory) = (entropy.next_u64()?, options.memory_bytes);
         let state = &base.state.state;
         let (partition, log_id) = (state.partition.partition, state.log_id);
-        let log_id = log_id.ok_or_else(|| Error::internal("a partition without a log"))?;
+        let log_id = log_id.ok_or_else(|| Error::internal("a partition has no log"))?;
         let version = own.first().map_or(SchemaVersion(0), |own| own.version);
         let mut loaded = LoadedPartition::new(own, base, seed, memory)?;
         for entry in rows.spill.entries(partition, log_id, version) {
@@ -151,8 +151,12 @@ impl Pushing<'_> {
     /// Returns the error for a refused row, with its file and its number in the file.
     fn refused(&self, outcome: &Outcome, kept: &Kept) -> Error {
         let error = match outcome.verdict {
-            Verdict::TooLarge => Error::invalid_argument("a document over the limit; split it"),
-            _ => Error::invalid_argument("its key stands in a row before it; keep one of them"),
+            Verdict::TooLarge => {
+                Error::invalid_argument("the document is too large; split the document")
+            }
+            _ => Error::invalid_argument(
+                "the key is already in an earlier row; keep one of the two rows",
+            ),
         };
         let mut row = outcome.sequence.0;
         for (input, rows) in self.inputs.iter().zip(&kept.file_rows) {

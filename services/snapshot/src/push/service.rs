@@ -103,7 +103,7 @@ fn push_of(wire: v1::PushRequest) -> Result<Push> {
         Ok(v1::PushFormat::Csv) => Some(Format::Csv),
         Ok(v1::PushFormat::JsonLines) => Some(Format::JsonLines),
         Err(_) => {
-            let message = "a format of files that this build does not know; upgrade it";
+            let message = "this build does not know the format of the files; upgrade this build";
             return Err(Error::unsupported(message));
         }
     };

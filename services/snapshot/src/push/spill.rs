@@ -155,11 +155,11 @@ fn bytes_of(change: &Change) -> usize {
 }
 
 fn broken() -> Error {
-    Error::internal("the rows that were kept of a push are not those that were written; push again")
+    Error::internal("the rows stored during the push differ from the rows read; push again")
 }
 
 pub(crate) fn refused(error: &io::Error) -> Error {
-    let message = format!("keeping the rows of a push: {error}; look at the disk");
+    let message = format!("the rows of a push could not be stored: {error}; look at the disk");
     match error.kind() {
         io::ErrorKind::StorageFull => Error::new(ErrorCode::LimitExceeded, message),
         io::ErrorKind::UnexpectedEof => broken(),

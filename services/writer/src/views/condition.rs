@@ -18,14 +18,18 @@ use sqlparser::tokenizer::{Token, Tokenizer};
 /// condition is too long.
 pub(super) fn parse(text: &str) -> Result<Predicate<String>> {
     let no_condition =
-        |said: &str| Error::invalid_argument(format!("this is no condition: {said}"));
+        |said: &str| Error::invalid_argument(format!("the condition is invalid: {said}"));
     let dialect = GenericDialect {};
     let tokens = Tokenizer::new(&dialect, text).tokenize();
     let tokens = tokens.map_err(|error| no_condition(&error.message))?;
     let operators = tokens.iter().filter(|token| is_operator(token)).count();
     if operators > VIEW_CONDITION_OPERATORS_MAX {
         let (limit, actual) = (VIEW_CONDITION_OPERATORS_MAX as u64, operators as u64);
-        return Err(Error::limit_exceeded("shorten the condition", limit, actual));
+        return Err(Error::limit_exceeded(
+            "the condition is too long; shorten the condition",
+            limit,
+            actual,
+        ));
     }
     let mut parser = Parser::new(&dialect).with_tokens(tokens);
     let expression = parser.parse_expr().map_err(|error| {
@@ -34,7 +38,7 @@ pub(super) fn parse(text: &str) -> Result<Predicate<String>> {
     })?;
     let next = parser.peek_token().token;
     if next != Token::EOF {
-        return Err(no_condition(&format!("found {next} behind it")));
+        return Err(no_condition(&format!("found {next} after the condition")));
     }
     predicate(&expression)
 }
@@ -186,9 +190,9 @@ fn number(digits: &str, whole: &Expr) -> Result<Value> {
 
 fn no_part(expression: &Expr) -> Error {
     Error::invalid_argument(format!(
-        "`{expression}` is no part of a condition: compare columns with =, <>, <, <=, >, >=, \
-         between, in and is null, join by and, or and not, and quote a column that is named like \
-         a word of SQL: \"user\""
+        "`{expression}` is not allowed in a condition: compare columns with =, <>, <, <=, >, >=, \
+         between, in and is null, join by and, or and not, and quote a column that has the name of \
+         a SQL word: \"user\""
     ))
 }
 
@@ -243,7 +247,7 @@ mod tests {
             assert!(parse(text).is_err(), "{text}");
         }
         let error = parse("price = 1; drop").unwrap_err();
-        assert!(error.message().contains("found ; behind it"), "{error}");
+        assert!(error.message().contains("found ; after the condition"), "{error}");
         let error = parse("user = 'ada'").unwrap_err();
         assert!(error.message().contains("\"user\""), "{error}");
         assert!(parse("\"user\" = 'ada'").is_ok());

@@ -49,15 +49,19 @@ impl Declaration {
     pub(crate) fn read(text: &str) -> Result<Self> {
         if text.len() > VIEW_DECLARATION_BYTES_MAX {
             let (limit, actual) = (VIEW_DECLARATION_BYTES_MAX as u64, text.len() as u64);
-            return Err(Error::limit_exceeded("shorten the declaration", limit, actual));
+            return Err(Error::limit_exceeded(
+                "the declaration is too long; shorten the declaration",
+                limit,
+                actual,
+            ));
         }
         let views = serde_saphyr::from_multiple::<ViewYaml>(text);
         let views = views.map_err(|error| no_yaml(&error))?;
         let mut views = views.into_iter();
         let nothing = || {
             Error::invalid_argument(
-                "line 1, column 1: declare a view: its name, \
-            the stream that it is of, what it groups by, its features",
+                "line 1, column 1: the text declares no view; give its name, stream, groups and \
+                 features",
             )
         };
         let view = views.next().ok_or_else(nothing)?;
@@ -386,9 +390,10 @@ fn micros_or(text: Option<Spanned<String>>, without: i64) -> Result<i64> {
 }
 
 fn micros(text: &str) -> std::result::Result<i64, String> {
-    let wrong = |error| format!("`{text}` is no duration such as 90s, 5m, 1h or 30d: {error}");
+    let wrong = |error| format!("`{text}` is not a duration such as 90s, 5m, 1h or 30d: {error}");
     let duration = humantime::parse_duration(text).map_err(wrong)?;
-    i64::try_from(duration.as_micros()).map_err(|_| format!("`{text}` is too long"))
+    i64::try_from(duration.as_micros())
+        .map_err(|_| format!("`{text}` is too long; shorten the duration"))
 }
 
 fn feature((name, yaml): (Spanned<String>, Spanned<FeatureYaml>)) -> Result<FeatureSpec> {
@@ -406,7 +411,7 @@ impl AggregateYaml {
     fn of_word(word: &str) -> std::result::Result<(AggregateKind, Option<String>), String> {
         let kinds = [AggregateKind::Count, AggregateKind::AccumulatingCount];
         let found = kinds.into_iter().find(|kind| kind.name() == word);
-        let message = || format!("`{word}` is of a column: write {{{word}: COLUMN}}");
+        let message = || format!("`{word}` needs a column; write {{{word}: COLUMN}}");
         found.map(|kind| (kind, None)).ok_or_else(message)
     }
 
@@ -434,7 +439,7 @@ impl AggregateYaml {
             _ => &[],
         };
         match given.into_iter().find(|(name, is_given)| *is_given && !taken.contains(name)) {
-            Some((name, _)) => Err(format!("{} takes no `{name}`", kind.name())),
+            Some((name, _)) => Err(format!("{} takes no `{name}`; remove it", kind.name())),
             None => Ok((kind, Some(input))),
         }
     }
@@ -468,10 +473,16 @@ impl AggregateYaml {
         let mut named = named.into_iter().filter_map(|(column, kind)| Some((kind, column?)));
         match (named.next(), named.next()) {
             (Some(one), None) => Ok(one),
-            (None, _) => Err("name an aggregate and its column, as in {sum: price}".to_owned()),
+            (None, _) => Err(
+                "the feature names no aggregate; name an aggregate and its column, as in {sum: \
+                    price}"
+                    .to_owned(),
+            ),
             (Some((one, _)), Some((other, _))) => {
                 let (one, other) = (one.name(), other.name());
-                Err(format!("a feature is one aggregate, not both {one} and {other}"))
+                Err(format!(
+                    "a feature has one aggregate, not both {one} and {other}; declare two features"
+                ))
             }
         }
     }

@@ -65,8 +65,8 @@ impl Writer {
         if store.is_some_and(|store| ids.all(|id| store.definition.field_by_id(*id).is_some())) {
             return Ok(());
         }
-        let message = "another one altered the store that the view emits to at the same time; \
-                       apply the view again";
+        let message = "another request altered the store that the view materializes to at the same \
+            time; apply the view again";
         let name = store.map(|store| store.definition.name.clone()).unwrap_or_default();
         Err(Error::conflict(message).with_store(name))
     }

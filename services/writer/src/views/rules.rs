@@ -15,8 +15,9 @@ pub(crate) fn check_write(catalog: &Catalog, definition: &Definition) -> Result<
     let Some(view) = definition.view() else { return Ok(()) };
     let stream = catalog.store(view.source).and_then(|history| history.newest());
     let stream = stream.map_or("its stream", |stream| &stream.definition.name);
-    let message =
-        format!("a feature view's events are derived of its stream's: insert into `{stream}`");
+    let message = format!(
+        "a feature view takes no writes, because it derives its events; insert into `{stream}`"
+    );
     Err(Error::invalid_argument(message))
 }
 
@@ -29,7 +30,8 @@ pub(crate) fn check_alterations(definition: &Definition, alterations: &[Alterati
     if definition.view().is_none() || alterations.iter().all(is_option) {
         return Ok(());
     }
-    let message = "of a feature view only options are altered so; apply its declaration instead";
+    let message =
+        "only the options of a feature view can be altered this way; apply its declaration instead";
     Err(Error::invalid_argument(message).with_store(&definition.name))
 }
 
@@ -53,14 +55,15 @@ pub(crate) fn check_next(catalog: &Catalog, now: &Definition, next: &Definition)
         let views = names(catalog, |view| needs(view, now.store, field.id));
         if !views.is_empty() {
             return refused(format!(
-                "what feature views need is not {done}; drop these first: {views}"
+                "the field cannot be {done}, because feature views need it; drop these views \
+                 first: {views}"
             ));
         }
         let views = names(catalog, |view| emits(view, now.store, field.id));
         if !views.is_empty() {
             return refused(format!(
-                "what a feature view emits to is not {done}; apply this one without that value, or \
-                 drop it: {views}"
+                "the field cannot be {done}, because feature views materialize to it; apply these \
+                 views without the value, or drop them: {views}"
             ));
         }
     }
@@ -77,13 +80,14 @@ pub(crate) fn check_delete(catalog: &Catalog, definition: &Definition) -> Result
     let views = names(catalog, |view| view.source == store || looks_up(view));
     let refused = |message| Err(Error::invalid_argument(message).with_store(&definition.name));
     if !views.is_empty() {
-        return refused(format!("feature views are made of it; drop these first: {views}"));
+        return refused(format!("the store has feature views; drop these views first: {views}"));
     }
     let emits = |view: &View| view.emission.as_ref().is_some_and(|it| it.store == store);
     let views = names(catalog, emits);
     if !views.is_empty() {
         return refused(format!(
-            "feature views emit to it; apply these without `emit`, or drop them, first: {views}"
+            "feature views materialize to the store; apply these views without `emit`, or drop \
+             them, first: {views}"
         ));
     }
     Ok(())

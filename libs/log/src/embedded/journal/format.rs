@@ -55,7 +55,7 @@ impl HalfHeader {
     pub(super) fn decode(bytes: &[u8]) -> Result<Self, Refused> {
         let mut fields = checked(bytes, MAGIC)?;
         let header = (|| Some(Self { half_bytes: fields.u64()?, first: fields.u64()? }))();
-        header.ok_or(Refused::Damaged("its header is cut short"))
+        header.ok_or(Refused::Damaged("the header is cut short"))
     }
 }
 

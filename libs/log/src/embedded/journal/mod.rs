@@ -208,7 +208,7 @@ impl Journal {
     }
 
     fn refuse(&mut self, error: &io::Error) -> Option<Arc<dyn DiskFile>> {
-        tracing::warn!(path = %self.path.display(), %error, "the log goes on without a journal");
+        tracing::warn!(path = %self.path.display(), %error, "log continues without a journal");
         self.is_refused = true;
         // The next start removes the remains of the file.
         let _ = self.shared.disk.remove(&self.path_while_made);

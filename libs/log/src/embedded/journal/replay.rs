@@ -88,7 +88,7 @@ fn read_halves(disk: &Arc<dyn Disk>, path: &Path) -> Result<[Half; 2]> {
     let header = |start| read_header(&*file, path, start, half_bytes);
     let headers = [(header(0)?, 0), (header(half_bytes)?, half_bytes)];
     if headers.iter().all(|(header, _)| header.is_none()) {
-        return Err(damaged(path, 0, "both its headers are damaged"));
+        return Err(damaged(path, 0, "both headers are damaged"));
     }
     let half = |(header, start)| -> Result<Half> {
         let mut bytes = vec![0; half_bytes as usize];
@@ -111,7 +111,7 @@ fn read_header(
     let read = file.read_at(&mut bytes, start).map_err(|error| refused("read", path, &error))?;
     match HalfHeader::decode(bytes.get(..read).unwrap_or_default()) {
         Ok(header) if header.half_bytes == half_bytes => Ok(Some(header)),
-        Ok(_) => Err(damaged(path, start, "its length is not the one that it says")),
+        Ok(_) => Err(damaged(path, start, "the record's length is not the stated one")),
         Err(Refused::Version(version)) => Err(too_new(path, version)),
         Err(Refused::Damaged(_)) => Ok(None),
     }
@@ -124,7 +124,7 @@ fn pieces([first, second]: &[Half; 2]) -> Result<Vec<Piece<'_>>, Damage> {
         (Some(one), Some(other)) if one.first > other.first => (second, first),
         (Some(_), None) => (second, first),
         (None, Some(_)) => (first, second),
-        _ => return Err((second.start, "its header is that of the other half")),
+        _ => return Err((second.start, "the header is that of the other half")),
     };
     let end = newer.header.map_or(0, |header| header.first);
     let mut pieces = Vec::new();
@@ -159,7 +159,7 @@ impl Half {
                 match Record::decode(records, |sequence| (1..end).contains(&sequence)) {
                     Some(record) => record.sequence,
                     None if records.iter().all(|byte| *byte == 0) => 0,
-                    None => return Err((self.start, "its header is damaged")),
+                    None => return Err((self.start, "the header is damaged")),
                 }
             }
         };
@@ -228,7 +228,7 @@ fn rewrite(
             journal = %journal.display(),
             pieces = pieces.len(),
             end,
-            "segment made whole by the journal"
+            "segment repaired from the journal"
         );
         journaled.insert((at, base), end);
     }
@@ -242,7 +242,7 @@ fn rewrite_segment(file: &dyn DiskFile, path: &Path, pieces: &[Piece<'_>]) -> Re
     let mut end_max = 0;
     for piece in pieces {
         if !(SEGMENT_HEADER_BYTES..=size).contains(&piece.place) {
-            return Err(damaged(path, size, "it is shorter than what the journal follows on"));
+            return Err(damaged(path, size, "the segment is shorter than the journal expects"));
         }
         let written = file.write_at(piece.bytes, piece.place);
         written.map_err(|error| refused("write", path, &error))?;

@@ -52,7 +52,8 @@ public record BatchOutcome(Token token, List<Change> changes) {
         Change change = requireComplete().changes().get(0);
         WriteOutcome.Result result = change.result();
         if (result == null) {
-            throw ForebayException.of(ErrorCode.INTERNAL, "a change without a result; report it");
+            throw ForebayException.of(
+                    ErrorCode.INTERNAL, "a change has no result; report this as a bug");
         }
         return new WriteOutcome(token, result, change.version());
     }

@@ -179,7 +179,7 @@ final class CallBuffer implements Call {
         long rounded = (bytes + 7) & ~7L;
         if (rounded > Integer.MAX_VALUE - 64) {
             throw ForebayException.of(
-                    ErrorCode.LIMIT_EXCEEDED, "split the call; its data is beyond 2 GiB");
+                    ErrorCode.LIMIT_EXCEEDED, "the data of the call exceeds 2 GiB; split the call");
         }
         int needed = (int) rounded;
         if (needed <= BLOCK_BYTES - freeAt) {
@@ -397,7 +397,7 @@ final class CallBuffer implements Call {
                         : Native.CALLS.bytesAt(address, (int) length);
         if (bytes == null) {
             throw ForebayException.of(
-                    ErrorCode.LIMIT_EXCEEDED, "read less at a time; the answer has no room");
+                    ErrorCode.LIMIT_EXCEEDED, "the result exceeds the buffer; read less at a time");
         }
         return bytes;
     }

@@ -42,7 +42,9 @@ public record FieldType(int code) {
      */
     public static FieldType list(FieldType scalar) {
         if (!scalar.isScalar()) {
-            throw ForebayException.of(ErrorCode.INVALID_ARGUMENT, "a list is of scalars");
+            throw ForebayException.of(
+                    ErrorCode.INVALID_ARGUMENT,
+                    "a list cannot hold this type; declare a list of scalars");
         }
         return new FieldType(LIST | scalar.code);
     }
@@ -50,7 +52,7 @@ public record FieldType(int code) {
     /**
      * Returns the type of a vector of 32-bit floats.
      *
-     * @param length its number of components, up to 65,535
+     * @param length the number of components, up to 65,535
      * @return the vector's type
      */
     public static FieldType vectorF32(int length) {
@@ -60,7 +62,7 @@ public record FieldType(int code) {
     /**
      * Returns the type of a vector of 16-bit floats.
      *
-     * @param length its number of components, up to 65,535
+     * @param length the number of components, up to 65,535
      * @return the vector's type
      */
     public static FieldType vectorF16(int length) {
@@ -70,7 +72,7 @@ public record FieldType(int code) {
     /**
      * Returns the type of a vector of 8-bit integers.
      *
-     * @param length its number of components, up to 65,535
+     * @param length the number of components, up to 65,535
      * @return the vector's type
      */
     public static FieldType vectorI8(int length) {
@@ -80,7 +82,8 @@ public record FieldType(int code) {
     private static FieldType vector(int kind, int length) {
         if (length < 0 || length > VECTOR_LENGTH_MAX) {
             throw ForebayException.of(
-                    ErrorCode.LIMIT_EXCEEDED, "a vector has up to 65,535 components");
+                    ErrorCode.LIMIT_EXCEEDED,
+                    "the vector has more than 65,535 components; shorten the vector");
         }
         return new FieldType(kind | length << 16);
     }

@@ -7,7 +7,7 @@ import java.time.Duration;
  * The state that {@link InMemoryReader#force} simulates, until the next call.
  *
  * @param state the state
- * @param age of a stale reader; zero for the others
+ * @param age the age of a stale reader; zero for the other states
  */
 public record Forced(State state, Duration age) {
     /** The kinds of states. */

@@ -90,7 +90,7 @@ public abstract class ForebayException extends RuntimeException {
     /** Returns the exception for a native call that failed to execute. */
     static ForebayException broken(Throwable cause) {
         ForebayException broken =
-                of(ErrorCode.INTERNAL, "a call of the native core broke; report it");
+                of(ErrorCode.INTERNAL, "a call of the native core failed; report this as a bug");
         broken.initCause(cause);
         return broken;
     }

@@ -52,7 +52,7 @@ final class Gather {
     private void check(GatherPlan.Cell cell, long room) {
         long count = (long) keys.size() * plan.width();
         if (plan.cell() != cell) {
-            throw refused("the plan is for a matrix of another type; plan one for this type");
+            throw refused("the plan is for a matrix of another type; plan a gather for this type");
         }
         if (room < count
                 || (statuses != null && statuses.length < keys.size())
@@ -77,7 +77,7 @@ final class Gather {
             taker.accept(found.order(ByteOrder.LITTLE_ENDIAN));
         } catch (ArithmeticException beyond) {
             throw ForebayException.of(
-                    ErrorCode.LIMIT_EXCEEDED, "split the call; its matrix is beyond 2 GiB");
+                    ErrorCode.LIMIT_EXCEEDED, "the matrix exceeds 2 GiB; split the call");
         } finally {
             Reference.reachabilityFence(plan);
             call.release();
@@ -87,10 +87,12 @@ final class Gather {
     /** Gathers into a direct buffer, at its position. */
     void into(ByteBuffer values) {
         if (!values.isDirect() || values.isReadOnly()) {
-            throw refused("give a direct buffer that can be written to, or an array");
+            throw refused(
+                    "the buffer is read-only or not direct; give a writable direct buffer, or an"
+                            + " array");
         }
         if (values.order() != ByteOrder.nativeOrder()) {
-            throw refused("set the buffer's order to ByteOrder.nativeOrder()");
+            throw refused("the buffer has another byte order; set ByteOrder.nativeOrder()");
         }
         int cellBytes = plan.cell().bytes;
         long at = Native.CALLS.addressOf(values) + values.position();

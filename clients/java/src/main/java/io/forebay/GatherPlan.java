@@ -99,7 +99,7 @@ public final class GatherPlan implements AutoCloseable {
     /**
      * Returns names and positions of the columns.
      *
-     * @return one per field, in the order of the fields
+     * @return the columns of each field, in the order of the fields
      */
     public List<Columns> columns() {
         return columns;

@@ -98,7 +98,7 @@ final class Inbox {
             } catch (ClosedException closed) {
                 return;
             } catch (RuntimeException | Error failure) {
-                LOG.error("events of the native core could not be fetched", failure);
+                LOG.error("event fetch from the native core failed", failure);
                 rest();
             }
         }
@@ -127,7 +127,7 @@ final class Inbox {
         try {
             one.listener().hear(event);
         } catch (RuntimeException | Error failure) {
-            LOG.error("a callback threw", failure);
+            LOG.error("callback failed", failure);
         }
     }
 
@@ -136,7 +136,7 @@ final class Inbox {
             Thread.sleep(REST_MS);
         } catch (InterruptedException interrupted) {
             // No other code has this thread; the next round continues.
-            LOG.debug("the thread of events was interrupted", interrupted);
+            LOG.debug("event thread interrupted", interrupted);
         }
     }
 }

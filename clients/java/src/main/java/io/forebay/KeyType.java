@@ -27,7 +27,8 @@ public enum KeyType {
             case 3 -> INT64;
             default ->
                     throw ForebayException.of(
-                            ErrorCode.INTERNAL, "the native core knows a newer type of keys");
+                            ErrorCode.INTERNAL,
+                            "the native core returned an unknown key type; upgrade this package");
         };
     }
 }

@@ -452,7 +452,7 @@ abstract class KeyedReads {
             if (out.isReadOnly()) {
                 throw ForebayException.of(
                         ErrorCode.INVALID_ARGUMENT,
-                        "the buffer is read-only; give one to write to");
+                        "the buffer is read-only; give a writable buffer");
             }
             long readAt = call.read(read);
             int room = out.remaining();

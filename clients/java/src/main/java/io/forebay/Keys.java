@@ -36,7 +36,8 @@ public final class Keys extends BatchKeys {
             }
             if (total > Integer.MAX_VALUE - 64) {
                 throw ForebayException.of(
-                        ErrorCode.LIMIT_EXCEEDED, "read the keys in several calls");
+                        ErrorCode.LIMIT_EXCEEDED,
+                        "the batch has too many keys; read the keys in several calls");
             }
             byte[] bytes = new byte[(int) total];
             int at = 0;
@@ -89,7 +90,8 @@ public final class Keys extends BatchKeys {
             Key own = key.partitionKey();
             if (key.type() != type || (own == null ? null : own.type()) != partitionType) {
                 throw ForebayException.of(
-                        ErrorCode.INVALID_ARGUMENT, "the keys of a batch are of one type");
+                        ErrorCode.INVALID_ARGUMENT,
+                        "the keys of the batch have several types; give keys of one type");
             }
         }
         Part primary = Part.of(bytes(keys, key -> key));
@@ -119,7 +121,8 @@ public final class Keys extends BatchKeys {
     public static Keys of(long[] keys) {
         if (keys.length > Integer.MAX_VALUE / Long.BYTES) {
             throw ForebayException.of(
-                    ErrorCode.LIMIT_EXCEEDED, "read the keys in several calls");
+                    ErrorCode.LIMIT_EXCEEDED,
+                    "the batch has too many keys; read the keys in several calls");
         }
         ByteBuffer bytes = ByteBuffer.allocate(Long.BYTES * keys.length);
         bytes.order(ByteOrder.LITTLE_ENDIAN).asLongBuffer().put(keys);

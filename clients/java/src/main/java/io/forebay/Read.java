@@ -65,7 +65,7 @@ public final class Read {
     static long millis(Duration time) {
         if (time.isNegative()) {
             throw ForebayException.of(
-                    ErrorCode.INVALID_ARGUMENT, "give a time that is not below 0");
+                    ErrorCode.INVALID_ARGUMENT, "the time is below 0; give 0 or more");
         }
         try {
             // A time below a millisecond must not become 0.

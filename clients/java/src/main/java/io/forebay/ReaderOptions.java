@@ -174,12 +174,13 @@ public record ReaderOptions(
     long encode(CallBuffer call) {
         if (memoryBudget < 0) {
             throw ForebayException.of(
-                    ErrorCode.INVALID_ARGUMENT, "give a memory budget that is not below 0 bytes");
+                    ErrorCode.INVALID_ARGUMENT,
+                    "the memory budget is below 0 bytes; give 0 or more");
         }
         if (spillBytesMax < 0) {
             throw ForebayException.of(
                     ErrorCode.INVALID_ARGUMENT,
-                    "give room for spilled documents that is not below 0 bytes");
+                    "the room for spilled documents is below 0 bytes; give 0 or more");
         }
         if (snapshots != null && snapshots.isEmpty()) {
             // The native core treats an empty text as none.

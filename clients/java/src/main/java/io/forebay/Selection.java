@@ -175,7 +175,7 @@ public final class Selection {
     public Selection limit(int events) {
         if (events < 0) {
             throw ForebayException.of(
-                    ErrorCode.INVALID_ARGUMENT, "give a limit that is not below 0");
+                    ErrorCode.INVALID_ARGUMENT, "the limit is below 0; give 0 or more");
         }
         limit = events;
         return this;

@@ -214,7 +214,7 @@ public final class Store {
         if (write.store() != this) {
             throw ForebayException.of(
                     ErrorCode.INVALID_ARGUMENT,
-                    "a batch or stream is of one store; make another one for the other store");
+                    "the write is of another store; make another batch or stream for that store");
         }
     }
 

@@ -66,10 +66,11 @@ public record StoreOptions(
         buffer.putLong(at, Write.ttlMicros(ttl));
         buffer.putInt(at + 8, (int) Math.min(Integer.MAX_VALUE, Read.millis(heartbeat)));
         buffer.putInt(at + 12, versioned ? 1 : 0);
-        buffer.putLong(at + 16, Write.micros(logWindow, "a log window is not below 0"));
+        buffer.putLong(
+                at + 16, Write.micros(logWindow, "the log window is below 0; give 0 or more"));
         if (logBytes < 0) {
             throw ForebayException.of(
-                    ErrorCode.INVALID_ARGUMENT, "a bound of bytes is not below 0");
+                    ErrorCode.INVALID_ARGUMENT, "the bound of bytes is below 0; give 0 or more");
         }
         buffer.putLong(at + 24, logBytes);
     }

@@ -47,7 +47,7 @@ public record StreamOptions(int changesMax, long bytesMax, Duration deadline) {
     long encode(CallBuffer call) {
         if (changesMax < 0 || bytesMax < 0) {
             throw ForebayException.of(
-                    ErrorCode.INVALID_ARGUMENT, "a stream's bounds are not below 0");
+                    ErrorCode.INVALID_ARGUMENT, "a bound of the stream is below 0; give 0 or more");
         }
         CallBuffer.Place place = call.allocate(BYTES);
         place.buffer().putLong(place.at(), changesMax);

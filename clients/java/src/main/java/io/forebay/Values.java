@@ -78,19 +78,21 @@ final class Values {
         for (Object item : items) {
             if (item == null) {
                 throw ForebayException.of(
-                        ErrorCode.INVALID_ARGUMENT, "a list holds no nulls; leave them out");
+                        ErrorCode.INVALID_ARGUMENT, "the list holds a null; leave the nulls out");
             }
             Encoded part = ofScalar(item);
             if (type != 0 && type != part.type()) {
                 throw ForebayException.of(
-                        ErrorCode.INVALID_ARGUMENT, "give a list of one type");
+                        ErrorCode.INVALID_ARGUMENT,
+                        "the list has components of several types; give a list of one type");
             }
             type = part.type();
             parts.add(part.bytes());
             total += 4L + part.bytes().length;
         }
         if (total > Integer.MAX_VALUE - 64) {
-            throw ForebayException.of(ErrorCode.LIMIT_EXCEEDED, "a value has up to 16 MiB");
+            throw ForebayException.of(
+                    ErrorCode.LIMIT_EXCEEDED, "the value is larger than 16 MiB; shorten the value");
         }
         boolean measured = type == 6 || type == 7;
         ByteBuffer bytes = little((int) (measured ? total : total - 4L * parts.size()));
@@ -115,7 +117,8 @@ final class Values {
             return Math.addExact(seconds, time.getNano() / 1_000);
         } catch (ArithmeticException beyond) {
             throw ForebayException.of(
-                    ErrorCode.INVALID_ARGUMENT, "the time is beyond 64 bits of microseconds");
+                    ErrorCode.INVALID_ARGUMENT,
+                    "the time does not fit 64 bits of microseconds; give a time nearer to 1970");
         }
     }
 
@@ -180,7 +183,8 @@ final class Values {
             case 8 -> instant(buffer.getLong());
             default ->
                     throw ForebayException.of(
-                            ErrorCode.UPGRADE_NEEDED, "the native core knows a newer type");
+                            ErrorCode.UPGRADE_NEEDED,
+                            "the native core returned an unknown type; upgrade this package");
         };
     }
 

@@ -293,7 +293,7 @@ public final class Write {
     private Write condition(int wanted) {
         if (condition != 0) {
             throw ForebayException.of(
-                    ErrorCode.INVALID_ARGUMENT, "a change has one condition");
+                    ErrorCode.INVALID_ARGUMENT, "the change has two conditions; set one");
         }
         condition = wanted;
         return this;
@@ -342,7 +342,7 @@ public final class Write {
         if (store == null) {
             throw ForebayException.of(
                     ErrorCode.INVALID_ARGUMENT,
-                    "a row is for ForebayReader.inMemory; make a write of a store");
+                    "the write is a row of ForebayReader.inMemory; make a write of a store");
         }
         return store;
     }
@@ -353,7 +353,8 @@ public final class Write {
             if (ops.stream().noneMatch(op -> op.field().equals(field))) {
                 throw ForebayException.of(
                         ErrorCode.INVALID_ARGUMENT,
-                        "the write gives a time to live to a field that it does not change");
+                        "the write sets a time to live on a field that it does not change; change"
+                                + " the field, too");
             }
         }
         buffer.putInt(at, verb);
@@ -378,7 +379,7 @@ public final class Write {
     }
 
     static long ttlMicros(@Nullable Duration ttl) {
-        return micros(ttl, "a time to live is not below 0");
+        return micros(ttl, "the time to live is below 0; give 0 or more");
     }
 
     /**

@@ -127,7 +127,7 @@ public final class WriteStream implements AutoCloseable {
         if (inbox.isOwnThread()) {
             throw ForebayException.of(
                     ErrorCode.INVALID_ARGUMENT,
-                    "what a future starts cannot wait for futures; use an executor");
+                    "a callback of a future waits for futures; run the callback on an executor");
         }
         Summary summary;
         try {
@@ -178,8 +178,8 @@ public final class WriteStream implements AutoCloseable {
                 throw ForebayException.of(
                         ErrorCode.UNAVAILABLE,
                         unheard
-                                + " futures are not completed yet, for what one has started"
-                                + " blocks; start that on an executor");
+                                + " futures are not completed yet, because a callback"
+                                + " blocks; run the callback on an executor");
             }
         } finally {
             lock.unlock();

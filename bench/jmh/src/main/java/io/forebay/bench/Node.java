@@ -29,7 +29,8 @@ final class Node implements AutoCloseable {
     static Node start() throws IOException {
         String program = System.getProperty("forebay.program");
         if (program == null) {
-            throw new IllegalStateException("which node? fix: -Dforebay.program=PATH/TO/forebayd");
+            throw new IllegalStateException(
+                    "the node's program is not set; fix: -Dforebay.program=PATH/TO/forebayd");
         }
         Path data = Files.createTempDirectory("forebay-jmh");
         String folder = "--data-dir=" + data.resolve("log");

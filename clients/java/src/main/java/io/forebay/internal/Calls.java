@@ -33,7 +33,7 @@ public abstract class Calls {
      */
     public static synchronized void install(Calls calls) {
         if (only != null) {
-            throw new IllegalStateException("the client has said what it lets others do");
+            throw new IllegalStateException("the calls of the client are already installed");
         }
         only = calls;
     }
@@ -44,13 +44,13 @@ public abstract class Calls {
      * @return the calls
      */
     public static Calls get() {
-        return Objects.requireNonNull(only, "there is no reader yet");
+        return Objects.requireNonNull(only, "no reader exists yet; open a reader first");
     }
 
     /**
      * Returns the address of a function of the native core.
      *
-     * @param number one of the constants here
+     * @param number a constant of this class
      * @return the address
      */
     public abstract long function(int number);

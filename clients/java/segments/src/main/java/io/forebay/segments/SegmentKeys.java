@@ -34,7 +34,7 @@ public final class SegmentKeys {
      */
     public static SegmentKeys ofNumbers(MemorySegment numbers) {
         if (numbers.byteSize() % Long.BYTES != 0) {
-            throw Segments.invalid("int64 keys have 8 bytes each");
+            throw Segments.invalid("the int64 keys do not have 8 bytes each");
         }
         long count = numbers.byteSize() / Long.BYTES;
         return new SegmentKeys(KeyType.INT64, numbers, null, count);
@@ -68,7 +68,7 @@ public final class SegmentKeys {
 
     private static long countOf(MemorySegment ends) {
         if (ends.byteSize() % Long.BYTES != 0) {
-            throw Segments.invalid("the ends of keys have 8 bytes each");
+            throw Segments.invalid("the ends of the keys do not have 8 bytes each");
         }
         return ends.byteSize() / Long.BYTES;
     }

@@ -69,7 +69,8 @@ record Data(long entries, int keyBytes, int valueBytes) {
                         + "8ab15649eed9dd9581e2e5c8bef81a3d8c346c26";
         String made = java.util.HexFormat.of().formatHex(data.value(1));
         if (!made.equals(vector)) {
-            throw new IllegalStateException("the data is another than elsewhere: " + made);
+            throw new IllegalStateException(
+                    "the data differs from the other programs' data: " + made);
         }
     }
 }
