@@ -1,4 +1,4 @@
-# The entry points. Every target sets up the machine by itself, and a failure prints its fix.
+# The entry points. Every target runs the set-up that it needs, and a failure prints its fix.
 # tools/setup (shell) and tools/xtask (Rust) do the work; this file only calls them.
 
 SHELL := /bin/sh
@@ -7,75 +7,75 @@ SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
 
 SETUP := @sh tools/setup/setup.sh
-# The set-up of a first run installs no Kafka, unless LOG=kafka, and no tools of the tests.
+# The set-up of the demo installs Kafka only for LOG=kafka, and no tools of the tests.
 SETUP_DEMO := $(SETUP) demo
 XTASK := @cargo run --quiet --locked --package xtask --
 
-# `make demo LOG=kafka`, `make sim SEEDS=10`: make exports variables of its command line to the
-# environment, which demo (LOG, PLANT, SMALL), benchmarks (QUICK), simulator and schedules (SEEDS,
-# SEED) read.
+# Make exports variables of its command line, such as `make demo LOG=kafka`, to the environment. The
+# demo reads LOG, PLANT and SMALL, benchmarks QUICK, simulator and schedules SEEDS and SEED, the
+# fuzz targets FUZZ_SECONDS, and `make nightly` ONLY.
 
-help: ## This list
+help: ## Print this list
 	@echo "Forebay: write once through a durable log; read anywhere, in process."
 	@echo
 	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/  make \1#\2/p' Makefile | awk -F'#' '{printf "%-18s %s\n", $$1, $$2}'
 
-setup: ## Check the toolchains, install what is missing, make .venv (seconds when done before)
+setup: ## Check the toolchains, install missing tools, create .venv (seconds when done before)
 	$(SETUP)
 
-demo: ## The main job on real data: writer, change log, embedded readers, an oracle
+demo: ## Run the main job on real data: writer, change log, embedded readers, an oracle
 	$(SETUP) announce
 	$(SETUP_DEMO)
 	$(XTASK) demo
 
-test: ## Every stage of the tests; closes with "N passed, M failed"
+test: ## Run every stage of the tests; the last line is "N passed, M failed"
 	$(SETUP)
 	$(XTASK) test
 
-nightly: ## Long forms and measures, ONLY=tests, long or release; adds to tools/nightly/record.md
+nightly: ## Run long tests and measures (ONLY=tests, long, release); adds to tools/nightly/record.md
 	$(SETUP)
 	$(XTASK) nightly
 
-package: ## The release build with RocksDB compiled in, as an archive in target/package
+package: ## Build the release, with RocksDB compiled in, as an archive in target/package
 	$(SETUP_DEMO)
 	$(XTASK) package
 
-check: ## Format, lints, layers, tidiness, types, the Bazel graph
+check: ## Check format, lints, language, layers, tidiness, types, the Bazel graph
 	$(SETUP)
 	$(XTASK) check
 
-bazel: ## bazel test //... by this machine's Bazel, on what cargo has built
+bazel: ## Run bazel test //... with Debian's Bazel, on the crates that cargo has built
 	$(SETUP)
 	$(XTASK) bazel
 
-bazel-plant: ## Plant every known fault of a BUILD file, and see each one caught
+bazel-plant: ## Mutation-test BUILD files: plant each known fault and expect that it is caught
 	$(SETUP)
 	$(XTASK) bazel-plant
 
-bench: ## All benchmarks (QUICK=1: fewer rounds)
+bench: ## Run all benchmarks (QUICK=1: fewer rounds)
 	$(SETUP)
 	$(XTASK) bench
 
-bench-%: ## One benchmark, such as make bench-NAME QUICK=1
+bench-%: ## Run a benchmark, such as make bench-writes QUICK=1
 	$(SETUP)
 	$(XTASK) bench $*
 
-sim: ## The simulator: SEEDS=1000 SEED=1
+sim: ## Run the simulator: SEEDS=1000 SEED=1
 	$(SETUP_DEMO)
 	$(XTASK) sim
 
-fuzz: ## The fuzz targets: FUZZ_SECONDS=10 for each
+fuzz: ## Run the fuzz targets: FUZZ_SECONDS=10 for each
 	$(SETUP_DEMO)
 	$(XTASK) fuzz
 
-sanitize: ## The index under AddressSanitizer and ThreadSanitizer
+sanitize: ## Test the index under AddressSanitizer and ThreadSanitizer
 	$(SETUP_DEMO)
 	$(XTASK) sanitize
 
-schedules: ## The index's readers, writers and killed holders in many orders: SEED=9 SEEDS=1
+schedules: ## Test the index's readers, writers and killed owners in many orders: SEED=9 SEEDS=1
 	$(SETUP_DEMO)
 	$(XTASK) schedules
 
-dev: ## forebayd dev in the foreground
+dev: ## Run forebayd dev in the foreground
 	$(SETUP_DEMO)
 	$(XTASK) dev

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Proves the stand-in of rules_go, which no target in the tree uses yet. Builds and tests the
+# Tests the stand-in of rules_go, which no target in the tree uses yet: builds and tests the
 # workspace of host/rules_go_fixture under Bazel 4, then plants faults in it, each of which must be
-# found and named. Runs outside Bazel, because the sandbox has no network for the modules.
+# found and named. The script runs outside Bazel, because the sandbox has no network for the
+# modules.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -57,7 +58,7 @@ found() {
     if test_all; then fail "not found: '$2' in $1"; fi
     grep -q -- "$3" "$work/log" || {
         cat "$work/log" >&2
-        fail "'$2' in $1 was found, but nothing says '$3'"
+        fail "'$2' in $1 was found, but the output lacks '$3'"
     }
     cp "$work/before" "$1"
     passed=$((passed + 1))
@@ -65,7 +66,7 @@ found() {
 
 test_all || {
     cat "$work/log" >&2
-    fail "the fixture as it stands fails"
+    fail "the fixture fails without a fault"
 }
 passed=$((passed + 1))
 

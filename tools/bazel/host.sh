@@ -1,8 +1,7 @@
 #!/bin/sh
-# The registry form of the Bazel build: Debian's Bazel 4 over the WORKSPACE of stand-ins (see
-# host/README.md). Use this script like bazel: `tools/bazel/host.sh test //...`, which is also the
-# default. All files of Bazel are in cargo's target folder, so a cache of that folder includes
-# Bazel's outputs.
+# Runs Debian's Bazel 4 on the WORKSPACE of stand-ins (see host/README.md). Use this script like
+# bazel: `tools/bazel/host.sh test //...`, which is also the default. All files of Bazel are in
+# cargo's target folder, so a cache of that folder includes Bazel's outputs.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)

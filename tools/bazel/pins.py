@@ -150,7 +150,7 @@ def python(root: Path, module: Module) -> Iterator[str]:
     label = parse.get("requirements_lock", "")
     file = label.removeprefix("//").replace(":", "/")
     if not (root / file).is_file():
-        yield f"{MODULE}: pip.parse reads {label}, which is not there; fix: requirements_lock"
+        yield f"{MODULE}: pip.parse reads {label}, which does not exist; fix: requirements_lock"
         return
     for line in (root / file).read_text("utf-8").splitlines():
         if line and not re.fullmatch(r"#.*|[\w.-]+==[\w.!+]+", line):

@@ -1,23 +1,23 @@
-# Part of setup.sh: brings RocksDB as a shared library, since compiling its C++ costs a third of a
-# cold build. The library comes out of the jar that infra/rocksdb pins, or is compiled once where the
-# jar has none for this machine or Maven cannot fetch it.
+# Part of setup.sh: installs RocksDB as a shared library, because compiling its C++ costs a third of
+# a cold build. The library comes from the jar that infra/rocksdb pins. If the jar has no library
+# for this machine, or Maven cannot fetch the jar, the library is compiled once.
 #
 #   target/rocksdb/librocksdb-VERSION.so   the library; programs find it by their run path
 #   target/rocksdb/link/librocksdb.so      its interface: the rocksdb_* symbols and nothing else
 #
 # Programs link against the interface. The prebuilt library also exports LZ4, ZSTD and others; a
-# program that linked against it directly would take them for its own, and the library would take
-# the program's. The interface's SONAME is the library's file name, so a process never loads the
-# interface, nor a library of another version.
+# program that linked against it directly would bind to these, and the library would bind to the
+# program's. The interface's SONAME is the library's file name, so a process loads neither the
+# interface nor a library of another version.
 
 rocksdb_source_seconds_max=3600
 
-# The version that infra/rocksdb pins.
+# Prints the version that infra/rocksdb pins.
 rocksdb_version() {
     sed -n 's/.*rocksdbjni-\(.*\)\.jar$/\1/p' "$root/infra/rocksdb/rocksdbjni.sha256"
 }
 
-# The member of the jar for this machine; none where a build from source is needed.
+# Prints the member of the jar for this machine; nothing if a build from source is needed.
 rocksdb_member() {
     getconf GNU_LIBC_VERSION >/dev/null 2>&1 || return 0
     case "$(uname -s)/$(uname -m)" in
@@ -26,7 +26,7 @@ rocksdb_member() {
     esac
 }
 
-# rocksdb_fetch MEMBER LIBRARY: takes the library out of the pinned jar.
+# rocksdb_fetch MEMBER LIBRARY: extracts the library from the pinned jar.
 rocksdb_fetch() {
     jars=$target/rocksdb.jars
     rm -rf "$jars"
@@ -41,32 +41,35 @@ rocksdb_fetch() {
 
 # rocksdb_compile LIBRARY: builds RocksDB and its compressors from the crate's sources.
 rocksdb_compile() {
-    echo "setup: compiling RocksDB from source ($rocksdb_reason): 15 to 25 minutes on two cores, once"
+    echo "setup: compiling RocksDB ($rocksdb_reason): 15 to 25 minutes on two cores, once"
     sources=$target/rocksdb-source
     (cd "$root" && ROCKSDB_COMPILE=1 timeout "$rocksdb_source_seconds_max" cargo build --quiet \
         --locked --package forebay-shard --lib --target-dir "$sources") ||
-        fail "RocksDB does not compile" "see the compiler's words above"
+        fail "RocksDB does not compile" "see the compiler's output above"
     built=$sources/debug/build
     c++ -shared -o "$1" \
         -Wl,--whole-archive "$built"/librocksdb-sys-*/out/librocksdb.a -Wl,--no-whole-archive \
-        "$(find "$built" -name liblz4.a | head -n 1)" "$(find "$built" -name libzstd.a | head -n 1)" \
-        -lpthread -ldl || fail "RocksDB does not link" "see the linker's words above"
+        "$(find "$built" -name liblz4.a | head -n 1)" \
+        "$(find "$built" -name libzstd.a | head -n 1)" \
+        -lpthread -ldl || fail "RocksDB does not link" "see the linker's output above"
     rm -rf "$sources"
 }
 
-# rocksdb_interface LIBRARY INTERFACE: a library with the same rocksdb_* symbols, and empty bodies.
+# rocksdb_interface LIBRARY INTERFACE: builds a library with the same rocksdb_* symbols and empty
+# bodies.
 rocksdb_interface() {
-    nm -D --defined-only "$1" | awk '$2 == "T" && $3 ~ /^rocksdb_/ { print "void " $3 "(void) {}" }' |
+    nm -D --defined-only "$1" |
+        awk '$2 == "T" && $3 ~ /^rocksdb_/ { print "void " $3 "(void) {}" }' |
         sort -u >"$2.c"
     [ "$(wc -l <"$2.c")" -gt 1000 ] ||
         fail "$(basename "$1") exports no C interface of RocksDB" "rm -r target/rocksdb; make setup"
     cc -shared -nostdlib -fPIC -Wl,-soname,"$(basename "$1")" -o "$2" "$2.c" ||
-        fail "cannot link RocksDB's interface" "see the linker's words above"
+        fail "cannot link RocksDB's interface" "see the linker's output above"
     rm "$2.c"
 }
 
-# Makes target/rocksdb. Cargo's configuration names the interface below the tree's own target folder,
-# which leads to where cargo really builds.
+# Creates target/rocksdb. Cargo's configuration names the interface below the tree's target folder;
+# if cargo builds elsewhere, a link leads there.
 prepare_rocksdb() {
     made=$target/rocksdb
     version=$(rocksdb_version)

@@ -1,15 +1,15 @@
 #!/bin/sh
-# Gets a fresh machine ready: checks the language toolchains, installs missing Debian packages
-# (as root; otherwise prints the command), and makes .venv from the pinned requirements. Safe to
-# run at any time: stamps make a second run take no time. Every failure prints its fix.
+# Prepares a machine: checks the language toolchains, installs missing Debian packages (as root;
+# otherwise prints the command), and creates .venv from the pinned requirements. The script may run
+# at any time; stamps make a second run take no time. Every failure prints its fix.
 #
-#   setup.sh demo   what demo, dev and simulator need, and Kafka only when LOG=kafka
-#   setup.sh announce   says how long `make demo` takes from here
-#   setup.sh        that, and what tests and checks need: Kafka, object stores, Redis, Go, Bazel,
-#                   protoc, buildifier, and an environment of each other Python that is found here
+#   setup.sh announce   prints how long `make demo` takes
+#   setup.sh demo       installs the tools of demo, dev and simulator; Kafka only if LOG=kafka
+#   setup.sh            also installs the tools of tests and checks: Kafka, object stores, Redis,
+#                       Go, Bazel, protoc, buildifier, and an environment for each other Python
 #
-# RocksDB, Kafka and the S3 server come from Maven, the Azure server from npm and buildifier from its Go
-# module, all into cargo's target folder.
+# RocksDB, Kafka and the S3 server come from Maven, the Azure server from npm, and buildifier from
+# its Go module, all into cargo's target folder.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -21,9 +21,10 @@ maven_seconds_max=600
 lock_seconds_max=900
 go_seconds_max=600
 npm_seconds_max=600
-# Pythons that the client is tested on beside .venv's, where they are found; the oldest first.
+# Pythons of the client's tests, in addition to that of .venv; the oldest first. Missing ones are
+# left out.
 pythons="3.9 3.10 3.11 3.12 3.13"
-# The version that the pinned gazelle (MODULE.bazel) is built with; buildtools tags no Go versions.
+# The version that the pinned gazelle (MODULE.bazel) uses; buildtools tags no Go versions.
 buildifier=github.com/bazelbuild/buildtools/buildifier@v0.0.0-20250930140053-2eb4fccefb52
 
 fail() {
@@ -43,7 +44,7 @@ check() {
     at_least "$2" "$3" || fail "$1 is $2, and $3 or newer is needed" "$4"
 }
 
-# The first dotted number in a tool's own words.
+# version_in: prints the first dotted number of its input.
 version_in() {
     sed -n 's/[^0-9]*\([0-9][0-9.]*[0-9]\).*/\1/p' | head -n 1
 }
@@ -64,18 +65,18 @@ check_java() {
     found=$(java -version 2>&1 | version_in || true)
     check java "$found" 17 "apt-get install -y openjdk-17-jdk-headless"
     command -v javac >/dev/null 2>&1 ||
-        fail "java is there but javac is not" "apt-get install -y openjdk-17-jdk-headless"
+        fail "java is installed but javac is not" "apt-get install -y openjdk-17-jdk-headless"
     found=$(mvn --version 2>/dev/null | version_in || true)
     check mvn "$found" 3.8 "apt-get install -y maven"
 }
 
-# Bazel's rules for Go run it, and buildifier is compiled by it.
+# Go runs Bazel's rules for Go and compiles buildifier.
 check_go() {
     found=$(go env GOVERSION 2>/dev/null | version_in || true)
     check go "$found" 1.26 "install Go 1.26 or newer, and put its bin folder on PATH"
 }
 
-# The Azure server runs on it.
+# Node.js runs the Azure server.
 check_node() {
     found=$(node --version 2>/dev/null | version_in || true)
     check node "$found" 20 "install Node.js 20 or newer, and put its bin folder on PATH"
@@ -83,7 +84,7 @@ check_node() {
     check npm "$found" 9 "install npm 9 or newer, which comes with Node.js"
 }
 
-# debian PACKAGE PROBE...: installs the Debian package when the probe fails.
+# debian PACKAGE PROBE...: installs the Debian package if the probe fails.
 debian() {
     package=$1
     shift
@@ -97,7 +98,7 @@ debian() {
             fail "apt-get update failed" "apt-get update"
         apt_updated=yes
     fi
-    # RUNLEVEL: no start of a service of the system's.
+    # RUNLEVEL=1 keeps apt from starting a service.
     DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 timeout "$apt_seconds_max" \
         apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
         fail "cannot install $package" "$fix"
@@ -115,13 +116,13 @@ stamp_of() {
     } | cksum
 }
 
-# is_made FOLDER STAMP: whether a folder holds what it is to hold.
+# is_made FOLDER STAMP: succeeds if a folder is up to date.
 is_made() {
     [ -f "$1/forebay.stamp" ] && [ "$(cat "$1/forebay.stamp")" = "$2" ]
 }
 
-# librdkafka is compiled from its source by configure and make, RocksDB by cc; the latter's bindings
-# are made by libclang, which LIBCLANG_PATH may name.
+# librdkafka is compiled from source by configure and make. libclang generates the bindings of
+# RocksDB; LIBCLANG_PATH may name its folder.
 check_native() {
     debian g++ c++ --version
     debian make make --version
@@ -132,16 +133,16 @@ check_native() {
 
 # make_venv PYTHON FOLDER REQUIREMENTS
 make_venv() {
-    echo "setup: making ${2##"$root"/} from tools/setup/$3"
+    echo "setup: creating ${2##"$root"/} from tools/setup/$3"
     rm -rf "$2"
-    "$1" -m venv "$2" || fail "cannot make $2" "apt-get install -y python3-venv"
+    "$1" -m venv "$2" || fail "cannot create $2" "apt-get install -y python3-venv"
     timeout "$pip_seconds_max" "$2/bin/python" -m pip install --quiet \
         --disable-pip-version-check --only-binary :all: -r "$folder/$3" ||
         fail "pip could not install tools/setup/$3" \
             "check the network and pip's settings (pip config list), then run: make setup"
 }
 
-# python_of VERSION: the path of an interpreter of this version that can make environments.
+# python_of VERSION: prints the path of an interpreter of this version that can create environments.
 python_of() {
     for found in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/"python$1"; do
         if "$found" -c 'import ensurepip, sys, venv; print(sys.executable)' 2>/dev/null; then
@@ -151,7 +152,7 @@ python_of() {
     return 1
 }
 
-# Pythons are no requirement: on which ones the tests run, they say themselves.
+# The other Pythons are optional; the tests print the ones on which they run.
 prepare_pythons() {
     for version in $pythons; do
         made=$target/pythons/$version
@@ -167,21 +168,21 @@ prepare_pythons() {
     done
 }
 
-# Where cargo builds, wherever that is.
+# Finds cargo's target folder.
 find_target() {
     target=$(cd "$root" && cargo metadata --no-deps --format-version 1 |
         sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
-    [ -n "$target" ] || fail "cargo does not say where it builds" "cargo metadata --no-deps"
+    [ -n "$target" ] || fail "cargo does not name its target folder" "see: cargo metadata --no-deps"
 }
 
-# put_in_place FOLDER STAMP: FOLDER.new becomes it, now that it is whole.
+# put_in_place FOLDER STAMP: replaces FOLDER by the complete FOLDER.new.
 put_in_place() {
     printf '%s\n' "$2" >"$1.new/forebay.stamp"
     rm -rf "$1"
     mv "$1.new" "$1"
 }
 
-# fetch_jars WHAT POM FOLDER: the jars that a pom pins.
+# fetch_jars WHAT POM FOLDER: fetches the jars that a pom pins.
 fetch_jars() {
     pins=$(cksum <"$root/$2")
     if is_made "$3" "$pins"; then return 0; fi
@@ -194,8 +195,8 @@ fetch_jars() {
     put_in_place "$3" "$pins"
 }
 
-# Azurite, with all that it brings along, at the versions of the lock file. None of them needs to
-# run a script when it is installed.
+# Fetches Azurite and its dependencies at the versions of the lock file. No package needs its
+# install scripts.
 fetch_azurite() {
     pins=$(cat "$root/infra/objects/package.json" "$root/infra/objects/package-lock.json" | cksum)
     azure=$target/objects/azure
@@ -211,7 +212,7 @@ fetch_azurite() {
     put_in_place "$azure" "$pins"
 }
 
-# The formatter of BUILD files, at the version pinned above.
+# Builds the formatter of BUILD files, at the version pinned above.
 fetch_buildifier() {
     tools=$target/tools
     pin="$buildifier $(go env GOVERSION)"
@@ -220,7 +221,7 @@ fetch_buildifier() {
     fi
     echo "setup: building $buildifier"
     mkdir -p "$tools"
-    # The proxy and the checksums that go's own settings name verify what comes.
+    # The proxy and the checksum database of go's settings verify the module.
     (cd "$tools" && GOBIN=$tools \
         timeout "$go_seconds_max" go install "$buildifier") ||
         fail "go could not install buildifier" \
@@ -228,7 +229,7 @@ fetch_buildifier() {
     printf '%s\n' "$pin" >"$tools/buildifier.stamp"
 }
 
-# The JVM's and Python's side of every verb, and .venv.
+# Prepares Java, Python and .venv, which all commands need.
 prepare_languages() {
     stamp=$(stamp_of "$folder/requirements.txt")
     if is_made "$venv" "$stamp"; then return 0; fi
@@ -240,7 +241,7 @@ prepare_languages() {
     printf '%s\n' "$stamp" >"$venv/forebay.stamp"
 }
 
-# What tests and checks need beside the demo.
+# Installs the tools that tests and checks need in addition to the demo's.
 prepare_tests() {
     check_go
     check_node
@@ -253,15 +254,15 @@ prepare_tests() {
     prepare_pythons
 }
 
-# The first line of `make demo`.
+# Prints the first line of `make demo`.
 announce() {
     check_rust
     find_target
     if [ -x "$target/debug/forebayd" ] && [ -x "$target/debug/demo_load" ]; then
-        echo "demo: takes about two minutes; what changed since the last build is compiled first"
+        echo "demo: takes about two minutes, after a build of the changes since the last one"
     else
-        echo "demo: the first run compiles for some 12 minutes on two cores (here: $(nproc)), shows each" \
-            "crate as it does, and then takes about two minutes"
+        echo "demo: the first run compiles for some 12 minutes on two cores (here: $(nproc))," \
+            "prints each crate, and then takes about two minutes"
     fi
 }
 
@@ -270,14 +271,15 @@ main() {
     case $scope in
         all | demo) ;;
         announce) announce && return ;;
-        *) fail "there is no part '$scope'" "sh tools/setup/setup.sh, with 'demo' or nothing" ;;
+        *) fail "no part '$scope'" "sh tools/setup/setup.sh, with 'demo', 'announce' or nothing" ;;
     esac
     python=${PYTHON:-python3}
     apt_updated=
-    # Two set-ups at once would write one .venv: the second waits for the first.
+    # Two concurrent set-ups would write one .venv, so the second waits for the first.
     if command -v flock >/dev/null 2>&1; then
         exec 9<"$folder/requirements.txt"
-        flock -w "$lock_seconds_max" 9 || fail "another set-up still runs" "wait, then: make setup"
+        flock -w "$lock_seconds_max" 9 ||
+            fail "another set-up is still running" "wait, then: make setup"
     fi
     check_rust
     prepare_languages

@@ -72,7 +72,7 @@ def choose(name: str, made: list[Json], kinds: list[Json], host_level: str) -> J
     fitting = [one for one in made if (one["level"] == host_level) == for_host] or made
     if len(fitting) != 1:
         files = ", ".join(one["file"].name for one in fitting)
-        sys.exit(f"{name}: cargo made several artifacts, and none is plainly meant: {files}")
+        sys.exit(f"{name}: cargo built several artifacts, and none is the obvious one: {files}")
     return fitting[0]
 
 

@@ -39,7 +39,7 @@ def go(root: Path, *arguments: str) -> str:
         command, cwd=root, stdout=subprocess.PIPE, text=True, timeout=GO_SECONDS_MAX, check=False
     )
     if run.returncode != 0:
-        raise SystemExit(f"'{' '.join(command)}' failed; its own words stand above")
+        raise SystemExit(f"'{' '.join(command)}' failed; see its output above")
     return run.stdout
 
 

@@ -35,7 +35,7 @@ def opt_levels(root: pathlib.Path) -> dict[str, Any]:
 
 
 def rustflags(root: pathlib.Path) -> list[str]:
-    """Cargo's flags, with the way to RocksDB, which Bazel's programs are not in a folder beside."""
+    """Return cargo's flags, with a run path to RocksDB for the folders of Bazel's programs."""
     cargo = tomllib.loads((root / ".cargo/config.toml").read_text())
     flags: list[str] = cargo["target"]["cfg(unix)"]["rustflags"]
     engine = root.resolve() / "target/rocksdb"

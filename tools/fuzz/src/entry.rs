@@ -75,8 +75,8 @@ pub fn entry_decode(input: &[u8]) {
     let frame = if how % 2 == 1 { framed(rest) } else { rest.to_vec() };
     match decode_entry(&frame) {
         Ok(entry) => {
-            let again = encode_entry(&entry).expect("what was decoded can be encoded");
-            let back = decode_entry(&again).expect("what was encoded can be decoded");
+            let again = encode_entry(&entry).expect("a decoded entry can be encoded");
+            let back = decode_entry(&again).expect("an encoded entry can be decoded");
             assert_eq!(encode_entry(&back).as_ref(), Ok(&again));
             apply(&entry);
         }
@@ -110,10 +110,10 @@ fn apply(entry: &Entry) {
     let Some(first) = apply_once(&mut state, &mut rows, entry) else { return };
     let before = state.clone();
     let Some(second) = apply_once(&mut state, &mut rows, entry) else {
-        panic!("an entry that was applied is blocked when it comes again");
+        panic!("an applied entry is blocked when it is applied again");
     };
     if first.skipped.is_some() || entry.source.is_some() {
-        assert!(second.skipped.is_some(), "what was skipped, or copied, is skipped again");
+        assert!(second.skipped.is_some(), "a skipped or copied entry is skipped again");
         return;
     }
     assert!(second.writes.is_empty() && second.outcomes.is_empty() && !second.drop_all);

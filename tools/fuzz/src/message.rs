@@ -72,8 +72,8 @@ fn back<D, W: Message + Default>(
     match take(message) {
         Ok(taken) => {
             let given = give(&taken).encode_to_vec();
-            let message = W::decode(given.as_slice()).expect("what was encoded is a message");
-            let again = take(message).expect("what was given is taken");
+            let message = W::decode(given.as_slice()).expect("an encoded value is a message");
+            let again = take(message).expect("an encoded value can be converted back");
             // Compared by bytes, because a NaN differs from itself.
             assert_eq!(give(&again).encode_to_vec(), given);
         }

@@ -55,8 +55,8 @@ pub fn row_decode(input: &[u8]) {
             return;
         }
     };
-    let one_form = document.encode(layout).expect("what was decoded can be encoded");
-    let again = Document::decode(&one_form, layout).expect("what was encoded can be decoded");
+    let one_form = document.encode(layout).expect("a decoded row can be encoded");
+    let again = Document::decode(&one_form, layout).expect("an encoded row can be decoded");
     assert_eq!(again.encode(layout).as_ref(), Ok(&one_form));
     assert!(one_form.len() <= bytes.len(), "the one form is the shortest");
 }

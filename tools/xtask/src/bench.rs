@@ -1,7 +1,7 @@
-//! The bench front: every binary of a package under bench/ is a benchmark of that name. It is
-//! built by the release profile, as what is published is (tools/decisions/0011), runs under a
-//! bound, and must leave its result file and its closing line; missed goals are results, not
-//! failures.
+//! `xtask bench`: every binary of a package under bench/ is a benchmark of that name. The benchmark
+//! is built by the release profile, as published binaries are (tools/decisions/0011), and runs
+//! under a bound. A benchmark without a result file fails; a missed goal is a result, not a
+//! failure.
 
 use std::env;
 use std::fs;
@@ -12,19 +12,19 @@ use std::time::Duration;
 use crate::process;
 use crate::workspace::{BUILD_BOUND, Package, Workspace};
 
-/// The packages whose programs benchmarks start as processes of their own.
+/// Packages whose programs benchmarks start as separate processes.
 const SERVERS: [&str; 2] = ["forebayd", "forebay-writer-service"];
 /// The program that every benchmark starts, and the benchmarks that also start a writer on Kafka.
 const SERVER: &str = "forebayd";
 const WITH_WRITER: [&str; 2] = ["features", "writes"];
-// The table of the index fills stores of 25M documents in three languages, launch by launch.
+// The index benchmark fills stores of 25M documents in three languages, one launch after another.
 const BENCH_BOUND: Duration = Duration::from_secs(6 * 60 * 60);
 const QUICK_BOUND: Duration = Duration::from_secs(60 * 60);
 
 /// Runs one benchmark, or all.
 ///
 /// # Errors
-/// There is no such benchmark, or one fails to run or to report.
+/// Returns an error if no benchmark has the name, or if one fails to run or to report.
 pub fn run(workspace: &Workspace, name: Option<&str>) -> Result<(), String> {
     let packages = workspace.packages()?;
     let registered = registered(&packages);
@@ -40,13 +40,13 @@ pub fn run(workspace: &Workspace, name: Option<&str>) -> Result<(), String> {
     if broken.is_empty() { Ok(()) } else { Err(format!("benchmarks failed: {broken:?}")) }
 }
 
-/// The packages that hold benchmarks.
+/// Returns the packages that contain benchmarks.
 fn benches(packages: &[Package]) -> impl Iterator<Item = &Package> {
     let is_bench = |package: &&Package| package.folder.starts_with("bench/");
     packages.iter().filter(is_bench).filter(|package| !package.binaries.is_empty())
 }
 
-/// The benchmarks of the tree, sorted.
+/// Returns the names of all benchmarks, sorted.
 fn registered(packages: &[Package]) -> Vec<String> {
     let mut names: Vec<String> =
         benches(packages).flat_map(|package| package.binaries.clone()).collect();
@@ -54,8 +54,8 @@ fn registered(packages: &[Package]) -> Vec<String> {
     names
 }
 
-/// The build of some benchmarks with the servers that they start. Every build selects the same
-/// packages, so that no dependency is compiled again for another benchmark.
+/// Returns cargo's arguments for a build of some benchmarks and the servers that they start. Every
+/// build selects the same packages, so that no dependency is compiled again for another benchmark.
 fn build_arguments<'a>(packages: &'a [Package], chosen: &[&'a str]) -> Vec<&'a str> {
     let mut arguments = vec!["build", "--release", "--locked"];
     let benches = benches(packages).map(|package| package.name.as_str());
@@ -72,17 +72,17 @@ fn build(workspace: &Workspace, packages: &[Package], chosen: &[&str]) -> Result
     process::must(&mut workspace.cargo(&build_arguments(packages, chosen)), BUILD_BOUND)
 }
 
-/// A binary that the build made.
+/// Returns the path of a built binary.
 fn binary(workspace: &Workspace, name: &str) -> Result<PathBuf, String> {
     let path = workspace.target()?.join("release").join(name);
-    if path.is_file() { Ok(path) } else { Err(format!("the build left no {}", path.display())) }
+    if path.is_file() { Ok(path) } else { Err(format!("the build created no {}", path.display())) }
 }
 
 fn choose<'a>(registered: &'a [String], name: Option<&str>) -> Result<Vec<&'a str>, String> {
     let chosen = registered.iter().map(String::as_str);
     let chosen: Vec<&str> = chosen.filter(|known| name.is_none_or(|name| name == *known)).collect();
     if chosen.is_empty() {
-        return Err(format!("no such benchmark; there are: [{}]", registered.join(", ")));
+        return Err(format!("no such benchmark; fix: name one of [{}]", registered.join(", ")));
     }
     Ok(chosen)
 }
@@ -92,18 +92,19 @@ fn run_one(workspace: &Workspace, name: &str) -> Result<(), String> {
     let command_text = format!("make bench-{name}{}", if quick { " QUICK=1" } else { "" });
     let result = workspace.root.join(format!("bench/results/latest/{name}.json"));
     if result.exists() {
-        fs::remove_file(&result).map_err(|error| format!("remove the last result: {error}"))?;
+        fs::remove_file(&result).map_err(|error| format!("remove the previous result: {error}"))?;
     }
     let mut command = Command::new(binary(workspace, name)?);
     command.current_dir(&workspace.root).env("FOREBAY_BENCH_COMMAND", command_text);
     process::must(&mut command, if quick { QUICK_BOUND } else { BENCH_BOUND })?;
-    let text = fs::read_to_string(&result)
-        .map_err(|error| format!("left no result in {}: {error}", result.display()))?;
+    let text = fs::read_to_string(&result).map_err(|error| {
+        format!("the benchmark wrote no result to {}: {error}", result.display())
+    })?;
     let value: serde_json::Value =
-        serde_json::from_str(&text).map_err(|error| format!("wrote a broken result: {error}"))?;
+        serde_json::from_str(&text).map_err(|error| format!("the result is not JSON: {error}"))?;
     match value["rows"].as_array() {
         Some(rows) if !rows.is_empty() => Ok(()),
-        _ => Err("its result has no rows".to_owned()),
+        _ => Err("the result has no rows".to_owned()),
     }
 }
 

@@ -1,5 +1,5 @@
-//! `xtask check`: what holds the tree in shape, in seconds. Each rule is a suite of one, so that
-//! its failure has a name; add a rule by one entry to `RULES`.
+//! `xtask check`: the rules of the tree, checked in seconds. Each rule is a suite of one test, so
+//! that its failure has a name. A new rule needs one entry in `RULES`.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{bazel, language, layers, process, rocksdb_pins, tidy};
 
 const TOOL_BOUND: Duration = Duration::from_secs(5 * 60);
 
-/// `Ok(None)`: the rule has nothing to look at yet. `Err`: what it found, in full.
+/// The result of a rule: `Ok(None)` if the tree has nothing to check, `Err` with all findings.
 type Finding = Result<Option<()>, String>;
 
 struct Rule {
@@ -40,10 +40,10 @@ const RULES: &[Rule] = &[
     Rule { name: "mypy", check: mypy },
 ];
 
-/// Runs the rules, all or those named.
+/// Runs all rules, or only the named ones.
 ///
 /// # Errors
-/// A rule fails; its findings are printed.
+/// Returns an error if a rule fails, after its findings are printed.
 pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), String> {
     let suites = suites(workspace, only)?;
     let failed: Vec<&str> =
@@ -51,14 +51,14 @@ pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), String> {
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
 }
 
-/// The rules as suites, for the stage of the tests.
+/// Runs the rules as suites of `make test`.
 ///
 /// # Errors
-/// No rule has a name asked for.
+/// Returns an error if no rule has a given name.
 pub fn suites(workspace: &Workspace, only: &[String]) -> Result<Vec<Suite>, String> {
     if let Some(name) = only.iter().find(|name| !RULES.iter().any(|rule| rule.name == **name)) {
         let names: Vec<&str> = RULES.iter().map(|rule| rule.name).collect();
-        return Err(format!("no rule {name}; there are: {}", names.join(", ")));
+        return Err(format!("no rule {name}; fix: name one of {}", names.join(", ")));
     }
     let chosen =
         RULES.iter().filter(|rule| only.is_empty() || only.iter().any(|name| name == rule.name));
@@ -66,10 +66,10 @@ pub fn suites(workspace: &Workspace, only: &[String]) -> Result<Vec<Suite>, Stri
     for rule in chosen {
         let name = format!("check/{}", rule.name);
         match (rule.check)(workspace) {
-            Ok(None) => println!("{name}: nothing to look at yet"),
+            Ok(None) => println!("{name}: nothing to check"),
             Ok(Some(())) => suites.push((Suite::single(&name, Ok(())), String::new())),
             Err(found) => {
-                suites.push((Suite::single(&name, Err("see its findings".to_owned())), found));
+                suites.push((Suite::single(&name, Err("see the findings".to_owned())), found));
             }
         }
         if let Some((suite, found)) = suites.last().filter(|(suite, _)| suite.name == name) {
@@ -123,7 +123,7 @@ fn mypy(workspace: &Workspace) -> Finding {
     let cache = workspace.target()?.join("xtask/mypy");
     let mut command = workspace.python(&["-m", "mypy", "--config-file", "tools/setup/mypy.ini"]);
     command.arg("--cache-dir").arg(cache).args(&files);
-    tool(workspace, "mypy", &mut command, "add or mend the types named above")
+    tool(workspace, "mypy", &mut command, "add or correct the types named above")
 }
 
 fn tool(
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_rule_names_those_there_are() {
+    fn an_unknown_rule_names_the_known_rules() {
         let nowhere = Workspace { root: std::env::temp_dir() };
         let problem = run(&nowhere, &["formats".to_owned()]).unwrap_err();
         assert!(problem.contains("clippy"), "{problem}");

@@ -1,22 +1,23 @@
-//! The only place of the workshop that reads a clock: it times stages and bounds waits.
+//! The clock of the build tool, which times stages and bounds waits. Only this module reads a
+//! clock.
 
 use std::time::{Duration, Instant};
 
-/// A started stop watch.
+/// A started stopwatch.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {
     /// Starts now.
     #[must_use]
-    #[allow(clippy::disallowed_methods, reason = "the workshop's rim: nothing here is simulated")]
+    #[allow(clippy::disallowed_methods, reason = "the build tool is not simulated")]
     pub fn start() -> Self {
         Self(Instant::now())
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     #[must_use]
-    #[allow(clippy::disallowed_methods, reason = "the workshop's rim: nothing here is simulated")]
+    #[allow(clippy::disallowed_methods, reason = "the build tool is not simulated")]
     pub fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }

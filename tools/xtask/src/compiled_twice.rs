@@ -1,7 +1,7 @@
 //! The stage `once`: a run compiles each library once (tools/decisions/0002). Cargo compiles a
-//! dependency once more for each other set of features or flags, and a heavy one costs minutes, so
-//! every invocation of a run must ask for the same. The stage reads the fingerprints of what the run
-//! has compiled.
+//! dependency again for each other set of features or flags, which can cost minutes. Every
+//! invocation of a run must therefore use the same features and flags. The stage reads cargo's
+//! fingerprints of the libraries that the run compiled.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,10 +16,10 @@ use crate::workspace::{Workspace, text};
 
 /// Folder of cargo's target that holds the dev profile.
 const PROFILE: &str = "debug";
-/// Its time of change says when the run began.
+/// File whose modification time is the start of the run.
 const MARK: &str = "xtask/run-began";
-/// Libraries that may be compiled twice: xtask is built alone, before the tree, with the features
-/// that it needs itself, and the modules of the oldest Pythons have a binding of their own.
+/// Libraries that may be compiled twice: xtask is built before the tree, with the features that it
+/// needs itself, and the modules of the oldest Pythons have a separate binding.
 const EXEMPT: [&str; 14] = [
     "clap",
     "clap_builder",
@@ -37,19 +37,19 @@ const EXEMPT: [&str; 14] = [
     "toml",
 ];
 
-/// One compilation of a library.
+/// A compilation of a library.
 #[derive(Debug, PartialEq, Eq)]
 struct Compilation {
     /// The folder that holds its `src`, without the version's registry.
     source: String,
-    /// Features and flags, for a person.
+    /// Features and flags, as a message shows them.
     form: String,
 }
 
-/// Notes that a run begins: a library that is compiled from now on belongs to this run.
+/// Records the start of a run. Every library that is compiled later belongs to the run.
 ///
 /// # Errors
-/// The note cannot be written.
+/// Returns an error if the mark cannot be written.
 pub fn mark(workspace: &Workspace) -> Result<(), String> {
     let mark = workspace.target()?.join(MARK);
     let folder = mark.parent().unwrap_or(&mark);
@@ -57,29 +57,29 @@ pub fn mark(workspace: &Workspace) -> Result<(), String> {
     written.map_err(|error| format!("write {}: {error}", mark.display()))
 }
 
-/// A suite that fails if the run compiled a library twice.
+/// Returns a suite that fails if the run compiled a library twice.
 ///
 /// # Errors
-/// The target folder is unknown, or no run was marked.
+/// Returns an error if the target folder is unknown, or no run was marked.
 pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     let target = workspace.target()?;
-    let began = changed(&target.join(MARK)).ok_or("no run was marked as begun")?;
+    let began = changed(&target.join(MARK)).ok_or("no run was marked; fix: run `xtask test`")?;
     let found = problems(&target.join(PROFILE), began)?;
-    let result = if found.is_empty() { Ok(()) } else { Err("see its findings".to_owned()) };
+    let result = if found.is_empty() { Ok(()) } else { Err("see the findings".to_owned()) };
     let suite = Suite::single("once/libraries", result);
     show(&suite, &found.join("\n"));
     Ok(vec![suite])
 }
 
-/// Libraries of a profile that were compiled more than once since a moment.
+/// Returns the libraries of a profile that were compiled more than once since a moment.
 ///
 /// # Errors
-/// The profile holds no fingerprint of a library: cargo has changed where it writes them.
+/// Returns an error if there is no fingerprint of a library, as after a change of cargo's layout.
 pub fn problems(profile: &Path, since: SystemTime) -> Result<Vec<String>, String> {
     let fingerprints = fingerprints(profile);
     if fingerprints.is_empty() {
         let folder = profile.join(".fingerprint");
-        return Err(format!("{} holds no fingerprint of a library", folder.display()));
+        return Err(format!("{} contains no fingerprint of a library", folder.display()));
     }
     let new = fingerprints.iter().filter(|path| changed(path).is_some_and(|time| time >= since));
     let mut groups: BTreeMap<(String, String), Vec<Compilation>> = BTreeMap::new();
@@ -96,9 +96,7 @@ fn is_exempt(source: &str) -> bool {
     let name = source.rsplit('/').next().unwrap_or(source);
     EXEMPT.iter().any(|exempt| {
         let rest = name.strip_prefix(exempt);
-        rest.is_some_and(|rest| {
-            rest.is_empty() || rest.starts_with(|c: char| c == '-') && is_version(&rest[1..])
-        })
+        rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix('-').is_some_and(is_version))
     })
 }
 
@@ -109,15 +107,15 @@ fn is_version(text: &str) -> bool {
 fn finding(all: &[Compilation]) -> String {
     let forms: Vec<String> = all.iter().map(|one| format!("    {}", one.form)).collect();
     format!(
-        "{} was compiled {} times in this run; fix: give every invocation of cargo the same features \
-         and flags (tools/decisions/0002)\n{}",
+        "{} was compiled {} times in this run; fix: give every invocation of cargo the same \
+         features and flags (tools/decisions/0002)\n{}",
         all[0].source,
         all.len(),
         forms.join("\n")
     )
 }
 
-/// The fingerprints of libraries, whose files are named `lib-NAME.json`.
+/// Returns the fingerprints of libraries: files named `lib-NAME.json`.
 fn fingerprints(profile: &Path) -> Vec<PathBuf> {
     let folders = children(&profile.join(".fingerprint"));
     let files = folders.iter().flat_map(|folder| children(folder));
@@ -128,8 +126,8 @@ fn fingerprints(profile: &Path) -> Vec<PathBuf> {
     files.filter(is_library).collect()
 }
 
-/// What one fingerprint says; `None` for one whose library is gone. The key holds the source and the
-/// number of the profile: build scripts, and checks without code, have profiles of their own.
+/// Reads a fingerprint; returns `None` if its library was removed. The key is the source and the
+/// number of the profile: build scripts and checks without code have other profiles.
 fn read(profile: &Path, fingerprint: &Path) -> Option<((String, String), Compilation)> {
     let value: Value = serde_json::from_str(&fs::read_to_string(fingerprint).ok()?).ok()?;
     let library = fingerprint.file_stem()?.to_str()?.strip_prefix("lib-")?.to_owned();
@@ -142,7 +140,7 @@ fn read(profile: &Path, fingerprint: &Path) -> Option<((String, String), Compila
     Some(((source.clone(), number), Compilation { source, form }))
 }
 
-/// The folder of a package out of rustc's list of inputs: `OUTPUT: FOLDER/src/lib.rs ...`.
+/// Returns the folder of a package from rustc's list of inputs: `OUTPUT: FOLDER/src/lib.rs ...`.
 fn source(inputs: &str) -> Option<String> {
     let first = inputs.lines().next()?.split_once(": ")?.1.split(' ').next()?;
     let (folder, _) = first.rsplit_once("/src/").or_else(|| first.rsplit_once('/'))?;
@@ -202,7 +200,7 @@ mod tests {
         assert_eq!(problems(&profile, SystemTime::UNIX_EPOCH).unwrap(), Vec::<String>::new());
         build(folder.path(), &["--package", "one"]);
         let found = problems(&profile, SystemTime::UNIX_EPOCH).unwrap();
-        let low = found.iter().find(|line| line.contains("/low was compiled 2 times")).unwrap();
+        let low = found.iter().find(|line| line.contains("low was compiled 2 times")).unwrap();
         assert!(low.contains("more"), "{low}");
         let newest = fingerprints(&profile).iter().filter_map(|path| changed(path)).max().unwrap();
         let later = newest + std::time::Duration::from_secs(1);

@@ -1,6 +1,6 @@
-//! The verbs that start Forebay itself: set-up, the demo, the simulator, `forebayd dev`. The demo
-//! and the simulator are programs of their own; this file only knows their names, switches and
-//! bounds, and turns what they report into suites.
+//! The verbs that start Forebay: set-up, the demo, the simulator and `forebayd dev`. The demo and
+//! the simulator are separate programs. This file only knows their names, switches and bounds, and
+//! converts their reports into suites.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -15,23 +15,23 @@ use crate::stages::show;
 use crate::suite::{Suite, parse_suite_lines};
 use crate::workspace::Workspace;
 
-/// Seeds of `make sim` when nobody says how many.
+/// Seeds of `make sim` by default.
 pub const SIM_SEEDS_DEFAULT: u64 = 1000;
 /// Seeds of the simulator in each form of its stage.
 const SIM_SEEDS_BOUNDED: u64 = 300;
 const SIM_SEEDS_LONG: u64 = 3_000;
-/// The program that serves all of Forebay.
+/// The program that runs all services.
 const SERVER: &str = "forebayd";
-/// The simulator's program: `forebay-sim --seed FIRST --seeds COUNT`, which prints its suites in
-/// the form of [`Suite`] and, on a failure, the line that replays it; with `--plants` it also
-/// proves that it catches bugs planted on purpose.
+/// The simulator: `forebay-sim --seed FIRST --seeds COUNT` prints its suites in the form of
+/// [`Suite`] and, on a failure, the command that replays it. With `--plants` the simulator also
+/// proves that it catches planted bugs.
 const SIM: &str = "forebay-sim";
-/// The demo's entry, run by the Python of .venv with FOREBAY_BIN naming the folder of programs.
-/// SMALL=1 asks for a part of the data, PLANT=1 for a wrong document that the oracle must find,
-/// LOG=kafka for a real broker. Its last line on success is [`DEMO_OK`].
+/// The demo's script, run by the Python of .venv. FOREBAY_BIN names the folder of programs. SMALL=1
+/// selects a part of the data, PLANT=1 a wrong document that the oracle must find, LOG=kafka a real
+/// broker. The last line of a successful demo is [`DEMO_OK`].
 const DEMO: &str = "tools/demo/demo.py";
 const DEMO_OK: &str = "demo: OK";
-/// What the oracle prints about each planted document; without it a failing demo proves nothing.
+/// The oracle's line about a planted document. A demo that fails without it proves nothing.
 const DEMO_CAUGHT: &str = "oracle: mismatch";
 
 const SETUP_BOUND: Duration = Duration::from_secs(40 * 60);
@@ -39,13 +39,13 @@ const DEMO_BOUND: Duration = Duration::from_secs(15 * 60);
 const DEMO_SMALL_BOUND: Duration = Duration::from_secs(5 * 60);
 const SIM_TEST_BOUND: Duration = Duration::from_secs(10 * 60);
 const SIM_LONG_BOUND: Duration = Duration::from_secs(40 * 60);
-/// A bound all the same: any number of seeds is welcome, a hang is not.
+/// Bound of `make sim`, generous because a user may run any number of seeds.
 const SIM_BOUND: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// Runs the set-up script: all that the tests need.
+/// Runs the set-up script for everything that the tests need.
 ///
 /// # Errors
-/// It fails; it has printed the fix.
+/// Returns an error if the script fails; the script prints the fix.
 pub fn setup(workspace: &Workspace) -> Result<(), String> {
     process::must(&mut setup_command(workspace), SETUP_BOUND)
 }
@@ -56,40 +56,41 @@ fn setup_command(workspace: &Workspace) -> Command {
     command
 }
 
-/// Builds what it needs and runs the demo on this terminal.
+/// Builds the demo's programs and runs the demo on this terminal.
 ///
 /// # Errors
-/// The set-up, the build or the demo fails.
+/// Returns an error if set-up, build or demo fails.
 pub fn demo(workspace: &Workspace) -> Result<(), String> {
     process::must(setup_command(workspace).arg("demo"), SETUP_BOUND)?;
     workspace.build_demo()?;
     process::must(&mut demo_command(workspace)?, DEMO_BOUND)
 }
 
-/// Builds what it needs and starts `forebayd dev` on this terminal.
+/// Builds the server and starts `forebayd dev` on this terminal.
 ///
 /// # Errors
-/// The build fails, or the server cannot be started.
+/// Returns an error if the build fails, or the server cannot be started.
 pub fn dev(workspace: &Workspace) -> Result<(), String> {
     workspace.build_demo()?;
-    // Takes our place, so that Ctrl-C is its own and the terminal waits until it has drained.
+    // The server replaces this process, so that Ctrl-C reaches the server alone and the terminal
+    // waits until the server has drained.
     let error = Command::new(workspace.binary(SERVER)?).arg("dev").exec();
     Err(format!("start forebayd: {error}"))
 }
 
-/// Builds what it needs and runs the simulator on this terminal.
+/// Builds the simulator and runs it on this terminal.
 ///
 /// # Errors
-/// The build fails, or a seed does.
+/// Returns an error if the build or a seed fails.
 pub fn sim(workspace: &Workspace, seed: u64, seeds: u64) -> Result<(), String> {
     workspace.build_binary(SIM)?;
     process::must(&mut sim_command(workspace, seed, seeds)?, SIM_BOUND)
 }
 
-/// The simulator as a stage of the tests.
+/// Runs the simulator as a stage of the tests.
 ///
 /// # Errors
-/// There is no simulator, or its log cannot be written.
+/// Returns an error if the simulator is not built, or its log cannot be written.
 pub fn sim_suites(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     let log = workspace.target()?.join("xtask/sim.log");
     let (seeds, bound) = match form {
@@ -107,10 +108,10 @@ pub fn sim_suites(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, Strin
     Ok(suites)
 }
 
-/// The demo's small form as a stage of the tests, on the embedded log and on Kafka.
+/// Runs the demo's small form as a stage of the tests, on the embedded log and on Kafka.
 ///
 /// # Errors
-/// There is no demo, or its log cannot be written.
+/// Returns an error if the demo cannot be started, or its log cannot be written.
 pub fn demo_suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     let mut suites = Vec::new();
     for log in ["embedded", "kafka"] {
@@ -123,10 +124,10 @@ pub fn demo_suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     Ok(suites)
 }
 
-/// The demo with a planted error: it passes when the demo fails for exactly that reason.
+/// Runs the demo with a planted error. The suite passes if the demo fails for exactly that reason.
 ///
 /// # Errors
-/// There is no demo, or its log cannot be written.
+/// Returns an error if the demo cannot be started, or its log cannot be written.
 pub fn plant_suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     let outcome = small_demo(workspace, "plant", &[("PLANT", "1")])?;
     let suite = Suite::single("plant", plant_verdict(&outcome));
@@ -160,18 +161,18 @@ fn plant_verdict(outcome: &Outcome) -> Result<(), String> {
         return Err(outcome.ending.clone());
     }
     if outcome.ok || outcome.output.lines().any(|line| line == DEMO_OK) {
-        return Err("a wrong document was planted and the demo did not see it".to_owned());
+        return Err("the demo did not find the planted wrong document".to_owned());
     }
     if outcome.output.contains(DEMO_CAUGHT) {
         return Ok(());
     }
-    Err(format!("the demo failed, but not by its oracle: no line with '{DEMO_CAUGHT}'"))
+    Err(format!("the demo failed, but not by the oracle: no line contains '{DEMO_CAUGHT}'"))
 }
 
-/// Runs the whole demo on a folder of programs, and has it write its figures into a file.
+/// Runs the whole demo on a folder of programs. The demo writes its figures into a file.
 ///
 /// # Errors
-/// The demo fails.
+/// Returns an error if the demo fails.
 pub fn measured(workspace: &Workspace, programs: &Path, figures: &Path) -> Result<(), String> {
     let mut command = command_on(workspace, programs)?;
     command.env("FOREBAY_DEMO_FIGURES", figures);

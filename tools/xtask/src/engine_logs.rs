@@ -1,7 +1,7 @@
 //! The stage `engine`: counts RocksDB's background errors of all tests. After such an error RocksDB
-//! sleeps a second on a thread that all databases of a process share, so a test that removes the
-//! folder of an open shard slows every other test down. The unit stage has each process write
-//! RocksDB's logs into one folder.
+//! sleeps for a second on a thread that all databases of a process share. A test that removes the
+//! folder of an open shard therefore slows all other tests down. In the unit stage each process
+//! writes RocksDB's logs into one folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use crate::stages::show;
 use crate::suite::Suite;
 use crate::workspace::Workspace;
 
-/// Names the folder to `libs/shard`.
+/// The variable by which `libs/shard` receives the folder.
 const VARIABLE: &str = "FOREBAY_ROCKSDB_LOG_DIR";
-/// Words of RocksDB's log behind a background error, before it sleeps.
+/// Words that RocksDB logs after a background error, before it sleeps.
 const ERROR_WORDS: &str = "Waiting after background";
 
-/// The folder of the logs.
+/// Returns the folder of the logs.
 fn folder(workspace: &Workspace) -> Result<PathBuf, String> {
     Ok(workspace.target()?.join("xtask/rocksdb"))
 }
@@ -24,7 +24,7 @@ fn folder(workspace: &Workspace) -> Result<PathBuf, String> {
 /// Removes the logs of earlier runs.
 ///
 /// # Errors
-/// The folder cannot be emptied.
+/// Returns an error if the folder cannot be emptied.
 pub fn clear(workspace: &Workspace) -> Result<(), String> {
     let folder = folder(workspace)?;
     let problem = |error| format!("empty {}: {error}", folder.display());
@@ -34,27 +34,29 @@ pub fn clear(workspace: &Workspace) -> Result<(), String> {
     fs::create_dir_all(&folder).map_err(problem)
 }
 
-/// Has a command's RocksDB log into the folder.
+/// Makes the RocksDB of a command log into the folder.
 ///
 /// # Errors
-/// The target folder is unknown.
+/// Returns an error if the target folder is unknown.
 pub fn redirect(workspace: &Workspace, command: &mut Command) -> Result<(), String> {
     command.env(VARIABLE, folder(workspace)?);
     Ok(())
 }
 
-/// A suite that fails if a log tells of a background error, or if there is no log at all.
+/// Returns a suite that fails if a log reports a background error, or if there is no log.
 ///
 /// # Errors
-/// The target folder is unknown.
+/// Returns an error if the target folder is unknown.
 pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     let (logs, errors) = count(&folder(workspace)?);
     let result = match (logs, errors.len()) {
-        (0, _) => Err(format!("no test wrote a log of RocksDB; does {VARIABLE} still count?")),
-        (_, 0) => Ok(()),
-        (_, some) => {
-            Err(format!("{some} background errors; fix: close shards before their folder"))
+        (0, _) => {
+            Err(format!("no test wrote a log of RocksDB; fix: make libs/shard read {VARIABLE}"))
         }
+        (_, 0) => Ok(()),
+        (_, some) => Err(format!(
+            "{some} background errors; fix: close a shard before its folder is removed"
+        )),
     };
     let suite = Suite::single("engine/background-errors", result);
     println!("engine: {logs} logs of RocksDB, {} background errors", errors.len());
@@ -62,7 +64,7 @@ pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     Ok(vec![suite])
 }
 
-/// How many logs a folder holds, and their lines that tell of a background error.
+/// Counts the logs of a folder and returns their lines that report a background error.
 fn count(folder: &Path) -> (usize, Vec<String>) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let texts: Vec<String> = entries

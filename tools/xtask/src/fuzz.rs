@@ -1,6 +1,6 @@
 //! `xtask fuzz`: builds the fuzz targets of tools/fuzz with coverage, on the stable toolchain, and
-//! runs each for a bounded time from its checked-in corpus. A canary that must be found goes first:
-//! a fuzzer without coverage would pass everything.
+//! runs each for a bounded time from its committed corpus. The first target is a canary that the
+//! fuzzer must find, because a fuzzer without coverage would pass everything.
 
 use std::fs;
 use std::path::Path;
@@ -13,31 +13,31 @@ use crate::stages::show;
 use crate::suite::Suite;
 use crate::workspace::{BUILD_BOUND, Workspace};
 
-/// Seconds for each target when nobody says how many.
+/// Seconds for each target by default.
 pub const SECONDS_DEFAULT: u64 = 10;
 const PACKAGE: &str = "forebay-fuzz";
 const FOLDER: &str = "tools/fuzz";
-/// Beside its seconds, what a target may take to load its corpus and to end.
+/// Time that a target may take, in addition to its seconds, to load its corpus and to end.
 const GRACE: Duration = Duration::from_secs(120);
 const CANARY: &str = "canary";
 const CANARY_FOUND: &str = "the canary is found";
 const CANARY_SECONDS: u64 = 60;
-/// What libFuzzer prints before the number of inputs that it ran.
+/// Text that libFuzzer prints before the number of inputs that it ran.
 const EXECUTED: &str = "stat::number_of_executed_units:";
 
 /// Builds and runs every target for this many seconds, on this terminal.
 ///
 /// # Errors
-/// The build fails, or a target does.
+/// Returns an error if the build or a target fails.
 pub fn run(workspace: &Workspace, seconds: u64) -> Result<(), String> {
     let failed = fuzz(workspace, seconds)?.iter().filter(|suite| !suite.passed()).count();
     if failed == 0 { Ok(()) } else { Err(format!("fuzz: {failed} targets failed; see above")) }
 }
 
-/// Every target for the default time, as a stage of the tests.
+/// Runs every target for the default time, as a stage of the long tests.
 ///
 /// # Errors
-/// The build fails.
+/// Returns an error if the build fails.
 pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     fuzz(workspace, SECONDS_DEFAULT)
 }
@@ -62,7 +62,7 @@ fn fuzz(workspace: &Workspace, seconds: u64) -> Result<Vec<Suite>, String> {
     Ok(suites)
 }
 
-/// The targets' names, the canary first.
+/// Returns the targets' names, the canary first.
 fn targets(workspace: &Workspace) -> Result<Vec<String>, String> {
     let packages = workspace.packages()?;
     let package = packages.into_iter().find(|package| package.name == PACKAGE);
@@ -76,8 +76,8 @@ fn targets(workspace: &Workspace) -> Result<Vec<String>, String> {
     Err(format!("{PACKAGE} has no fuzz targets or no canary: {targets:?}"))
 }
 
-/// One build of all targets: dependencies are those of every other build, our own crates are
-/// compiled once more, with coverage.
+/// Builds all targets at once. Dependencies are those of every other build; Forebay's crates are
+/// compiled again, with coverage.
 fn build(workspace: &Workspace, targets: &[String]) -> Result<(), String> {
     let form = ["build", "--workspace", "--locked", "--features", "forebay-fuzz/fuzz"];
     let mut command = workspace.cargo(&form);
@@ -96,7 +96,7 @@ fn run_one(workspace: &Workspace, target: &str, seconds: u64) -> Result<Outcome,
     command.arg(format!("-max_total_time={seconds}"));
     command.arg(format!("-artifact_prefix={}/", work.display()));
     command.args(["-timeout=20", "-rss_limit_mb=2048", "-print_final_stats=1"]);
-    // The canary starts from nothing each time; the others go on from what they found before.
+    // The canary starts from an empty corpus; the other targets start from their earlier findings.
     let checked_in = Path::new(FOLDER).join("corpus").join(target);
     if target != CANARY {
         command.arg(&found).arg(checked_in);
@@ -110,13 +110,13 @@ fn verdict(outcome: &Outcome, target: &str) -> Result<(), String> {
         let input = outcome.output.lines().find_map(|line| line.split_once("written to "));
         let input = input.map_or("the input above", |(_, path)| path);
         let replay = format!("replay: target/debug/fuzz_{target} {input}");
-        let fix = format!("fix it and keep the input in {FOLDER}/corpus/{target}");
+        let fix = format!("fix: correct the code, and add the input to {FOLDER}/corpus/{target}");
         return Err(format!("{}; {replay}; {fix}", outcome.ending));
     }
     let executed = outcome.output.lines().find_map(|line| line.strip_prefix(EXECUTED));
     match executed.and_then(|number| number.trim().parse::<u64>().ok()) {
         Some(1..) => Ok(()),
-        _ => Err("it ran no input".to_owned()),
+        _ => Err("the target ran no input".to_owned()),
     }
 }
 
@@ -124,7 +124,10 @@ fn canary_verdict(outcome: &Outcome) -> Result<(), String> {
     if !outcome.ok && outcome.output.contains(CANARY_FOUND) {
         return Ok(());
     }
-    Err(format!("the fuzzer did not find the canary: is coverage on? ({})", outcome.ending))
+    Err(format!(
+        "the fuzzer did not find the canary; fix: build with coverage ({})",
+        outcome.ending
+    ))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Java: Maven packages the client with the library that the build has made, for the demo too, and
-//! runs the tests on that jar, on the JDK that it runs on and on JDK 25 where one stands beside it.
-//! The second artifact, for memory segments, is built and tested there alone. One suite per class.
+//! The stage `java`: Maven packages the client with the built native library, also for the demo,
+//! and tests that jar on its own JDK and, if it is installed next to that one, on JDK 25. The
+//! second artifact, for memory segments, is built and tested only on JDK 25. Each class is a suite.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,24 +12,24 @@ use crate::stages::show;
 use crate::suite::Suite;
 use crate::workspace::Workspace;
 
-/// Bound of all Java tests on one JDK; the first run resolves Maven's plugins too.
+/// Bound of all Java tests on one JDK; the first run also downloads Maven's plugins.
 const SUITE_BOUND: Duration = Duration::from_secs(15 * 60);
 const PROJECT: &str = "clients/java";
 /// Maven's project of both artifacts, in that folder.
 const BOTH: &str = "all.xml";
-/// The newer JDK to test on.
+/// The newer JDK of the tests.
 const NEWER_JDK: &str = "25";
-/// The library by which DataSketches reads memory knows Java up to 21.
+/// The memory library of DataSketches supports Java up to 21.
 const NOT_ON_NEWER: &str = "-Dforebay.tests.excluded=**/SketchVectorsTest.java";
 
-/// Names of what `package` leaves in the project's target folder.
+/// Files that `package` writes into the project's target folder.
 const STAMP: &str = "packaged.stamp";
 const DEMO_JAR: &str = "forebay-client-0.1.0-demo.jar";
 
-/// Runs the Java tests, on the jar that they package first.
+/// Packages the jar and runs the Java tests on it.
 ///
 /// # Errors
-/// Maven cannot be started.
+/// Returns an error if Maven cannot be started.
 pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     let newer = newer_jdk();
     println!("{}", jdks(&maven_version()?, newer.as_deref()));
@@ -44,11 +44,11 @@ pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     Ok(suites)
 }
 
-/// Packages the client and the demo's reader with the library of a folder of programs, unless nothing
-/// has changed since; without the network if this machine has everything that Maven needs.
+/// Packages the client and the demo's reader with the library of a folder of programs, unless the
+/// inputs are unchanged. Maven works offline if this machine has all files that it needs.
 ///
 /// # Errors
-/// Maven cannot be started, or fails; its log is printed.
+/// Returns an error, with Maven's log, if Maven cannot be started or fails.
 pub fn package(workspace: &Workspace, programs: &Path) -> Result<(), String> {
     let (newer, target) = (newer_jdk(), workspace.target()?);
     let project = workspace.root.join(PROJECT);
@@ -76,7 +76,7 @@ pub fn package(workspace: &Workspace, programs: &Path) -> Result<(), String> {
     fs::write(&stamp_file, stamp).map_err(|error| format!("{}: {error}", stamp_file.display()))
 }
 
-/// Adds name, size and time of a file, or of all files under a folder.
+/// Appends name, size and time of a file, or of all files under a folder.
 fn add_stamp(path: &Path, stamp: &mut String) -> Result<(), String> {
     let problem = |error| format!("{}: {error}; fix: make setup && make demo", path.display());
     let about = fs::metadata(path).map_err(problem)?;
@@ -92,7 +92,8 @@ fn add_stamp(path: &Path, stamp: &mut String) -> Result<(), String> {
     inside.iter().try_for_each(|path| add_stamp(path, stamp))
 }
 
-/// Maven at the project, which compiles with the newer JDK what the older one cannot.
+/// Returns a command of Maven at the project. Maven uses the newer JDK where the older one cannot
+/// compile.
 fn maven(
     workspace: &Workspace,
     programs: &Path,
@@ -108,14 +109,14 @@ fn maven(
     command
 }
 
-/// What Maven says of itself and of the Java that it runs on.
+/// Returns the output of `mvn --version`, which also names the Java that Maven runs on.
 fn maven_version() -> Result<String, String> {
     let problem = |error| format!("mvn --version: {error}; fix: make setup");
     let output = Command::new("mvn").arg("--version").output().map_err(problem)?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Says which JDKs the tests run on.
+/// Returns a line that names the JDKs of the tests.
 fn jdks(maven_version: &str, newer: Option<&Path>) -> String {
     let first = maven_version.lines().find(|line| line.starts_with("Java version"));
     let first = first.unwrap_or("Java version unknown");
@@ -125,7 +126,7 @@ fn jdks(maven_version: &str, newer: Option<&Path>) -> String {
             home.display()
         ),
         None => format!(
-            "java: {first}; no JDK {NEWER_JDK} stands beside it, so that foreign functions and \
+            "java: {first}; no JDK {NEWER_JDK} is installed next to it, so foreign functions and \
              reads into memory segments are neither built nor tested"
         ),
     }
@@ -146,7 +147,7 @@ fn tested(
     Ok(suites)
 }
 
-/// The newer JDK, in the folder that the JDK on the path stands in.
+/// Returns the newer JDK, if it is in the same folder as the JDK on the path.
 fn newer_jdk() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let java =
@@ -163,7 +164,7 @@ fn newer_jdk() -> Option<PathBuf> {
     found.iter().filter(named).find(|jdk| jdk.join("bin/java").exists()).cloned()
 }
 
-/// Reads Surefire's line per class: `Tests run: 3, Failures: 1, Errors: 0, Skipped: 0, Time
+/// Reads Surefire's line of each class: `Tests run: 3, Failures: 1, Errors: 0, Skipped: 0, Time
 /// elapsed: 0.1 s <<< FAILURE! -- in io.forebay.ATest`.
 fn suites(on: &str, output: &str, ok: bool, ending: &str) -> Vec<Suite> {
     let mut suites: Vec<Suite> = output.lines().filter_map(|line| class_line(on, line)).collect();

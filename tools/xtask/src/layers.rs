@@ -1,6 +1,6 @@
-//! Layering is a table, and the table is a test. ARCHITECTURE.md holds two tables between markers:
-//! `layers` (package, level, folder) and `absences` (package, what its normal dependency tree must
-//! never reach). Both are read here and held against `cargo metadata` and `cargo tree`.
+//! The rule `layers`: ARCHITECTURE.md has two tables between markers, `layers` (package, level,
+//! folder) and `absences` (package, names that its normal dependency tree must never reach). The
+//! rule compares both with `cargo metadata` and `cargo tree`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,29 +13,29 @@ const DOCUMENT: &str = "ARCHITECTURE.md";
 /// A row of the layer table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// `None` is `dev`: imported by tests only, or by nobody.
+    /// The level; `None` is `dev`, which only tests import.
     pub level: Option<u32>,
     /// The package's folder, relative to the root.
     pub folder: String,
 }
 
-/// The layer table, by the packages' names.
+/// The layer table, by package name.
 pub type Layers = BTreeMap<String, Layer>;
 
 /// Prints every wrong edge.
 ///
 /// # Errors
-/// There is one, or the tables cannot be read.
+/// Returns an error if there is a wrong edge, or the tables cannot be read.
 pub fn run(workspace: &Workspace) -> Result<(), String> {
     let problems = problems(workspace)?;
     problems.iter().for_each(|problem| println!("layers: {problem}"));
     if problems.is_empty() { Ok(()) } else { Err(format!("layers: {} problems", problems.len())) }
 }
 
-/// Every wrong edge, in words.
+/// Returns a finding for every wrong edge.
 ///
 /// # Errors
-/// The tables cannot be read, or cargo fails.
+/// Returns an error if the tables cannot be read, or cargo fails.
 pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
     let document = document(workspace)?;
     let layers = layer_table(&document)?;
@@ -46,7 +46,7 @@ pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
     }
     for row in rows(&document, "absences")? {
         let [name, never, ..] = row.as_slice() else {
-            return Err(format!("{DOCUMENT}: an absences row needs two cells: {row:?}"));
+            return Err(format!("{DOCUMENT}: a row of absences needs two cells: {row:?}"));
         };
         if packages.iter().any(|package| package.name == *name) {
             problems.extend(reached(workspace, name, never)?);
@@ -55,10 +55,10 @@ pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
     Ok(problems)
 }
 
-/// The layer table of ARCHITECTURE.md.
+/// Returns the layer table of ARCHITECTURE.md.
 ///
 /// # Errors
-/// The document or its table cannot be read.
+/// Returns an error if the document or its table cannot be read.
 pub fn table(workspace: &Workspace) -> Result<Layers, String> {
     layer_table(&document(workspace)?)
 }
@@ -76,7 +76,10 @@ fn package_problems(workspace: &Workspace, package: &Package, layers: &Layers) -
     let mut problems = Vec::new();
     if own.folder != package.folder {
         let (name, folder) = (&package.name, &package.folder);
-        problems.push(format!("{name} stands in {folder}, {DOCUMENT} says {}", own.folder));
+        problems.push(format!(
+            "{name} is in {folder}, but {DOCUMENT} says {}; fix: change the row",
+            own.folder
+        ));
     }
     for dependency in package.dependencies.iter().filter(|edge| edge.first_party && !edge.dev) {
         let Some(other) = layers.get(&dependency.name) else { continue };
@@ -89,13 +92,13 @@ fn package_problems(workspace: &Workspace, package: &Package, layers: &Layers) -
     problems
 }
 
-/// Why an edge is refused: the only place where the layering rule is written as code.
+/// Returns why an edge is refused. Only this function contains the layering rule.
 #[must_use]
 pub fn refusal(package: &str, own: &Layer, name: &str, other: &Layer) -> Option<&'static str> {
     let service = |folder: &str| folder.starts_with("services/");
     let Some(other_level) = other.level else {
         let own_is_dev = own.level.is_none();
-        return (!own_is_dev).then_some("it is for tests, and so only a dev-dependency");
+        return (!own_is_dev).then_some("dev crates are only for dev-dependencies");
     };
     let own_level = own.level?;
     if other_level >= own_level {
@@ -103,7 +106,7 @@ pub fn refusal(package: &str, own: &Layer, name: &str, other: &Layer) -> Option<
     }
     let may_import_services = package == "forebayd";
     if service(&other.folder) && !may_import_services && name != package {
-        return Some("services are imported by forebayd alone");
+        return Some("only forebayd imports services");
     }
     None
 }
@@ -115,7 +118,7 @@ fn label(name: &str, layer: &Layer) -> String {
     }
 }
 
-/// `libs/index/Cargo.toml:14`
+/// Returns the place of an edge, such as `libs/index/Cargo.toml:14`.
 fn place(workspace: &Workspace, package: &Package, dependency: &str) -> String {
     let manifest = format!("{}/Cargo.toml", package.folder);
     let text = fs::read_to_string(workspace.root.join(&manifest)).unwrap_or_default();
@@ -125,8 +128,8 @@ fn place(workspace: &Workspace, package: &Package, dependency: &str) -> String {
     found.map_or(manifest.clone(), |line| format!("{manifest}:{}", line + 1))
 }
 
-/// Packages that `name` must not reach and does. `never` is a list with commas; a word that ends
-/// in `*` stands for all names with that beginning.
+/// Returns a finding for each package that `name` reaches but must not. `never` is a list with
+/// commas; a word that ends in `*` is a prefix.
 fn reached(workspace: &Workspace, name: &str, never: &str) -> Result<Vec<String>, String> {
     let form = ["tree", "--locked", "-e", "normal", "--prefix", "none", "--format", "{p}"];
     let mut command = workspace.cargo(&form);
@@ -139,8 +142,9 @@ fn reached(workspace: &Workspace, name: &str, never: &str) -> Result<Vec<String>
     let mut problems = Vec::new();
     for word in never.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         for reached in found.iter().filter(|package| matches(word, package)) {
-            let fix = format!("fix: cargo tree -e normal -p {name} -i {reached}");
-            problems.push(format!("{name} may never reach {reached}; {fix}"));
+            let fix =
+                format!("fix: remove an edge of `cargo tree -e normal -p {name} -i {reached}`");
+            problems.push(format!("{name} reaches {reached}, which it may never reach; {fix}"));
         }
     }
     Ok(problems)
@@ -174,8 +178,8 @@ fn layer_table(document: &str) -> Result<Layers, String> {
     Ok(layers)
 }
 
-/// The body rows of the Markdown table between `<!-- NAME:begin -->` and `<!-- NAME:end -->`,
-/// without code quotes.
+/// Returns the body rows of the Markdown table between `<!-- NAME:begin -->` and `<!-- NAME:end
+/// -->`, without code quotes.
 fn rows(document: &str, name: &str) -> Result<Vec<Vec<String>>, String> {
     let inside = document
         .split_once(&format!("<!-- {name}:begin -->"))

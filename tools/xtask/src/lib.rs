@@ -1,6 +1,6 @@
-//! The workshop behind the Makefile. Each verb is a module; `stages` is the table that `xtask
-//! test` walks, `check` the list of rules that hold the tree in shape. It is a library so that
-//! its own tests can plant a violation for every rule and see it caught.
+//! The build tool that the Makefile calls. Each verb is a module: `stages` lists the stages of
+//! `xtask test`, `check` the rules of `xtask check`. The tool is a library, so that its tests can
+//! plant a violation of each rule and prove that the rule catches it.
 
 pub mod bazel;
 pub mod bench;

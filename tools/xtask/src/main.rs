@@ -1,5 +1,5 @@
-//! `cargo run -p xtask -- <verb>`: the one entry to everything the Makefile offers. This file only
-//! reads the command line; the work is in the library.
+//! `cargo run -p xtask -- <verb>`: the program behind every target of the Makefile. This file only
+//! reads the command line; the library does the work.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use xtask::{
 };
 
 #[derive(Parser)]
-#[command(about = "Forebay's workshop; `make help` lists the everyday verbs")]
+#[command(about = "Forebay's build tool; `make help` lists the everyday commands")]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -18,15 +18,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Install what the tree needs and check the versions of the toolchains
+    /// Install the tools that the tree needs and check the versions of the toolchains
     Setup,
-    /// Run every stage of the tests, or only those named
+    /// Run all stages of the tests, or only the named ones
     Test {
         /// Run only this stage (may be repeated); `list` prints the stages
         #[arg(long)]
         only: Vec<String>,
     },
-    /// Build and run the tests of one package, with the features of the whole tree
+    /// Build and run the tests of a package, with the features of the whole tree
     TestPackage {
         /// The package, such as forebay-writer-service
         package: String,
@@ -39,17 +39,17 @@ enum Verb {
     },
     /// Build the release package, with RocksDB compiled in
     Package,
-    /// Format, lints, layers, tidiness, types, the Bazel graph: seconds
+    /// Check format, lints, language, layers, tidiness, types and the Bazel graph, in seconds
     Check {
-        /// Run only this rule (may be repeated); a name that is none prints those there are
+        /// Run only this rule (may be repeated); an unknown name prints the names of all rules
         #[arg(long)]
         only: Vec<String>,
     },
-    /// Hold the crates against the layer table of ARCHITECTURE.md
+    /// Check the imports of the crates against the layer table of ARCHITECTURE.md
     Layers,
-    /// Hold the sources against the house rules
+    /// Check the sources against the house rules
     Tidy,
-    /// Measure the sentences without a subject and the types with a bare name
+    /// Print the shares of sentences without a subject and of types with a bare name
     Language {
         /// Fail above the limits of 4 % and 1 %
         #[arg(long)]
@@ -58,33 +58,33 @@ enum Verb {
         #[arg(long, hide = true)]
         list: bool,
     },
-    /// `bazel test //...` by this machine's Bazel, on what cargo has built
+    /// Run `bazel test //...` with this machine's Bazel, on the crates that cargo has built
     Bazel,
-    /// Plant every fault of tools/bazel/faults.toml in a copy of the tree, and see each one caught
+    /// Mutation-test BUILD files: plant each fault of tools/bazel/faults.toml in a copy of the tree
     BazelPlant {
         /// Plant only the fault of this name
         only: Option<String>,
     },
-    /// The main job on a real data set (LOG=kafka, PLANT=1, SMALL=1 are read by the demo itself)
+    /// Run the main job on a real data set (the demo reads LOG=kafka, PLANT=1 and SMALL=1)
     Demo,
-    /// Run one benchmark, or all of them (QUICK=1 for the minutes-long form)
+    /// Run a benchmark, or all of them (QUICK=1 selects the form that takes minutes)
     Bench {
-        /// The benchmark's name, or none for all
+        /// The benchmark's name; without a name all run
         name: Option<String>,
     },
-    /// Run every fuzz target for a while
+    /// Run every fuzz target for some seconds
     Fuzz {
-        /// How many seconds for each target
+        /// Seconds for each target
         #[arg(long, env = "FUZZ_SECONDS", default_value_t = fuzz::SECONDS_DEFAULT)]
         seconds: u64,
     },
-    /// The index under AddressSanitizer and ThreadSanitizer
+    /// Test the index under AddressSanitizer and ThreadSanitizer
     Sanitize,
-    /// The index's readers, writers and killed holders in many orders (SEED=9 SEEDS=1 replays one)
+    /// Test the index's readers, writers and killed owners in many orders (SEED=9 SEEDS=1)
     Schedules,
     /// Run the simulator over many seeds
     Sim {
-        /// How many seeds
+        /// Number of seeds
         #[arg(long, env = "SEEDS", default_value_t = demo::SIM_SEEDS_DEFAULT)]
         seeds: u64,
         /// The first seed; a failure prints the value that replays it

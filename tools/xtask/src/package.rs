@@ -1,5 +1,5 @@
-//! `xtask package`: the release build of everything that is published, with RocksDB compiled in, as a
-//! folder and an archive below cargo's target folder. Nothing here is published.
+//! `xtask package`: builds the release of everything to publish, with RocksDB compiled in, as a
+//! folder and an archive below cargo's target folder. The command publishes nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::process;
 use crate::workspace::{BUILD_BOUND, Workspace};
 
-/// Packages with programs, then those with a library for another language.
+/// Packages with programs, and packages with a library for another language.
 const PROGRAMS: [&str; 5] = [
     "forebay-features-service",
     "forebay-replicator-service",
@@ -17,9 +17,9 @@ const PROGRAMS: [&str; 5] = [
     "forebayd",
 ];
 const LIBRARIES: [&str; 2] = ["forebay-ffi", "forebay-python"];
-/// The demo's programs, built with them so that the demo can run on the release build.
+/// The package of the demo's programs, also built, so that the demo can run on the release build.
 const DEMO: &str = "forebay-demo";
-/// What goes into the archive: files of the build, and files of the tree.
+/// The contents of the archive: files of the build, and files of the tree.
 const BUILT: [(&str, &str); 7] = [
     ("forebay-features", "bin"),
     ("forebay-replicator", "bin"),
@@ -31,28 +31,30 @@ const BUILT: [(&str, &str); 7] = [
 ];
 const COPIED: [(&str, &str); 3] =
     [("LICENSE", "."), ("CHANGELOG.md", "."), ("clients/c/include/forebay.h", "include")];
-/// A program that runs RocksDB, which must not load it from a file.
+/// A program that uses RocksDB and must not load it from a file.
 const CHECKED: &str = "forebayd";
 
 /// Builds the archive and prints its path.
 ///
 /// # Errors
-/// The build fails, or a program still loads RocksDB from a file.
+/// Returns an error if the build fails, or a program still loads RocksDB from a file.
 pub fn run(workspace: &Workspace) -> Result<(), String> {
     let target = build(workspace)?;
     let needed = needed(&target.join("release").join(CHECKED))?;
     if needed.contains("librocksdb") {
-        return Err(format!("{CHECKED} loads RocksDB from a file: {needed}"));
+        return Err(format!(
+            "{CHECKED} loads RocksDB from a file; fix: build with ROCKSDB_COMPILE=1: {needed}"
+        ));
     }
     println!("package: {}", archive(workspace, &target)?.display());
     Ok(())
 }
 
-/// Builds by the release profile; answers the target folder, which only packages use, since a build
-/// with RocksDB inside would replace the benchmarks' build.
+/// Builds by the release profile and returns the target folder. Only packages use that folder,
+/// because a build with RocksDB compiled in would replace the benchmarks' build.
 ///
 /// # Errors
-/// The build fails or reaches its bound.
+/// Returns an error if the build fails or reaches its bound.
 pub fn build(workspace: &Workspace) -> Result<PathBuf, String> {
     let target = workspace.target()?.join("package");
     let mut command = workspace.cargo(&["build", "--release", "--locked", "--lib", "--bins"]);
@@ -63,7 +65,7 @@ pub fn build(workspace: &Workspace) -> Result<PathBuf, String> {
     Ok(target)
 }
 
-/// The shared libraries that a program names.
+/// Returns the shared libraries that a program loads.
 fn needed(program: &Path) -> Result<String, String> {
     let mut command = Command::new("readelf");
     let text = process::read(command.arg("-d").arg(program))?;

@@ -1,6 +1,7 @@
-//! Child processes with a bound. A child's output goes to a file, never to a pipe, so a grandchild
-//! that keeps the handle open cannot hang us. Children stay in our own process group, so that
-//! Ctrl-C reaches them all; on a time-out the whole family is found by parent and ended.
+//! Child processes with a time bound. A child writes its output to a file, never to a pipe, so a
+//! grandchild that keeps the handle open cannot block the build tool. Children stay in the process
+//! group of the build tool, so that Ctrl-C reaches all of them. After a time-out the tool finds all
+//! descendants by their parents and ends them.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -11,28 +12,28 @@ use std::time::Duration;
 
 use crate::clock::Stopwatch;
 
-/// How often a waiting parent looks at its child.
+/// Interval at which a waiting parent polls its child.
 const POLL: Duration = Duration::from_millis(10);
-/// How long a child may take to follow SIGTERM before it is killed.
+/// Time that a child has to end after SIGTERM before it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What became of a child.
+/// The end of a child process.
 #[derive(Debug)]
 pub struct Outcome {
     /// Exit code 0, within the bound.
     pub ok: bool,
     /// The bound was reached and the child was ended.
     pub timed_out: bool,
-    /// How it ended, in words.
+    /// The exit status or the exceeded bound, in words.
     pub ending: String,
-    /// Standard output and error as written, empty when they were inherited.
+    /// Standard output and error as written; empty if they were inherited.
     pub output: String,
 }
 
-/// Runs a command with its output captured in `log`, ended after `bound`.
+/// Runs a command with its output captured in `log`, and ends it after `bound`.
 ///
 /// # Errors
-/// The log cannot be written, or the command cannot be started.
+/// Returns an error if the log cannot be written, or the command cannot be started.
 pub fn capture(command: &mut Command, log: &Path, bound: Duration) -> Result<Outcome, String> {
     let file = create(log)?;
     let twin = file.try_clone().map_err(|error| format!("clone {}: {error}", log.display()))?;
@@ -43,27 +44,27 @@ pub fn capture(command: &mut Command, log: &Path, bound: Duration) -> Result<Out
     Ok(outcome)
 }
 
-/// Runs a command on our own terminal, ended after `bound`.
+/// Runs a command on this terminal, and ends it after `bound`.
 ///
 /// # Errors
-/// The command cannot be started.
+/// Returns an error if the command cannot be started.
 pub fn inherit(command: &mut Command, bound: Duration) -> Result<Outcome, String> {
     wait(command, bound)
 }
 
-/// Like [`inherit`], and anything but success is an error.
+/// Runs a command as [`inherit`] does, and requires success.
 ///
 /// # Errors
-/// The command cannot be started, fails, or reaches its bound.
+/// Returns an error if the command cannot be started, fails, or reaches its bound.
 pub fn must(command: &mut Command, bound: Duration) -> Result<(), String> {
     let outcome = inherit(command, bound)?;
     if outcome.ok { Ok(()) } else { Err(format!("{}: {}", words(command), outcome.ending)) }
 }
 
-/// The standard output of a short command.
+/// Returns the standard output of a short command.
 ///
 /// # Errors
-/// The command cannot be started or fails; its standard error is in the message.
+/// Returns an error, with the standard error, if the command cannot be started or fails.
 pub fn read(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("start {}: {error}", words(command)))?;
     if output.status.success() {
@@ -72,11 +73,12 @@ pub fn read(command: &mut Command) -> Result<String, String> {
     Err(format!("{}: {}", words(command), String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// The standard output of a command that may take a while; it is kept in `log`, and what the
-/// command says beside it in a file of that name and `.err`.
+/// Returns the standard output of a longer command. Standard output is written to `log`, and
+/// standard error to a file of the same name with the extension `.err`.
 ///
 /// # Errors
-/// The command cannot be started, fails or reaches its bound; its standard error is in the message.
+/// Returns an error, with the standard error, if the command cannot be started, fails, or reaches
+/// its bound.
 pub fn read_bounded(command: &mut Command, log: &Path, bound: Duration) -> Result<String, String> {
     let beside = log.with_extension("err");
     command.stdin(Stdio::null()).stdout(create(log)?).stderr(create(&beside)?);
@@ -91,7 +93,7 @@ pub fn read_bounded(command: &mut Command, log: &Path, bound: Duration) -> Resul
     Err(format!("{}: {}\n{}", words(command), outcome.ending, text(&beside)?.trim_end()))
 }
 
-/// The command as a person would type it.
+/// Returns the command as a user would type it.
 #[must_use]
 pub fn words(command: &Command) -> String {
     let program = command.get_program().to_string_lossy().into_owned();
@@ -103,7 +105,7 @@ pub fn words(command: &Command) -> String {
 fn create(log: &Path) -> Result<File, String> {
     if let Some(folder) = log.parent() {
         fs::create_dir_all(folder)
-            .map_err(|error| format!("make {}: {error}", folder.display()))?;
+            .map_err(|error| format!("create {}: {error}", folder.display()))?;
     }
     File::create(log).map_err(|error| format!("create {}: {error}", log.display()))
 }
@@ -130,7 +132,7 @@ fn poll(child: &mut Child) -> Result<Option<ExitStatus>, String> {
     child.try_wait().map_err(|error| format!("wait for process {}: {error}", child.id()))
 }
 
-/// Ends a child and all its descendants: SIGTERM, a grace, then SIGKILL for whoever is left.
+/// Ends a child and all its descendants: SIGTERM, a grace period, then SIGKILL for the rest.
 fn end(child: &mut Child) -> Result<ExitStatus, String> {
     let family = family_of(child.id());
     signal("-TERM", &family);
@@ -151,7 +153,7 @@ fn signal(name: &str, family: &[u32]) {
         return;
     }
     let arguments = ids.iter().map(u32::to_string);
-    // A process that ended in between makes kill complain; that is no news.
+    // If a process ended in between, kill fails, which is harmless.
     let _ = Command::new("kill").arg(name).args(arguments).stderr(Stdio::null()).status();
 }
 
@@ -159,7 +161,7 @@ fn alive(id: u32) -> bool {
     parent_of(id).is_some_and(|(_, state)| state != 'Z')
 }
 
-/// The process and its descendants, as /proc shows them now.
+/// Returns a process and its descendants, as /proc shows them now.
 fn family_of(root: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -179,7 +181,7 @@ fn family_of(root: u32) -> Vec<u32> {
     family
 }
 
-/// Parent and state out of /proc/ID/stat, whose second word may hold spaces and brackets.
+/// Reads parent and state from /proc/ID/stat, whose second word may contain spaces and brackets.
 fn parent_of(id: u32) -> Option<(u32, char)> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     let mut words = stat.rsplit_once(')')?.1.split_whitespace();

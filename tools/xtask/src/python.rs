@@ -1,7 +1,7 @@
-//! The Python tests: every folder named `tests` that holds `test_*.py` is one suite, run by the
-//! pytest of .venv from the folder above it, which is also on the import path. FOREBAY_BIN names
-//! the folder of what cargo built: programs, and the Python client's native module. The client's
-//! suite then runs on the other Pythons too.
+//! The stage `python`: every folder named `tests` with files `test_*.py` is a suite. The pytest of
+//! .venv runs the suite from the parent folder, which is also on the import path. FOREBAY_BIN names
+//! cargo's output folder, with the programs and the Python client's native module. The client's
+//! suite then runs on the other Pythons, too.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -14,25 +14,25 @@ use crate::stages::show;
 use crate::suite::Suite;
 use crate::workspace::Workspace;
 
-/// Bound of one folder of tests.
+/// Bound of the tests of one folder.
 const SUITE_BOUND: Duration = Duration::from_secs(10 * 60);
 
 /// A Python that runs tests.
 pub(crate) struct Interpreter {
-    /// Of the interpreter, from the tree's root.
+    /// The path of the interpreter, from the tree's root.
     pub(crate) path: PathBuf,
-    /// Its version, for names; `None` for the tree's own.
+    /// The version, as part of the suite's name; `None` for the Python of .venv.
     pub(crate) version: Option<String>,
 }
 
-/// Runs every folder of Python tests, and the client's on the other Pythons.
+/// Runs every folder of Python tests, and the client's tests on the other Pythons.
 ///
 /// # Errors
-/// There is none, git cannot list the files, or what [`pythons::run`] cannot do.
+/// Returns an error if there is no test, git cannot list the files, or [`pythons::run`] fails.
 pub fn run(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     let folders = folders(&workspace.files()?);
     if folders.is_empty() {
-        return Err("there are no Python tests at all".to_owned());
+        return Err("the tree has no Python test; fix: add tests/test_NAME.py".to_owned());
     }
     let own = Interpreter { path: ".venv/bin/python".into(), version: None };
     let suites = folders.iter().map(|folder| tested(workspace, folder, &own));
@@ -44,7 +44,7 @@ pub fn run(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
 /// Runs the tests of a folder on a Python.
 ///
 /// # Errors
-/// It cannot be started.
+/// Returns an error if the Python cannot be started.
 pub(crate) fn tested(
     workspace: &Workspace,
     folder: &str,
@@ -69,7 +69,7 @@ pub(crate) fn tested(
     Ok(suite)
 }
 
-/// The folders above a `tests` folder with tests in it.
+/// Returns the parents of all `tests` folders with tests.
 fn folders(files: &[String]) -> BTreeSet<String> {
     let test = |file: &String| {
         let (folder, name) = file.rsplit_once("/tests/")?;
@@ -79,7 +79,7 @@ fn folders(files: &[String]) -> BTreeSet<String> {
     files.iter().filter_map(test).collect()
 }
 
-/// The suite of a folder on one Python.
+/// Returns the suite of a folder on one Python.
 fn suite(name: String, output: &str, ok: bool, ending: &str) -> Suite {
     let suite = parse_pytest(output);
     let unexplained = !ok && suite.failed == 0 && suite.ran > 0;
@@ -87,7 +87,8 @@ fn suite(name: String, output: &str, ok: bool, ending: &str) -> Suite {
     Suite { name, problem, ..suite }
 }
 
-/// Reads pytest's last line: `2 failed, 3 passed, 1 skipped in 0.12s`. Unnamed.
+/// Reads pytest's last line, such as `2 failed, 3 passed, 1 skipped in 0.12s`, as a suite without a
+/// name.
 #[must_use]
 pub fn parse_pytest(output: &str) -> Suite {
     let last = output.lines().rev().find(|line| line.contains(" in ")).unwrap_or_default();
@@ -97,7 +98,7 @@ pub fn parse_pytest(output: &str) -> Suite {
         let found = parts.filter(|(_, word)| word.trim_end_matches('s') == noun);
         found.filter_map(|(number, _)| number.parse::<u64>().ok()).sum::<u64>()
     };
-    // A test that passes although it is marked as failing is a mark that lies.
+    // A test that passes although it is marked as failing has a wrong mark, so it counts as failed.
     let failed = count("failed") + count("error") + count("xpassed");
     let ran = count("passed") + failed;
     let skipped = count("skipped") + count("xfailed") + count("deselected");

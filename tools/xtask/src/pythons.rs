@@ -1,7 +1,7 @@
-//! The Python client on the other Pythons that set-up found, each with an environment of its own
-//! under cargo's target folder. From 3.11 on they load the module that the build has made. Older
-//! ones have no stable ABI with buffers: theirs is compiled for each, also where that Python is not
-//! on this machine, and put beside the programs under its version's name.
+//! Tests of the Python client on the other Pythons that set-up found, each with an environment
+//! below cargo's target folder. Python 3.11 and newer load the module of the ordinary build. Older
+//! Pythons have no stable ABI with buffers, so this file compiles a module for each, even if that
+//! Python is not on this machine, and stores it next to the programs with the version in its name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,20 @@ use crate::side_by_side::side_by_side;
 use crate::suite::Suite;
 use crate::workspace::{BUILD_BOUND, Workspace};
 
-/// The folder above the client's tests.
+/// The folder of the Python client.
 const CLIENT: &str = "clients/python";
-/// Pythons that need a module of their own, as minor versions of 3.
+/// Pythons that need a separate module, as minor versions of 3.
 const OWN_MODULE: [u32; 2] = [9, 10];
-/// What cargo builds for one of them (clients/python/Cargo.toml). The features of the other
-/// packages are those of the whole build, so that nothing but PyO3 and the module is compiled.
+/// Cargo's target for such a module (clients/python/Cargo.toml). The other packages have the
+/// features of the whole build, so that cargo compiles only PyO3 and the module.
 const TARGET: &str = "forebay_one_version";
 const FEATURES: &str = "forebay-python/one-version,forebay-testkit/default";
 
-/// Compiles the older Pythons' modules, and runs the client's tests on the Pythons found: on all,
-/// or in the bounded form on the oldest and the newest.
+/// Compiles the older Pythons' modules, and runs the client's tests on all Pythons found. The
+/// bounded form tests only the oldest and the newest.
 ///
 /// # Errors
-/// A module does not compile, or an environment is broken.
+/// Returns an error if a module does not compile, or an environment is broken.
 pub fn run(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     let target = workspace.target()?;
     let found = chosen(found(&target.join("pythons")), form);
@@ -52,7 +52,7 @@ pub fn run(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     Ok(suites)
 }
 
-/// The Pythons that a form tests on; with one left, all are tested.
+/// Returns the Pythons of a form; if only one was found, both forms test it.
 fn chosen(found: Vec<u32>, form: Form) -> Vec<u32> {
     match (form, found.as_slice()) {
         (Form::Bounded, [oldest, .., newest]) => vec![*oldest, *newest],
@@ -71,7 +71,7 @@ fn tested_on(workspace: &Workspace, target: &Path, minor: u32) -> Result<Suite, 
     tested(workspace, CLIENT, &interpreter)
 }
 
-/// The minor versions of the environments in a folder, from the oldest on.
+/// Returns the minor versions of the environments in a folder, the oldest first.
 fn found(environments: &Path) -> Vec<u32> {
     let minor = |entry: fs::DirEntry| -> Option<u32> {
         let name = entry.file_name().into_string().ok()?;
@@ -84,15 +84,15 @@ fn found(environments: &Path) -> Vec<u32> {
     minors
 }
 
-/// Builds the module of a Python that has its own. PyO3 takes the description of that Python from
-/// us, so that nothing of it has to be here.
+/// Builds the module of an older Python. PyO3 reads the description of that Python from a file that
+/// this function writes, so that the Python need not be installed.
 fn build(workspace: &Workspace, target: &Path, minor: u32) -> Result<(), String> {
     let about = target.join(format!("xtask/python/pyo3-3.{minor}.txt"));
     let description = format!(
         "implementation=CPython\nversion=3.{minor}\nshared=true\npointer_width=64\n\
          suppress_build_script_link_lines=true\n"
     );
-    // PyO3 is compiled again when this file changes, were it only by its time.
+    // Cargo compiles PyO3 again if this file changes, even if only its time changes.
     if fs::read_to_string(&about).ok().as_ref() != Some(&description) {
         write(&about, &description)?;
     }
@@ -100,13 +100,13 @@ fn build(workspace: &Workspace, target: &Path, minor: u32) -> Result<(), String>
     command.args(["--no-default-features", "--features", FEATURES]);
     process::must(command.env("PYO3_CONFIG_FILE", &about), BUILD_BOUND)?;
     let (built, module) = modules(&target.join("debug"), minor);
-    // A process may have the old file mapped: it is replaced, never written over.
+    // A process may have the old file mapped, so the file is replaced, never overwritten.
     let beside = module.with_extension("new");
     let copied = fs::copy(&built, &beside).and_then(|_| fs::rename(&beside, &module));
     copied.map_err(|error| format!("{}: {error}", module.display()))
 }
 
-/// What cargo makes, and where the client's development install looks for it.
+/// Returns the path of cargo's output and the path at which the development install looks for it.
 fn modules(programs: &Path, minor: u32) -> (PathBuf, PathBuf) {
     let built = programs.join(format!("examples/lib{TARGET}.so"));
     (built, programs.join(format!("libforebay_cp3{minor}.so")))

@@ -1,5 +1,5 @@
 //! The rule `rocksdb-version`: the prebuilt RocksDB, the bindings of librocksdb-sys and the version
-//! that a process expects are one.
+//! that a process expects are equal.
 
 use std::fs;
 
@@ -18,10 +18,10 @@ const PINS: [(&str, &str, &str); 4] = [
     (ENGINE, "pub const ROCKSDB_VERSION: &str = \"", "\""),
 ];
 
-/// Files that name another version than Cargo.lock.
+/// Returns a finding for each file that names another version than Cargo.lock.
 ///
 /// # Errors
-/// A file cannot be read.
+/// Returns an error if a file cannot be read.
 pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
     let read = |file: &str| {
         fs::read_to_string(workspace.root.join(file)).map_err(|error| format!("{file}: {error}"))
@@ -33,7 +33,7 @@ pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
 fn differences(texts: &[String]) -> Vec<String> {
     let named = PINS.iter().zip(texts).map(|((file, before, after), text)| {
         let version = text.split_once(before).and_then(|(_, rest)| rest.split_once(after));
-        // A crate's version carries that of the library behind a plus sign.
+        // The version of the crate ends with a plus sign and the version of the library.
         (*file, version.map(|(version, _)| version.rsplit('+').next().unwrap_or(version)))
     });
     let named: Vec<(&str, Option<&str>)> = named.collect();
@@ -43,7 +43,7 @@ fn differences(texts: &[String]) -> Vec<String> {
     differs
         .map(|(file, version)| {
             format!(
-                "{file} names RocksDB {}, {LOCK} wraps {}; fix: name that version, and the SHA-256 \
+                "{file} names RocksDB {}, but {LOCK} {}; fix: name that version, and the SHA-256 \
                  of its jar in {CHECKSUM}",
                 say(*version),
                 say(locked)

@@ -1,10 +1,10 @@
 //! `xtask sanitize`: the index's tests under AddressSanitizer and ThreadSanitizer, on the stable
-//! toolchain. Of all crates only the index shares memory between threads by rules of its own, so it
-//! alone is built once more for each of the two, into folders that no other build uses.
+//! toolchain. The index is the only crate with its own rules for memory that threads share, so only
+//! the index is built again for each sanitizer, into folders that no other build uses.
 //!
-//! A sanitizer that sees nothing passes everything. So each must find a fault that is planted for
-//! it: the index built with `--cfg forebay_planted="..."` reuses memory under a reader, or lets a
-//! reader find a slot before the record behind it.
+//! A sanitizer that detects nothing passes everything. Each sanitizer must therefore find a planted
+//! fault: the index built with `--cfg forebay_planted="..."` reuses memory under a reader, or
+//! publishes a slot before its record.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,29 +19,29 @@ use crate::unit;
 use crate::workspace::Workspace;
 
 const PACKAGE: &str = "forebay-index";
-/// The tests of the index that are run: all that readers and writers do at the same time, and all
-/// that decides where bytes are.
+/// Tests of the index that the sanitizers run: all tests of concurrent readers and writers, and all
+/// tests of the memory layout.
 const TESTS: &str =
     "--lib --test concurrent_reads --test image --test live --test mending --test model --no-run";
-/// The part that the bounded form runs, under AddressSanitizer: it sees a change of memory layout.
+/// The part that the bounded form runs, under AddressSanitizer, which detects errors of the layout.
 const TESTS_BOUNDED: &str = "--lib --no-run";
-/// Random histories of the model; each costs many times what it does without a sanitizer.
+/// Random histories of the model; a sanitizer slows each down many times.
 const MODEL_CASES: &str = "32";
-/// Bound of the one test that runs into a planted fault.
+/// Bound of the test that executes a planted fault.
 const PLANTED_BOUND: Duration = Duration::from_secs(5 * 60);
 
 /// A sanitizer, and the fault that it must find.
 struct Sanitizer {
-    /// As rustc calls it.
+    /// The name that rustc uses.
     name: &'static str,
-    /// Flags of rustc beside `-Zsanitizer`.
+    /// Flags of rustc in addition to `-Zsanitizer`.
     flags: &'static str,
-    /// The environment variable with its options, and these.
+    /// The environment variable for options, and the options.
     options: (&'static str, &'static str),
     planted: &'static str,
-    /// The test that runs into the planted fault.
+    /// The test that executes the planted fault.
     test: &'static str,
-    /// What it says then.
+    /// The sanitizer's report of the planted fault.
     finding: &'static str,
 }
 
@@ -70,20 +70,20 @@ const SANITIZERS: [Sanitizer; 2] = [
     },
 ];
 
-/// Runs everything, on this terminal.
+/// Runs both sanitizers in the long form, on this terminal.
 ///
 /// # Errors
-/// A build fails, a sanitizer finds something, or not what was planted.
+/// Returns an error if a build fails, a sanitizer reports a fault, or misses a planted one.
 pub fn run(workspace: &Workspace) -> Result<(), String> {
     let failed = suites(workspace, Form::Long)?.iter().filter(|suite| !suite.passed()).count();
     if failed == 0 { Ok(()) } else { Err(format!("sanitize: {failed} suites failed; see above")) }
 }
 
-/// The stage of the tests, or everything: both sanitizers side by side, since each runs one test at
-/// a time.
+/// Runs the bounded or the long form. Both sanitizers run side by side, because each runs one test
+/// at a time.
 ///
 /// # Errors
-/// A build fails.
+/// Returns an error if a build fails.
 pub fn suites(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     let mut suites = Vec::new();
     let (sanitizers, tests) = match form {
@@ -126,13 +126,13 @@ fn logs(workspace: &Workspace) -> Result<PathBuf, String> {
     Ok(workspace.target()?.join("xtask/sanitize"))
 }
 
-/// Plants the sanitizer's fault and sees that it is found.
+/// Plants the sanitizer's fault and checks that the sanitizer finds it.
 fn planted(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<Suite, String> {
     let logs = logs(workspace)?;
     let name = format!("{}-{}", sanitizer.name, sanitizer.planted);
     let mut build = sanitizer.cargo(workspace, "rustc")?;
     build.args(["--lib", "--profile", "test"]);
-    // A flag of the index alone: what it depends on is that of the build before.
+    // The flag is for the index alone, so the dependencies of the previous build are reused.
     let flag = format!("forebay_planted=\"{}\"", sanitizer.planted);
     let binaries =
         unit::built_with(&mut build, &["--cfg", &flag], &logs.join(format!("{name}.json")))?;
@@ -148,40 +148,42 @@ fn planted(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<Suite, String
 }
 
 impl Sanitizer {
-    /// Cargo with this sanitizer on. It instruments what runs on the target and not what only runs
-    /// in the build, so the target must be named.
+    /// Returns cargo with this sanitizer on. The sanitizer instruments code for a named target and
+    /// no code that only runs in the build, so the command names the target.
     fn cargo(&self, workspace: &Workspace, verb: &str) -> Result<Command, String> {
         let Self { name, flags, .. } = self;
         let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
         let form = [verb, "--package", PACKAGE, "--locked", "--target", &target];
         let mut command = workspace.cargo(&form);
         let flags = format!("-Zsanitizer={name} --cfg forebay_sanitize=\"{name}\" {flags}");
-        // The switch is not stable, but the compiler is: the sanitizers' runtimes come with it.
+        // The switch is unstable, but the stable compiler comes with the sanitizers' runtimes.
         command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags.trim());
         command.env("CARGO_TARGET_DIR", self.folder(&workspace.target()?));
         Ok(command)
     }
 
-    /// Where it builds, in cargo's target folder.
+    /// Returns the folder of this sanitizer's build, in cargo's target folder.
     fn folder(&self, target: &Path) -> PathBuf {
         target.join("sanitize").join(self.name)
     }
 
-    /// Makes a test binary's run one that this sanitizer understands.
+    /// Sets the sanitizer's options for the run of a test binary.
     fn prepare(&self, command: &mut Command) {
         let (variable, options) = self.options;
         command.env(variable, options).env("PROPTEST_CASES", MODEL_CASES);
-        // One test at a time: an index's memory may lie where that of an earlier test lay, and the
-        // sanitizers do not see it go.
+        // Tests run one at a time: an index may reuse the addresses of an earlier test's index, and
+        // the sanitizers do not notice that the earlier memory was unmapped.
         command.arg("--test-threads=1");
     }
 
     fn verdict(&self, outcome: &Outcome) -> Result<(), String> {
         match (outcome.ok, outcome.output.contains(self.finding)) {
             (false, true) => Ok(()),
-            (true, true) => Err("the finding did not fail the run".to_owned()),
+            (true, true) => {
+                Err("the sanitizer reported the planted fault but the run did not fail".to_owned())
+            }
             (_, false) => Err(format!(
-                "{} did not find the planted {}: is it on? ({})",
+                "{} did not find the planted {}; fix: build with the sanitizer ({})",
                 self.name, self.planted, outcome.ending
             )),
         }

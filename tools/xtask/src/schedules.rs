@@ -1,6 +1,6 @@
-//! `xtask schedules`: the index's readers, writers and killed holders in many orders, by shuttle.
-//! As with the sanitizers the index alone is built once more, into a folder that no other build
-//! uses. The faults that the orders must show are planted by the test itself.
+//! `xtask schedules`: shuttle runs the index's readers, writers and killed owners in many orders.
+//! Only the index is built again, into a folder that no other build uses. The test itself plants
+//! the faults that the orders must reveal.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,24 +12,25 @@ use crate::workspace::Workspace;
 
 const PACKAGE: &str = "forebay-index";
 const TEST: &str = "schedules";
-/// What gives the index its turns.
+/// Flags that make the index yield to shuttle.
 const FLAGS: &str = "--cfg forebay_shuttle";
-/// How the lines of the tests end that find a planted fault; without the flag there are none.
+/// End of a passed test's line that finds a planted fault; without the flag there is no such test.
 const FOUND: &str = "_is_found ... ok";
 
-/// Runs it on this terminal; `SEED` and `SEEDS` of the environment say which orders.
+/// Runs the schedules on this terminal; the variables `SEED` and `SEEDS` select the orders.
 ///
 /// # Errors
-/// The build fails, or an order shows a fault, or none shows one that was planted.
+/// Returns an error if the build fails, an order reveals a fault, or no order reveals a planted
+/// one.
 pub fn run(workspace: &Workspace) -> Result<(), String> {
     let failed = suites(workspace)?.iter().filter(|suite| !suite.passed()).count();
     if failed == 0 { Ok(()) } else { Err("schedules: a test failed; see above".to_owned()) }
 }
 
-/// It, as a stage of the tests.
+/// Runs the schedules as a stage of the tests.
 ///
 /// # Errors
-/// The build fails.
+/// Returns an error if the build fails.
 pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     let target = workspace.target()?;
     let logs = target.join("xtask/schedules");
@@ -55,7 +56,7 @@ fn build(workspace: &Workspace, target: &Path) -> Command {
 
 fn problem(output: &str) -> Option<String> {
     let is_on = output.lines().any(|line| line.ends_with(FOUND));
-    (!is_on).then(|| "no planted fault was found: is the flag on?".to_owned())
+    (!is_on).then(|| format!("the tests found no planted fault; fix: build with {FLAGS}"))
 }
 
 #[cfg(test)]

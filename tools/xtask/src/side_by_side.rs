@@ -1,16 +1,16 @@
-//! Work done side by side, of which each part keeps one core busy.
+//! Runs items of work side by side, each of which uses one core.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-/// How much of it at a time.
+/// The number of items that run at a time.
 const AT_ONCE: usize = 2;
 
-/// Runs each item, two at a time, and takes what came of each as it ends.
+/// Runs the items, two at a time, and passes each result to `take` when its item ends.
 ///
 /// # Errors
-/// The first one of `take`; what is under way ends first.
+/// Returns the first error of `take`, after the running items have ended.
 pub fn side_by_side<I: Sync, T: Send>(
     items: &[I],
     run: impl Fn(&I) -> T + Sync,

@@ -1,5 +1,6 @@
-//! The times of the stages: printed after each run, held against their budgets, and written into the
-//! table of CONTRIBUTING.md, whose columns are the budgets and the last times of a whole run.
+//! Reports the times of the stages after each run, compares them with their budgets, and writes
+//! them into the table of CONTRIBUTING.md. The columns of the table are the budgets and the times
+//! of the last whole run.
 
 use std::fs;
 use std::time::Duration;
@@ -17,7 +18,7 @@ const HEAD: &str =
 /// if all stages ran.
 ///
 /// # Errors
-/// The page has no table, or cannot be written.
+/// Returns an error if the page has no table, or cannot be written.
 pub fn report(
     workspace: &Workspace,
     is_cold: bool,
@@ -43,7 +44,7 @@ pub fn report(
     fs::write(&path, updated).map_err(|error| format!("{PAGE}: {error}"))
 }
 
-/// A stage's budget for this run.
+/// Returns a stage's budget for this run.
 fn budget(stage: &Stage, is_cold: bool) -> Duration {
     let (cold, warm) = stage.budget_s;
     Duration::from_secs(if is_cold { cold } else { warm })
@@ -56,12 +57,12 @@ fn warning(stage: &Stage, is_cold: bool, time: Duration) -> Option<String> {
     }
     let (name, kind) = (stage.name, if is_cold { "cold" } else { "warm" });
     let (took, may) = (time.as_secs(), budget.as_secs());
-    Some(format!("warning: stage {name} took {took} s, and its {kind} budget is {may} s"))
+    Some(format!("warning: stage {name} took {took} s; the {kind} budget is {may} s"))
 }
 
-/// The page with this run's column of the table.
+/// Returns the page with this run's times in the table.
 fn updated(page: &str, is_cold: bool, times: &[(&Stage, Duration)]) -> Result<String, String> {
-    let missing = || format!("{PAGE} has no table between {BEGIN} and {END}");
+    let missing = || format!("{PAGE} has no table; fix: add the lines {BEGIN} and {END}");
     let (before, rest) = page.split_once(BEGIN).ok_or_else(missing)?;
     let (table, after) = rest.split_once(END).ok_or_else(missing)?;
     let last = |name: &str, column: usize| -> String {
@@ -85,7 +86,7 @@ fn updated(page: &str, is_cold: bool, times: &[(&Stage, Duration)]) -> Result<St
     Ok(format!("{before}{BEGIN}\n{rows}{END}{after}"))
 }
 
-/// `12:05`: minutes and seconds.
+/// Formats a duration as minutes and seconds, such as `12:05`.
 fn minutes(time: Duration) -> String {
     let seconds = time.as_secs_f64().round() as u64;
     format!("{}:{:02}", seconds / 60, seconds % 60)

@@ -1,7 +1,7 @@
-//! `xtask test`: one table of stages. To add a stage (another language, another kind of test),
-//! write a function that returns its suites and add one entry to `STAGES`, with its budget. A stage
-//! that failed as a whole counts one failure; a stage whose need failed is not run and counts as
-//! skipped.
+//! `xtask test` runs the stages of one table. To add a stage (another language, another kind of
+//! test), write a function that returns its suites and add an entry with a budget to `STAGES`. A
+//! stage that fails as a whole counts one failure. If a stage fails, the stages that need it do not
+//! run and count as skipped.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -16,18 +16,18 @@ use crate::{
     stage_times, unit,
 };
 
-/// Runs a stage.
+/// Function that runs a stage.
 pub type Run = fn(&Workspace) -> Result<Vec<Suite>, String>;
 
-/// One step of `make test`.
+/// A stage of `make test`.
 pub struct Stage {
-    /// Its name, for `--only` and the table of times.
+    /// The name, for `--only` and the table of times.
     pub name: &'static str,
-    /// Stages without which it makes no sense to start.
+    /// Stages that must succeed first.
     pub needs: &'static [&'static str],
-    /// Seconds that it may take on two cores: from an empty target folder, and with nothing changed.
+    /// The budget in seconds on two cores: from an empty target folder, and with nothing changed.
     pub budget_s: (u64, u64),
-    /// What it does; it prints its suites itself, through [`show`].
+    /// The work of the stage, which prints its suites by [`show`].
     pub run: Run,
 }
 
@@ -40,7 +40,7 @@ const fn stage(
     Stage { name, needs, budget_s, run }
 }
 
-/// Every stage, in order.
+/// All stages, in order.
 pub const STAGES: &[Stage] = &[
     stage("setup", &[], (120, 10), |tree| demo::setup(tree).map(|()| vec![])),
     stage("build", &["setup"], (1_300, 60), |tree| tree.build().map(|()| vec![])),
@@ -60,21 +60,21 @@ pub const STAGES: &[Stage] = &[
     stage("once", &["build"], (5, 5), compiled_twice::suites),
 ];
 
-/// What failed so far. It is told once more at the end of a run: of a log as long as this one, many
-/// a place keeps the end alone.
+/// The failures so far, printed again at the end of a run, because many systems store only the end
+/// of a long log.
 static FAILED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Runs the stages, all or those named, and prints times and the closing line.
+/// Runs all stages, or only the named ones, and prints times and the closing line.
 ///
 /// # Errors
-/// Any suite or stage failed; everything is printed by then.
+/// Returns an error if a suite or stage failed, after everything is printed.
 pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), String> {
     if only.iter().any(|name| name == "list") {
         STAGES.iter().for_each(|stage| println!("{}", stage.name));
         return Ok(());
     }
     if let Some(name) = only.iter().find(|name| !STAGES.iter().any(|stage| stage.name == **name)) {
-        return Err(format!("no stage {name}; fix: xtask test --only list"));
+        return Err(format!("no stage {name}; fix: name one that `xtask test --only list` prints"));
     }
     let chosen =
         STAGES.iter().filter(|stage| only.is_empty() || only.iter().any(|name| name == stage.name));
@@ -92,7 +92,7 @@ pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), String> {
     if counts.failed == 0 { Ok(()) } else { Err("the tests fail; see above".to_owned()) }
 }
 
-/// The stages that ran, with their times.
+/// Runs the stages and returns those that ran, with their times.
 pub(crate) type Times<'a> = Vec<(&'a Stage, Duration)>;
 
 fn walk<'a>(workspace: &Workspace, stages: &[&'a Stage]) -> (Counts, Times<'a>) {
@@ -101,7 +101,7 @@ fn walk<'a>(workspace: &Workspace, stages: &[&'a Stage]) -> (Counts, Times<'a>) 
     let mut times: Times<'a> = Vec::new();
     for stage in stages {
         if let Some(need) = stage.needs.iter().find(|need| broken.contains(*need)) {
-            println!("stage {}: not run, since stage {need} failed", stage.name);
+            println!("stage {}: not run, because stage {need} failed", stage.name);
             counts.skipped += 1;
             broken.insert(stage.name);
             continue;
@@ -122,7 +122,7 @@ fn walk<'a>(workspace: &Workspace, stages: &[&'a Stage]) -> (Counts, Times<'a>) 
     (counts, times)
 }
 
-/// Prints one suite's line, and everything it wrote if it failed.
+/// Prints a suite's line, and the suite's output if it failed.
 pub fn show(suite: &Suite, output: &str) {
     println!("{suite}");
     if !suite.passed() {
@@ -138,16 +138,16 @@ fn tell_again(what: &str, output: &str) {
     }
 }
 
-/// How a process ended, as a result for a suite of one.
+/// Converts the end of a process into the result of a suite of one test.
 ///
 /// # Errors
-/// It did not end well.
+/// Returns the ending if the process failed.
 pub fn ended(ok: bool, ending: &str) -> Result<(), String> {
     if ok { Ok(()) } else { Err(ending.to_owned()) }
 }
 
-/// Doc tests, then the documentation itself without a warning. A crate without doc tests is no
-/// suite; a tree without any is a failure.
+/// Runs the doc tests, then builds the documentation, in which a warning fails. A crate without doc
+/// tests is no suite; a tree without doc tests fails.
 fn doc(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     let logs = workspace.target()?.join("xtask/doc");
     let mut command = workspace.cargo(&["test", "--workspace", "--doc", "--locked"]);
@@ -172,7 +172,7 @@ fn doc_suites(output: &str, ok: bool, ending: &str) -> Vec<Suite> {
         .collect();
     let nothing_failed = suites.iter().all(Suite::passed);
     if suites.is_empty() || (!ok && nothing_failed) {
-        suites.push(Suite::broken("doc", format!("no result of the doc tests: {ending}")));
+        suites.push(Suite::broken("doc", format!("the doc tests reported no result: {ending}")));
     }
     suites
 }

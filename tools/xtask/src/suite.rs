@@ -1,28 +1,28 @@
-//! What a suite of tests reports, and the parsers that read it out of a tool's output. A suite
-//! that ran nothing fails: a test that is never run is a promise nobody keeps.
+//! The result of a suite of tests, and the parsers that read it from the output of a tool. A suite
+//! that ran no test fails, because a test that never runs proves nothing.
 
 use std::fmt;
 
-/// As many lines of a failed suite are told again at the end of a run.
+/// Lines of a failed suite that are printed again at the end of a run, at most.
 const FINDINGS: usize = 8;
 
-/// One suite's count.
+/// The counts of a suite.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suite {
-    /// Unique within one run: `package/what`.
+    /// The name, unique within a run: `package/suite`.
     pub name: String,
     /// Tests that ran, the failed ones included.
     pub ran: u64,
     /// Tests that failed.
     pub failed: u64,
-    /// Tests that the tool left out.
+    /// Tests that the tool skipped.
     pub skipped: u64,
-    /// Why the suite as a whole failed, beyond its own count.
+    /// The reason if the suite failed as a whole.
     pub problem: Option<String>,
 }
 
 impl Suite {
-    /// A suite of one that passed, or failed with a reason.
+    /// Returns a suite of one test that passed, or failed with a reason.
     #[must_use]
     pub fn single(name: &str, result: Result<(), String>) -> Self {
         let problem = result.err();
@@ -30,19 +30,19 @@ impl Suite {
         Self { name: name.to_owned(), ran: 1, failed, skipped: 0, problem }
     }
 
-    /// A suite that could not even report.
+    /// Returns a suite that ended without a report.
     #[must_use]
     pub fn broken(name: &str, problem: String) -> Self {
         Self { name: name.to_owned(), problem: Some(problem), ..Self::default() }
     }
 
-    /// Whether it counts as passed.
+    /// Reports whether the suite counts as passed.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.ran > 0 && self.failed == 0 && self.problem.is_none()
     }
 
-    /// What it adds to the closing line: a failed suite counts at least one failure.
+    /// Returns the suite's part of the closing line. A failed suite counts at least one failure.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let failed = if self.passed() { 0 } else { self.failed.max(1) };
@@ -68,12 +68,12 @@ pub struct Counts {
     pub passed: u64,
     /// Tests that failed, and suites that failed as a whole.
     pub failed: u64,
-    /// Tests and stages that were left out.
+    /// Tests and stages that were skipped.
     pub skipped: u64,
 }
 
 impl Counts {
-    /// Adds another count.
+    /// Adds other counts.
     pub fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.failed += other.failed;
@@ -88,9 +88,9 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Reads libtest's output: one suite per `Running ...` or `Doc-tests ...` header, or a single
-/// unnamed one when a test binary was run by itself. A header without a result is a suite that
-/// died on the way.
+/// Reads libtest's output: one suite for each header `Running ...` or `Doc-tests ...`, or a single
+/// suite without a name if a test binary ran by itself. A header without a result is a suite that
+/// crashed.
 #[must_use]
 pub fn parse_libtest(text: &str) -> Vec<Suite> {
     let mut suites = Vec::new();
@@ -110,14 +110,14 @@ pub fn parse_libtest(text: &str) -> Vec<Suite> {
     suites
 }
 
-/// Reads the lines `suite NAME: ran N, failed M` that our own tools print.
+/// Reads the lines `suite NAME: ran N, failed M` that Forebay's tools print.
 #[must_use]
 pub fn parse_suite_lines(text: &str) -> Vec<Suite> {
     text.lines().filter_map(suite_line).collect()
 }
 
-/// The lines of a failed suite's output that name its failures, a handful of them: of
-/// libtest, pytest and Maven; or the last ones, when there is none.
+/// Returns the first lines of a failed suite's output that name failures of libtest, pytest or
+/// Maven. If there is none, returns the last lines.
 #[must_use]
 pub fn findings(output: &str) -> Vec<&str> {
     let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -127,7 +127,7 @@ pub fn findings(output: &str) -> Vec<&str> {
             || line.contains("panicked at ")
             || begins.iter().any(|begin| line.starts_with(begin))
     };
-    // What a panic says stands on the line behind it.
+    // The message of a panic is on the next line.
     let is_told =
         |at: usize| names_one(lines[at]) || (at > 0 && lines[at - 1].contains("panicked at "));
     let mut told: Vec<&str> =
@@ -143,7 +143,8 @@ fn died(suite: Suite) -> Suite {
     Suite { problem: Some("ended without a result".to_owned()), ..suite }
 }
 
-/// `     Running unittests src/lib.rs (target/debug/deps/core-12ab)`, `   Doc-tests core`.
+/// Reads a header: `     Running unittests src/lib.rs (target/debug/deps/core-12ab)`, `   Doc-tests
+/// core`.
 fn header(line: &str) -> Option<String> {
     let line = line.trim_start();
     if let Some(name) = line.strip_prefix("Doc-tests ") {
@@ -155,7 +156,7 @@ fn header(line: &str) -> Option<String> {
     Some(format!("{stem} {source}"))
 }
 
-/// `running 3 tests`
+/// Reads a count: `running 3 tests`.
 fn is_start(line: &str) -> bool {
     let count = line
         .strip_prefix("running ")
@@ -163,8 +164,8 @@ fn is_start(line: &str) -> bool {
     count.is_some_and(|count| count.parse::<u64>().is_ok())
 }
 
-/// `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s`,
-/// anywhere in a line, since a test that prints without a line end pushes it to the right.
+/// Reads `test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in
+/// 0.1s` at any column, because a test may print before it without a line end.
 fn result(line: &str) -> Option<(u64, u64, u64)> {
     let (_, counts) = line.split_once("test result: ")?.1.split_once(". ")?;
     let count = |noun: &str| {

@@ -1,7 +1,7 @@
-//! The unit stage: cargo builds the test binaries, and we run each by itself, so that every suite
-//! has its package's name, its own log and its own bound; two at a time, since many wait for the
-//! processes that they start. When may a binary with no tests pass in silence? Only when its own
-//! sources hold none, and its package has some elsewhere.
+//! The stage `unit`: cargo builds the test binaries, and the stage runs each by itself, so that
+//! every suite has the name of its package, a log and a bound. Two binaries run at a time, because
+//! many wait for processes that they start. A binary without tests is left out only if its sources
+//! contain none and its package has tests elsewhere.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::workspace::{BUILD_BOUND, Workspace, array, text};
 /// Bound of one test binary.
 const SUITE_BOUND: Duration = Duration::from_secs(15 * 60);
 
-/// Where cargo's messages of that build go, in its target folder.
+/// Path of cargo's messages of the build, below the target folder.
 const BUILD_LOG: &str = "xtask/unit/build.json";
 
 /// A built test binary.
@@ -29,16 +29,16 @@ const BUILD_LOG: &str = "xtask/unit/build.json";
 pub(crate) struct TestBinary {
     package: String,
     folder: PathBuf,
-    /// `unit` for the library, `bin-NAME` for a program, else the file's name in tests/.
+    /// The suite: `unit` for the library, `bin-NAME` for a program, else the file's name in tests/.
     pub(crate) what: String,
     source: PathBuf,
     executable: PathBuf,
 }
 
-/// Builds and runs all test binaries; prints each suite's line as it ends.
+/// Builds and runs all test binaries, and prints each suite's line as it ends.
 ///
 /// # Errors
-/// The build fails or a log cannot be written; a failing suite is not an error but a result.
+/// Returns an error if the build fails or a log cannot be written. A failed suite is a result.
 pub fn run(
     workspace: &Workspace,
     show: &mut dyn FnMut(&Suite, &str),
@@ -64,22 +64,26 @@ pub fn run(
         },
     )?;
     for (package, _) in ran_by_package.into_iter().filter(|(_, ran)| *ran == 0) {
-        let suite = Suite::broken(&format!("{package}/any"), "the package has no tests".to_owned());
+        let suite = Suite::broken(
+            &format!("{package}/any"),
+            "the package has no tests; fix: add one".to_owned(),
+        );
         show(&suite, "");
         suites.push(suite);
     }
     Ok(suites)
 }
 
-/// Builds and runs the test binaries of one package, and prints the closing line. Cargo selects by
-/// target and not by package, so that every dependency keeps the features of the whole tree.
+/// Builds and runs the test binaries of a package, and prints the closing line. Cargo selects by
+/// target and not by package, so that every dependency has the features of the whole tree.
 ///
 /// # Errors
-/// There is no such package, the build fails, or a test does.
+/// Returns an error if the tree has no such package, or the build or a test fails.
 pub fn run_package(workspace: &Workspace, name: &str) -> Result<(), String> {
     let packages = workspace.packages()?;
     let package = packages.iter().find(|package| package.name == name);
-    let package = package.ok_or_else(|| format!("there is no package {name}"))?;
+    let package =
+        package.ok_or_else(|| format!("no package {name}; fix: name one of ARCHITECTURE.md"))?;
     let logs = workspace.target()?.join("xtask/unit");
     let mut command = workspace.cargo(&["test", "--workspace", "--locked", "--no-run", "--lib"]);
     command.args(package.tests.iter().flat_map(|test| ["--test", test]));
@@ -97,10 +101,10 @@ pub fn run_package(workspace: &Workspace, name: &str) -> Result<(), String> {
     if counts.failed == 0 { Ok(()) } else { Err(format!("tests of {name} fail; see above")) }
 }
 
-/// Whether an earlier run has built the test binaries.
+/// Reports whether an earlier run has built the test binaries.
 ///
 /// # Errors
-/// The target folder is unknown.
+/// Returns an error if the target folder is unknown.
 pub fn was_built(workspace: &Workspace) -> Result<bool, String> {
     Ok(workspace.target()?.join(BUILD_LOG).is_file())
 }
@@ -111,18 +115,18 @@ fn test_binaries(workspace: &Workspace) -> Result<Vec<TestBinary>, String> {
     built(&mut workspace.cargo(&form), &log)
 }
 
-/// The test binaries that a build makes, in order.
+/// Runs a build and returns its test binaries, in order.
 ///
 /// # Errors
-/// The build fails, or makes none.
+/// Returns an error if the build fails, or builds no test binary.
 pub(crate) fn built(command: &mut Command, log: &Path) -> Result<Vec<TestBinary>, String> {
     built_with(command, &[], log)
 }
 
-/// As [`built`], with flags for the compiler of the binary's own crate (`cargo rustc`).
+/// Does the same as [`built`], with flags for the compiler of the binary's crate (`cargo rustc`).
 ///
 /// # Errors
-/// As [`built`].
+/// Returns the errors of [`built`].
 pub(crate) fn built_with(
     command: &mut Command,
     flags: &[&str],
@@ -142,13 +146,13 @@ pub(crate) fn built_with(
     let mut binaries: Vec<TestBinary> = messages.filter_map(|value| test_binary(&value)).collect();
     binaries.sort_by(|left, right| (&left.package, &left.what).cmp(&(&right.package, &right.what)));
     if binaries.is_empty() {
-        return Err("cargo built no test binary at all".to_owned());
+        return Err("cargo built no test binary".to_owned());
     }
     Ok(binaries)
 }
 
-/// Reads one message of cargo. Benchmarks are built with the tests, but are not tests; a target
-/// whose manifest says `test = false` is tested elsewhere, as the Python module is by pytest.
+/// Reads one message of cargo. Benchmarks are built with the tests, but are no tests. A target
+/// whose manifest says `test = false` is tested elsewhere, such as the Python module by pytest.
 fn test_binary(message: &Value) -> Option<TestBinary> {
     let is_test = message["reason"] == "compiler-artifact" && message["profile"]["test"] == true;
     let target = &message["target"];
@@ -172,8 +176,8 @@ fn test_binary(message: &Value) -> Option<TestBinary> {
     })
 }
 
-/// `path+file:///tree/libs/core#forebay-core@0.1.0`, or `...tools/xtask#0.1.0` when the folder has
-/// the package's name.
+/// Returns the package of an id: `path+file:///tree/libs/core#forebay-core@0.1.0`, or
+/// `...tools/xtask#0.1.0` if the folder has the package's name.
 fn package_name(id: &str) -> String {
     let (path, fragment) = id.rsplit_once('#').unwrap_or((id, ""));
     match fragment.split_once('@') {
@@ -183,12 +187,12 @@ fn package_name(id: &str) -> String {
 }
 
 impl TestBinary {
-    /// The name of its suite.
+    /// Returns the name of the suite.
     fn suite(&self) -> String {
         format!("{}/{}", self.package, self.what)
     }
 
-    /// Runs it as cargo would.
+    /// Returns the command by which cargo would run the binary.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
@@ -197,10 +201,10 @@ impl TestBinary {
     }
 }
 
-/// Runs a binary by this command as the suite of this name; answers also what it wrote.
+/// Runs a binary by this command as the suite of this name; returns suite and output.
 ///
 /// # Errors
-/// It cannot be started, or its log not written.
+/// Returns an error if the binary cannot be started, or the log cannot be written.
 pub(crate) fn run_one(
     name: String,
     logs: &Path,
@@ -210,7 +214,7 @@ pub(crate) fn run_one(
     let outcome = process::capture(command, &log, SUITE_BOUND)?;
     let mut found = parse_libtest(&outcome.output);
     if found.is_empty() {
-        // A harness of its own, such as a fuzz target's, reports in our own form.
+        // A custom harness, such as that of a fuzz target, prints lines `suite NAME: ...`.
         found = parse_suite_lines(&outcome.output);
     }
     let mut suite = Suite { name, ..Suite::default() };
@@ -221,14 +225,15 @@ pub(crate) fn run_one(
         suite.problem = suite.problem.or_else(|| part.problem.clone());
     }
     if found.is_empty() {
-        suite.problem = Some(format!("reported nothing: {}", outcome.ending));
+        suite.problem = Some(format!("the binary reported no result: {}", outcome.ending));
     } else if !outcome.ok && suite.failed == 0 {
         suite.problem = Some(outcome.ending);
     }
     Ok((suite, outcome.output))
 }
 
-/// A unit-test binary may be empty when its sources hold no test; a file in tests/ never may.
+/// Reports whether a binary may be empty: a unit-test binary whose sources contain no test may, a
+/// file in tests/ may not.
 fn may_be_empty(binary: &TestBinary) -> bool {
     if binary.source.starts_with(binary.folder.join("tests")) {
         return false;

@@ -1,6 +1,6 @@
-//! What Cargo knows about the tree: its packages, their folders and first-party edges, and the
-//! target directory. Everything is read from `cargo metadata --no-deps`, so it takes no lock and
-//! no network. Also the one place where cargo and the tree's Python are called from.
+//! The tree as cargo describes it: packages, their folders and first-party edges, and the target
+//! folder. `cargo metadata --no-deps` gives all of it without a lock and without the network. All
+//! commands of cargo and of the tree's Python are created here.
 
 use std::env;
 use std::fs;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::process;
 
-/// Bound of one build of the whole tree, cold.
+/// Bound of a cold build of the whole tree.
 pub const BUILD_BOUND: Duration = Duration::from_secs(50 * 60);
 
 /// The packages that the demo runs: server, Rust programs, and the modules of Java and Python.
@@ -20,50 +20,51 @@ const DEMO_PACKAGES: [&str; 4] = ["forebay-demo", "forebay-ffi", "forebay-python
 /// The programs that the demo starts.
 const DEMO_BINARIES: [&str; 3] = ["demo_load", "demo_reader", "forebayd"];
 
-/// The tree we work on.
+/// The tree that the build tool works on.
 #[derive(Clone, Debug)]
 pub struct Workspace {
-    /// Where the root manifest stands.
+    /// The folder of the root manifest.
     pub root: PathBuf,
 }
 
-/// One first-party package.
+/// A first-party package.
 #[derive(Clone, Debug)]
 pub struct Package {
-    /// Its name.
+    /// The package's name.
     pub name: String,
-    /// Its folder, relative to the root, with forward slashes.
+    /// The folder, relative to the root, with forward slashes.
     pub folder: String,
-    /// Its dependencies, of all kinds.
+    /// The dependencies, of all kinds.
     pub dependencies: Vec<Dependency>,
-    /// Its binaries' names.
+    /// The names of the binaries.
     pub binaries: Vec<String>,
-    /// The names of its tests in `tests/`.
+    /// The names of the tests in `tests/`.
     pub tests: Vec<String>,
 }
 
-/// One edge out of a package.
+/// An edge from a package to a dependency.
 #[derive(Clone, Debug)]
 pub struct Dependency {
-    /// The package it leads to.
+    /// The name of the dependency.
     pub name: String,
     /// Whether the edge exists only for tests, examples and benchmarks.
     pub dev: bool,
     /// Whether the edge exists only for the build script.
     pub build: bool,
-    /// Whether only a cargo feature brings it.
+    /// Whether a cargo feature enables the edge.
     pub optional: bool,
-    /// Whether it leads to a folder of this tree.
+    /// Whether the dependency is in this tree.
     pub first_party: bool,
 }
 
 impl Workspace {
-    /// The tree that this program was built from, or that the current folder is in.
+    /// Finds the tree that contains the current folder.
     ///
     /// # Errors
-    /// No folder above the current one holds a Cargo workspace.
+    /// Returns an error if no folder at or above the current one is a Cargo workspace.
     pub fn here() -> Result<Self, String> {
-        let start = env::current_dir().map_err(|error| format!("read the folder: {error}"))?;
+        let start =
+            env::current_dir().map_err(|error| format!("read the current folder: {error}"))?;
         for folder in start.ancestors() {
             let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
             if manifest.lines().any(|line| line == "[workspace]") {
@@ -73,8 +74,8 @@ impl Workspace {
         Err(format!("no Cargo workspace at or above {}", start.display()))
     }
 
-    /// `cargo` at the root, without the variables that `cargo run` left in our environment: they
-    /// would change the fingerprint of build scripts and so compile them again.
+    /// Returns `cargo` at the root, without the variables that `cargo run` sets: they would change
+    /// the fingerprints of build scripts, and cargo would compile these again.
     #[must_use]
     pub fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("cargo");
@@ -82,7 +83,7 @@ impl Workspace {
         command
     }
 
-    /// The interpreter of `.venv`, at the root.
+    /// Returns the interpreter of `.venv`, at the root.
     #[must_use]
     pub fn python(&self, arguments: &[&str]) -> Command {
         let mut command = self.interpreter(Path::new(".venv/bin/python"));
@@ -90,7 +91,7 @@ impl Workspace {
         command
     }
 
-    /// Another interpreter, at the root; a relative path begins there.
+    /// Returns another interpreter, at the root; a relative path begins at the root.
     #[must_use]
     pub fn interpreter(&self, path: &Path) -> Command {
         let mut command = Command::new(self.root.join(path));
@@ -98,10 +99,10 @@ impl Workspace {
         command
     }
 
-    /// Builds everything, in the one invocation form (tools/decisions/0002).
+    /// Builds everything by the common invocation (tools/decisions/0002).
     ///
     /// # Errors
-    /// The build fails or reaches its bound.
+    /// Returns an error if the build fails or reaches its bound.
     pub fn build(&self) -> Result<(), String> {
         let mut command = self.cargo(&["build", "--workspace", "--all-targets", "--locked"]);
         process::must(&mut command, BUILD_BOUND)
@@ -111,7 +112,7 @@ impl Workspace {
     /// packages have the features of the whole tree, so no later build compiles a dependency again.
     ///
     /// # Errors
-    /// The build fails or reaches its bound.
+    /// Returns an error if the build fails or reaches its bound.
     pub fn build_demo(&self) -> Result<(), String> {
         let mut command = self.cargo(&["build", "--locked", "--lib"]);
         command.args(DEMO_PACKAGES.iter().flat_map(|name| ["--package", name]));
@@ -119,19 +120,19 @@ impl Workspace {
         process::must(&mut command, BUILD_BOUND)
     }
 
-    /// Builds one program with the features of the whole tree.
+    /// Builds a program with the features of the whole tree.
     ///
     /// # Errors
-    /// The build fails or reaches its bound.
+    /// Returns an error if the build fails or reaches its bound.
     pub fn build_binary(&self, name: &str) -> Result<(), String> {
         let form = ["build", "--workspace", "--locked", "--bin", name];
         process::must(&mut self.cargo(&form), BUILD_BOUND)
     }
 
-    /// The first-party packages, sorted by name.
+    /// Returns the first-party packages, sorted by name.
     ///
     /// # Errors
-    /// `cargo metadata` fails.
+    /// Returns an error if `cargo metadata` fails.
     pub fn packages(&self) -> Result<Vec<Package>, String> {
         let metadata = self.metadata()?;
         let mut packages: Vec<Package> =
@@ -140,30 +141,30 @@ impl Workspace {
         Ok(packages)
     }
 
-    /// Where cargo builds, as `CARGO_TARGET_DIR` and the configuration say.
+    /// Returns cargo's target folder, as `CARGO_TARGET_DIR` and the configuration set it.
     ///
     /// # Errors
-    /// `cargo metadata` fails.
+    /// Returns an error if `cargo metadata` fails.
     pub fn target(&self) -> Result<PathBuf, String> {
         Ok(PathBuf::from(text(&self.metadata()?, "target_directory")))
     }
 
-    /// A binary that the build made.
+    /// Returns the path of a built binary.
     ///
     /// # Errors
-    /// It is not there.
+    /// Returns an error if the binary does not exist.
     pub fn binary(&self, name: &str) -> Result<PathBuf, String> {
         let path = self.target()?.join("debug").join(name);
         if path.is_file() {
             return Ok(path);
         }
-        Err(format!("no binary {name}: is it a package of the tree? fix: make setup && make test"))
+        Err(format!("{name} is not built; fix: make setup && make test"))
     }
 
-    /// The tracked and the new files that git does not ignore, relative, sorted.
+    /// Returns the tracked files and the new ones that git does not ignore, relative and sorted.
     ///
     /// # Errors
-    /// git is missing or the tree is not a repository.
+    /// Returns an error if git is missing, or the tree is not a repository.
     pub fn files(&self) -> Result<Vec<String>, String> {
         let mut command = Command::new("git");
         command.args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"]);
@@ -204,7 +205,7 @@ impl Workspace {
     }
 }
 
-/// Takes out what `cargo run` put into our environment about this very package.
+/// Removes the variables about the package xtask that `cargo run` sets.
 fn clean(command: &mut Command) -> &mut Command {
     const PREFIXES: [&str; 5] =
         ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_"];
@@ -227,13 +228,13 @@ fn dependency(value: &Value) -> Dependency {
     }
 }
 
-/// The array in a field, empty when there is none.
+/// Returns the array in a field, empty if there is none.
 #[must_use]
 pub fn array<'a>(value: &'a Value, field: &str) -> &'a [Value] {
     value[field].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The text in a field, empty when there is none.
+/// Returns the text in a field, empty if there is none.
 #[must_use]
 pub fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()

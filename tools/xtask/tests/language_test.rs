@@ -1,5 +1,5 @@
-//! Plants violations of the language rules in a tree of their own and sees each caught by file,
-//! line and text; the right form beside each shows that the rule refuses nothing else.
+//! Each test plants violations of a language rule in a small tree and proves that the rule reports
+//! each by file, line and text. The correct form next to each proves that the rule refuses no more.
 
 use std::fs;
 use std::path::Path;
@@ -275,7 +275,7 @@ fn exceptions_only_shrink() {
     assert_eq!(problems(rule, &[file, (EXCEPTIONS, entry)]), Vec::<String>::new());
     let stale = problems(rule, &[(EXCEPTIONS, &entry.replace(", \"held\"", ""))]);
     assert_eq!(stale.len(), 1, "{stale:?}");
-    assert!(stale[0].contains("\"Held\"") && stale[0].contains("take it out"), "{stale:?}");
+    assert!(stale[0].contains("\"Held\"") && stale[0].contains("remove it"), "{stale:?}");
     let (folder, workspace) = tree();
     write(folder.path(), EXCEPTIONS, "[names]\n");
     assert!(rule(&workspace).unwrap_err().contains("no rule [names]"));

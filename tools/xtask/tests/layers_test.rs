@@ -1,5 +1,6 @@
-//! Builds small Cargo workspaces with one wrong edge each, and sees `layers` catch it by name. The
-//! forbidden packages are empty stand-ins with the real ones' names, so no network is needed.
+//! Each test builds a small Cargo workspace with one wrong edge and proves that `layers` reports
+//! the edge by name. The forbidden packages are empty stand-ins with the real names, so no test
+//! needs the network.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +40,7 @@ fn package(root: &Path, folder: &str, name: &str, rest: &str) {
     write(root, &format!("{folder}/src/lib.rs"), "//! A stand-in for a test.\n");
 }
 
-/// A tree of core and log, in order.
+/// Creates a tree of core and log without a wrong edge.
 fn tree() -> (TempDir, Workspace) {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
@@ -120,7 +121,7 @@ fn a_package_in_another_folder() {
     let (folder, workspace) = tree();
     fs::rename(folder.path().join("libs/core"), folder.path().join("libs/heart")).unwrap();
     package(folder.path(), "libs/log", "forebay-log", "");
-    only_problem(&workspace, &["forebay-core stands in libs/heart", "libs/core"]);
+    only_problem(&workspace, &["forebay-core is in libs/heart", "libs/core"]);
 }
 
 #[test]
@@ -130,5 +131,5 @@ fn a_forbidden_package_reached_through_another() {
     package(folder.path(), "libs/core", "forebay-core", edge);
     let text = TABLES.replace("forebay-core | L0", "forebay-core | L1");
     write(folder.path(), "ARCHITECTURE.md", &text);
-    only_problem(&workspace, &["forebay-log may never reach rocksdb", "cargo tree"]);
+    only_problem(&workspace, &["forebay-log reaches rocksdb", "cargo tree"]);
 }

@@ -1,5 +1,6 @@
-//! Plants one violation for each rule of tidy in a tree of its own, and sees it caught by name.
-//! The same tree without the plant has no problem, so each test can only pass for its reason.
+//! Each test plants a violation of a rule of tidy in a small tree and proves that the rule reports
+//! it by name. The same tree without the violation has no finding, so a test passes only for its
+//! reason.
 
 use std::fs;
 use std::path::Path;
@@ -49,7 +50,7 @@ fn tree() -> (TempDir, Workspace) {
     (folder, workspace)
 }
 
-/// The only problem that this file brings must hold all the words.
+/// Requires that the file causes exactly one finding, and that the finding contains all words.
 fn planted(file: &str, text: &str, words: &[&str]) {
     let (folder, workspace) = tree();
     assert_eq!(tidy::problems(&workspace).unwrap(), Vec::<String>::new());

@@ -1,19 +1,19 @@
-//! A crate's dependencies stand in its Cargo.toml and in its BUILD file. Cargo's list is the one
-//! that is true; here the other is held against it, one kind of dependency at a time.
+//! The rule `bazel-deps`: a crate's Cargo.toml and BUILD file name the same dependencies. Cargo's
+//! list is right by definition. The rule compares one kind of dependency at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::graph::{self, Graph, Rule, package};
 use crate::workspace::{Package, Workspace};
 
-/// Where BUILD files stand below a crate's folder for what only dev-dependencies may serve.
+/// Folders of a crate whose targets may use dev-dependencies; they have separate BUILD files.
 const APART: [&str; 3] = ["tests", "examples", "benches"];
 const LISTS: [&str; 2] = ["deps", "proc_macro_deps"];
 
-/// Dependencies that one side has and the other has not.
+/// Returns a finding for each dependency that only one side has.
 ///
 /// # Errors
-/// cargo or Bazel cannot load the tree.
+/// Returns an error if cargo or Bazel cannot load the tree.
 pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
     Ok(differences(&workspace.packages()?, &graph::load(workspace)?))
 }
@@ -24,7 +24,7 @@ fn differences(packages: &[Package], graph: &Graph) -> Vec<String> {
     packages.iter().flat_map(|package| package_problems(package, &by_folder, graph)).collect()
 }
 
-/// What the targets of one crate take, by kind.
+/// The dependencies of the targets of a crate, by kind.
 #[derive(Default)]
 struct Taken {
     normal: BTreeSet<String>,
@@ -37,7 +37,7 @@ fn package_problems(own: &Package, by_folder: &BTreeMap<&str, &str>, graph: &Gra
     let mut taken = taken(own, by_folder, graph);
     let build_file = format!("{}/BUILD.bazel", own.folder);
     if taken.targets == 0 {
-        return vec![format!("{build_file} has no target of {}; fix: add them", own.name)];
+        return vec![format!("{build_file} has no target of {}; fix: add its targets", own.name)];
     }
     let edges = |test: fn(&crate::workspace::Dependency) -> bool| -> BTreeSet<String> {
         let edges = own.dependencies.iter().filter(|edge| test(edge));
@@ -53,12 +53,11 @@ fn package_problems(own: &Package, by_folder: &BTreeMap<&str, &str>, graph: &Gra
     let mut problems = Vec::new();
     let mut say = |kind: &str, taken: &BTreeSet<String>, may, must: &BTreeSet<String>| {
         for extra in taken.difference(may) {
-            let fix =
-                format!("fix: take it out, or add it to [{kind}] of {}/Cargo.toml", own.folder);
-            problems.push(format!("{build_file}: {extra} is not among the {kind} of cargo; {fix}"));
+            let fix = format!("fix: remove it, or add it to [{kind}] of {}/Cargo.toml", own.folder);
+            problems.push(format!("{build_file}: {extra} is not in [{kind}] of cargo; {fix}"));
         }
         for missing in must.difference(taken) {
-            let fix = "fix: add it there, or take it out of Cargo.toml";
+            let fix = "fix: add it there, or remove it from Cargo.toml";
             problems.push(format!("{build_file}: {missing} of [{kind}] is in no target; {fix}"));
         }
     };
@@ -91,7 +90,7 @@ enum Kind {
     Build,
 }
 
-/// What kind of dependencies a target has, when it is one of this crate's.
+/// Returns the kind of a target's dependencies, `None` if the target is not of this crate.
 fn kind(own: &Package, label: &str, rule: &Rule) -> Option<Kind> {
     let inside = package(label).strip_prefix(own.folder.as_str())?;
     let apart = inside.strip_prefix('/').map(|rest| rest.split('/').next().unwrap_or(rest));
@@ -105,8 +104,8 @@ fn kind(own: &Package, label: &str, rule: &Rule) -> Option<Kind> {
     }
 }
 
-/// Cargo's name of what a label stands for; `None` for parts of the crate itself, such as its
-/// build script or, for a program, its library.
+/// Returns cargo's name of a label; `None` for parts of the crate itself, such as its build script
+/// or, for a program, its library.
 fn named(
     label: &str,
     by_folder: &BTreeMap<&str, &str>,
@@ -120,7 +119,7 @@ fn named(
     if folder == own.folder && kind != Kind::Dev {
         return None;
     }
-    // Helpers of tests stand below their crate's folder.
+    // Helpers of tests are below their crate's folder.
     if folder.strip_prefix(own.folder.as_str()).is_some_and(|rest| rest.starts_with('/')) {
         return None;
     }
@@ -185,7 +184,7 @@ mod tests {
         only(&tree("@crates//:serde", TEST, protox), &["forebay-b", "in no target"]);
         let dev = ["proptest", "[dev-dependencies]"];
         only(&tree(&library, "//libs/a:forebay_a", protox), &dev);
-        only(&tree(&library, &format!("{TEST},@crates//:csv"), protox), &["csv", "take it out"]);
+        only(&tree(&library, &format!("{TEST},@crates//:csv"), protox), &["csv", "remove it"]);
         only(&tree(&library, TEST, ""), &["protox", "[build-dependencies]"]);
     }
 

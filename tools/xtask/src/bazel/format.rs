@@ -1,4 +1,4 @@
-//! BUILD files have one form: buildifier's, with its warnings as errors.
+//! The rule `bazel-format`: BUILD files have buildifier's format and cause none of its warnings.
 
 use std::process::Command;
 use std::time::Duration;
@@ -7,9 +7,10 @@ use crate::process;
 use crate::workspace::Workspace;
 
 const BOUND: Duration = Duration::from_secs(2 * 60);
-/// Where set-up puts it, in cargo's target folder.
+/// Path at which set-up installs buildifier, below cargo's target folder.
 const BUILDIFIER: &str = "tools/buildifier";
-/// The stand-ins, which only Bazel 4 reads: they are made of what later ones no longer have.
+/// The stand-ins of rule sets, which only Bazel 4 reads. They use functions that later versions of
+/// Bazel no longer have.
 const HOST: &str = "tools/bazel/host/";
 const HOST_WARNINGS: &str = "-warnings=-attr-cfg,-native-java-info,-native-py,-native-sh-binary,\
     -function-docstring-args,-function-docstring-return";
@@ -23,21 +24,21 @@ const NAMES: [&str; 7] = [
     "REPO.bazel",
 ];
 
-/// What buildifier would change or warns of.
+/// Returns a finding for each change and each warning of buildifier.
 ///
 /// # Errors
-/// git cannot list the files, or buildifier is not there.
+/// Returns an error if git cannot list the files, or buildifier is not installed.
 pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
     let program = workspace.target()?.join(BUILDIFIER);
     if !program.is_file() {
-        return Err(format!("{} is not there; fix: make setup", program.display()));
+        return Err(format!("{} is not installed; fix: make setup", program.display()));
     }
     let files = workspace.files()?.into_iter().filter(|file| is_bazel(file));
     let (host, own): (Vec<String>, Vec<String>) = files.partition(|file| file.starts_with(HOST));
     let mut problems = Vec::new();
     for (files, warnings) in [(own, "-warnings=default"), (host, HOST_WARNINGS)] {
         if files.is_empty() {
-            return Err("there are no BUILD files to look at".to_owned());
+            return Err("the tree has no BUILD files".to_owned());
         }
         let mut command = Command::new(&program);
         command.args(["-mode=check", "-lint=warn", warnings]).args(&files);
@@ -53,9 +54,10 @@ fn is_bazel(file: &str) -> bool {
     NAMES.contains(&name) || name.ends_with(".bzl")
 }
 
-/// A finding's line opens with its file; the lines below it quote the manual.
+/// Returns the findings in an output. The line of a finding begins with its file; the lines below
+/// quote the manual.
 fn findings(output: &str, ok: bool, ending: &str, files: &[String]) -> Vec<String> {
-    const FIX: &str = "fix: target/tools/buildifier -lint=fix FILE, then what it says";
+    const FIX: &str = "fix: target/tools/buildifier -lint=fix FILE, and what it still reports";
     let opens = |line: &&str| {
         let file = line.split([':', ' ']).next().unwrap_or_default();
         files.iter().any(|known| known == file)

@@ -1,5 +1,5 @@
-//! Every target of the tree, read from one `bazel query` in its XML form. Labels are absolute and
-//! in full: `//libs/core:forebay_core`, `@crates//:serde`.
+//! All targets of the tree, read from one `bazel query` in XML. Labels are absolute and complete:
+//! `//libs/core:forebay_core`, `@crates//:serde`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,18 +9,18 @@ use super::{QUERY_BOUND, host, log};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// One target that a rule made.
+/// A target that a rule defines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
     /// The rule's name: `rust_library`.
     pub class: String,
     /// Lists of labels and of words, by attribute.
     pub lists: BTreeMap<String, Vec<String>>,
-    /// Everything that it takes, files included.
+    /// All inputs, files included.
     pub inputs: BTreeSet<String>,
 }
 
-/// All that a query found.
+/// The result of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
     /// The rules' targets, by label.
@@ -30,13 +30,13 @@ pub struct Graph {
 }
 
 impl Rule {
-    /// The values of a list, empty when there is none.
+    /// Returns the values of a list, empty if there is none.
     #[must_use]
     pub fn list(&self, name: &str) -> &[String] {
         self.lists.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether `bazel test` runs it.
+    /// Reports whether `bazel test` runs the target.
     #[must_use]
     pub fn is_test(&self) -> bool {
         self.class.ends_with("_test")
@@ -44,14 +44,14 @@ impl Rule {
 }
 
 impl Graph {
-    /// The folders with a BUILD file, the root's being empty.
+    /// Returns the folders with a BUILD file; the root is the empty string.
     #[must_use]
     pub fn packages(&self) -> BTreeSet<&str> {
         self.rules.keys().map(|label| package(label)).collect()
     }
 }
 
-/// The package of a label: `//libs/core:x` is in `libs/core`.
+/// Returns the package of a label: `//libs/core:x` is in `libs/core`.
 #[must_use]
 pub fn package(label: &str) -> &str {
     let inside = label.split_once("//").map_or(label, |(_, inside)| inside);
@@ -61,7 +61,7 @@ pub fn package(label: &str) -> &str {
 /// Reads all targets.
 ///
 /// # Errors
-/// Bazel cannot load a BUILD file, or what it prints cannot be read.
+/// Returns an error if Bazel cannot load a BUILD file, or its output cannot be read.
 pub fn load(workspace: &Workspace) -> Result<Graph, String> {
     let mut command = host(workspace, &["query", "--output=xml", "//...:*"]);
     let text = process::read_bounded(&mut command, &log(workspace, "query.xml")?, QUERY_BOUND)?;
@@ -69,10 +69,10 @@ pub fn load(workspace: &Workspace) -> Result<Graph, String> {
     if graph.rules.is_empty() { Err("the query found no target".to_owned()) } else { Ok(graph) }
 }
 
-/// The labels that a query answers with.
+/// Returns the labels that match a query.
 ///
 /// # Errors
-/// Bazel refuses it.
+/// Returns an error if Bazel refuses the query.
 pub fn labels(workspace: &Workspace, query: &str) -> Result<BTreeSet<String>, String> {
     let mut command = host(workspace, &["query", "--output=label", query]);
     let text = process::read_bounded(&mut command, &log(workspace, "labels.log")?, QUERY_BOUND)?;
@@ -80,7 +80,7 @@ pub fn labels(workspace: &Workspace, query: &str) -> Result<BTreeSet<String>, St
 }
 
 fn parse(text: &str) -> Result<Graph, String> {
-    // Bazel declares XML 1.1, of which it uses nothing; the parser knows 1.0 only.
+    // Bazel declares XML 1.1 but uses only 1.0, which is all that the parser knows.
     let body = text.split_once("?>").map_or(text, |(_, body)| body);
     let document = Document::parse(body).map_err(|error| format!("read the query: {error}"))?;
     let mut graph = Graph::default();
@@ -131,7 +131,7 @@ fn values(node: Node<'_, '_>, name: &str) -> Vec<String> {
     lists.filter(|list| list.attribute("name") == Some(name)).flat_map(items).collect()
 }
 
-/// A group's own specifications and those of all that it includes, each group once.
+/// Returns the specifications of a group and of all groups that it includes, each group once.
 fn specifications(
     groups: &BTreeMap<String, (Vec<String>, Vec<String>)>,
     name: &str,
@@ -147,7 +147,7 @@ fn specifications(
     found
 }
 
-/// Bazel's answer for a small tree, in its own form, for the tests of this module's rules.
+/// Bazel's XML for a small tree, for the tests of the rules.
 #[cfg(test)]
 pub mod fixture {
     use super::{Graph, parse};
@@ -165,7 +165,7 @@ pub mod fixture {
         text + "</rule>"
     }
 
-    /// One package group.
+    /// Returns a package group.
     pub fn group(label: &str, packages: &[&str], includes: &[&str]) -> String {
         let items = |words: &[&str]| -> String {
             words.iter().map(|word| format!("<string value=\"{word}\"/>")).collect()

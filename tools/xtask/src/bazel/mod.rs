@@ -1,7 +1,7 @@
-//! Bazel beside cargo. The BUILD files are for two Bazels (tools/decisions/0016); here this
-//! machine's runs them through `tools/bazel/host.sh`, and rules of `xtask check` hold them against
-//! what the tree says elsewhere: cargo, the layer table, the pins. One job per file; the rules that
-//! look at targets read them from one query ([`graph`]).
+//! Bazel next to cargo. The BUILD files are for two versions of Bazel (tools/decisions/0016). This
+//! module runs them with this machine's Bazel by `tools/bazel/host.sh`. Rules of `xtask check`
+//! compare the BUILD files with cargo, the layer table and the pins. Each file has one task; all
+//! rules about targets read the same query ([`graph`]).
 
 pub mod deps;
 pub mod format;
@@ -20,19 +20,19 @@ use std::time::Duration;
 
 use crate::workspace::Workspace;
 
-/// The front of this machine's Bazel.
+/// The script that runs this machine's Bazel.
 const HOST: &str = "tools/bazel/host.sh";
-/// Bound of a question to Bazel, its start included.
+/// Bound of a query, the start of Bazel included.
 const QUERY_BOUND: Duration = Duration::from_secs(5 * 60);
 
-/// Bazel with a command and its arguments.
+/// Returns Bazel with a command and its arguments.
 fn host(workspace: &Workspace, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");
     command.arg(HOST).args(arguments).current_dir(&workspace.root);
     command
 }
 
-/// Where a job of this module logs.
+/// Returns the path of a log of this module.
 fn log(workspace: &Workspace, name: &str) -> Result<PathBuf, String> {
     Ok(workspace.target()?.join("xtask/bazel").join(name))
 }

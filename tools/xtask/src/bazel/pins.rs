@@ -1,6 +1,6 @@
-//! The pins of MODULE.bazel, which nothing here can resolve, are held against the manifests that
-//! the other tools resolve: cargo's, Maven's, pip's, Go's. The comparison is Python, in whose
-//! syntax MODULE.bazel is written.
+//! The rule `bazel-pins`: no tool here resolves the pins of MODULE.bazel, so the rule compares them
+//! with the manifests of cargo, Maven, pip and Go. The comparison is a Python script, because
+//! MODULE.bazel has the syntax of Python.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::workspace::Workspace;
 const BOUND: Duration = Duration::from_secs(60);
 const SCRIPT: &str = "tools/bazel/pins.py";
 
-/// Pins that differ.
+/// Returns a finding for each pin that differs.
 ///
 /// # Errors
-/// The script cannot be started, or dies.
+/// Returns an error if the script cannot be started, or crashes.
 pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
     let mut command = workspace.python(&[SCRIPT]);
     let log = super::log(workspace, "pins.log")?;
@@ -21,7 +21,8 @@ pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
     findings(&outcome.output, outcome.ok, &outcome.ending)
 }
 
-/// The script prints `pins: FINDING` for each, and ends well only without any.
+/// Returns the findings of the script, which prints `pins: FINDING` for each and fails if there is
+/// one.
 fn findings(output: &str, ok: bool, ending: &str) -> Result<Vec<String>, String> {
     let found: Vec<String> =
         output.lines().filter_map(|line| line.strip_prefix("pins: ")).map(str::to_owned).collect();

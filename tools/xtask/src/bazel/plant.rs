@@ -1,7 +1,8 @@
-//! `xtask bazel-plant`: proof that the Bazel build catches what it is for. A list of faults,
-//! `tools/bazel/faults.toml`, says of each how it is planted, what must notice it, and the words by
-//! which it must be named. It is planted in a copy of the tree, alone, and taken back. A fault that
-//! goes unnoticed fails, and so does one that is noticed by accident, or that cannot be planted.
+//! `xtask bazel-plant`: a mutation test of BUILD files. `tools/bazel/faults.toml` lists known
+//! faults; an entry has the edits that plant the fault, the command that must fail (the *witness*),
+//! and words that its output must contain. Each fault is planted alone in a copy of the tree and
+//! then undone. A fault fails if the witness succeeds, if the output lacks a word, or if the edit
+//! does not apply.
 
 mod copy;
 mod fault;
@@ -18,38 +19,39 @@ use crate::workspace::Workspace;
 use copy::Copy;
 use fault::{Fault, Witness};
 
-/// Bound of one look at a fault.
+/// Bound of a witness on a tree with a fault.
 const LOOK_BOUND: Duration = Duration::from_secs(5 * 60);
-/// Bound of the same looks at the tree without a fault, which build what the others find built.
+/// Bound of the witnesses on the tree without a fault, which build everything for the later runs.
 const SOUND_BOUND: Duration = Duration::from_secs(20 * 60);
 
 /// Plants all faults, or the one of this name, and prints the closing line.
 ///
 /// # Errors
-/// A fault is not caught, or the tree without a fault is not sound.
+/// Returns an error if a fault is not caught, or a witness fails without a fault.
 pub fn run(workspace: &Workspace, only: Option<&str>) -> Result<(), String> {
     let mut counts = Counts::default();
     plant(workspace, fault::read(workspace, only)?)?
         .iter()
         .for_each(|suite| counts.add(suite.counts()));
     println!("{counts}");
-    if counts.failed == 0 { Ok(()) } else { Err("faults went unnoticed; see above".to_owned()) }
+    if counts.failed == 0 { Ok(()) } else { Err("faults were not caught; see above".to_owned()) }
 }
 
-/// Faults as a stage of the tests, one suite each: in the bounded form those that the list marks,
-/// one of each rule.
+/// Plants faults as a stage of the tests, one suite each. The bounded form plants the faults that
+/// the list marks, one of each rule.
 ///
 /// # Errors
-/// The list cannot be read, or the tree without a fault is not sound.
+/// Returns an error if the list cannot be read, or a witness fails without a fault.
 pub fn suites(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     let faults = fault::read(workspace, None)?.into_iter();
     plant(workspace, faults.filter(|fault| form == Form::Long || fault.is_in_test).collect())
 }
 
-/// Faults that cannot be planted in this tree; planting them would say so too, an hour later.
+/// Returns a finding for each fault whose edits do not apply to the tree, before a long run finds
+/// it.
 ///
 /// # Errors
-/// The list cannot be read.
+/// Returns an error if the list cannot be read.
 pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
     let faults = fault::read(workspace, None)?;
     let edits = faults.iter().flat_map(|fault| fault.edits.iter().map(move |edit| (fault, edit)));
@@ -73,7 +75,8 @@ fn plant(workspace: &Workspace, faults: Vec<Fault>) -> Result<Vec<Suite>, String
     Ok(suites)
 }
 
-/// The witnesses must be content with the tree as it is: else a fault's failure proves nothing.
+/// Runs the witnesses on the tree without a fault. If one fails, a failure with a fault proves
+/// nothing.
 fn sound(copy: &Copy, faults: &[Fault]) -> Result<(), String> {
     let mut witnesses: Vec<Witness> = Vec::new();
     for witness in faults.iter().flat_map(|fault| fault.sound()) {
@@ -93,7 +96,7 @@ fn sound(copy: &Copy, faults: &[Fault]) -> Result<(), String> {
     Ok(())
 }
 
-/// Plants one fault, looks, and takes it back.
+/// Plants a fault, runs its witness, and undoes the fault.
 fn planted(copy: &Copy, fault: &Fault) -> Result<(Result<(), String>, String), String> {
     let mut edited = Vec::new();
     let mut applied = Ok(());
@@ -133,11 +136,11 @@ fn verdict(fault: &Fault, outcome: &Outcome) -> Result<(), String> {
         return Err(outcome.ending.clone());
     }
     if outcome.ok {
-        return Err(format!("{} did not notice: {}", fault.witness, fault.what));
+        return Err(format!("{} did not catch: {}", fault.witness, fault.what));
     }
     let unnamed = fault.names.iter().find(|name| !outcome.output.contains(*name));
     match unnamed {
-        Some(name) => Err(format!("{} failed, but did not name '{name}'", fault.witness)),
+        Some(name) => Err(format!("{} failed, but its output lacks '{name}'", fault.witness)),
         None => Ok(()),
     }
 }

@@ -1,6 +1,6 @@
-//! What Bazel tells of a test run: its stream of build events names every test target, how it
-//! ended, and its log, in which the runner of each language counts. One suite per target, and a
-//! target whose log counts no test has run none.
+//! Reads the results of `bazel test` from Bazel's stream of build events, which names every test
+//! target, its end and its log. The log has the counts of the language's test runner. Each target
+//! is a suite; a target whose log has no count has run no test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,14 +12,14 @@ use crate::python;
 use crate::suite::{Suite, parse_libtest, parse_suite_lines};
 use crate::workspace::{array, text};
 
-/// One test target of a run.
+/// A test target of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// How Bazel says that it ended; empty when it was not run.
+    /// Bazel's status of the target; empty if the target did not run.
     pub status: String,
-    /// The log of its last run.
+    /// The log of the last run.
     pub log: Option<PathBuf>,
-    /// Whether an earlier run's result holds, since nothing that it takes has changed.
+    /// Whether the result is of an earlier run with the same inputs.
     pub cached: bool,
 }
 
@@ -50,7 +50,7 @@ fn log(result: &Value) -> Option<PathBuf> {
     paths.map(PathBuf::from).next()
 }
 
-/// A path out of an address: `%20` is a space.
+/// Decodes the path of an address: `%20` is a space.
 fn unescaped(path: &str) -> String {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
@@ -71,12 +71,12 @@ fn unescaped(path: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A target as a suite, with what it wrote.
+/// Returns a target as a suite, with its output.
 #[must_use]
 pub fn suite(label: &str, target: &Target) -> (Suite, String) {
     let name = format!("bazel{label}");
     if target.status.is_empty() {
-        let problem = "it was not built, so not run; see above".to_owned();
+        let problem = "the target was not built, so it did not run; see above".to_owned();
         return (Suite::broken(&name, problem), String::new());
     }
     let output = target.log.as_ref().and_then(|log| fs::read(log).ok()).unwrap_or_default();
@@ -88,7 +88,7 @@ pub fn suite(label: &str, target: &Target) -> (Suite, String) {
     (suite, output)
 }
 
-/// The count in a log, by the first runner that knows it.
+/// Returns the counts in a log, by the first runner whose format matches.
 fn counted(output: &str) -> Suite {
     let mut parts = parse_libtest(output);
     if parts.is_empty() {

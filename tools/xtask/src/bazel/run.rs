@@ -1,7 +1,7 @@
-//! `xtask bazel`: `bazel test //...` by this machine's Bazel, which takes the third-party crates
-//! that cargo has built, so cargo goes first, in its one form (tools/decisions/0002). As a stage of
-//! the tests it runs the suite `//:smoke`, one target of each language and kind: cargo has run all
-//! others minutes before from the same sources, and rules of `xtask check` hold their graph.
+//! `xtask bazel`: `bazel test //...` with this machine's Bazel. Bazel uses the third-party crates
+//! that cargo has built, so cargo builds first, by the common invocation (tools/decisions/0002). As
+//! a stage of the tests it runs the suite `//:smoke`, a target of each language and kind: cargo has
+//! just tested the same sources, and rules of `xtask check` check the graph.
 
 use std::fs;
 use std::process::Command;
@@ -14,21 +14,21 @@ use crate::stages::show;
 use crate::suite::{Counts, Suite};
 use crate::workspace::Workspace;
 
-/// Bound of the whole run, cold: our own crates are compiled once more, and all tests run.
+/// Bound of a cold run: Bazel compiles Forebay's crates and runs all tests.
 const BOUND: Duration = Duration::from_secs(40 * 60);
 
 /// The targets of the two forms.
 const SMOKE: &str = "//:smoke";
 const ALL: &str = "//...";
 
-/// The test of the stand-in of rules_go: a dozen runs of a Bazel of its own.
+/// The test of the stand-in of rules_go, a dozen runs of Bazel on a small workspace.
 const GO_FIXTURE: &str = "tools/bazel/go_fixture_test.sh";
 const GO_FIXTURE_BOUND: Duration = Duration::from_secs(15 * 60);
 
 /// Builds, tests, and prints the closing line.
 ///
 /// # Errors
-/// A target does not build, or a test fails; everything is printed by then.
+/// Returns an error if a target does not build or a test fails, after everything is printed.
 pub fn run(workspace: &Workspace) -> Result<(), String> {
     workspace.build()?;
     let mut counts = Counts::default();
@@ -37,11 +37,11 @@ pub fn run(workspace: &Workspace) -> Result<(), String> {
     if counts.failed == 0 { Ok(()) } else { Err("bazel test //... fails; see above".to_owned()) }
 }
 
-/// `bazel test` as a stage of the tests, or of everything: one suite per test target, and one for
-/// targets that are built without being tests.
+/// Runs `bazel test` in the bounded or the long form. Each test target is a suite; one more suite
+/// is for targets that are built but are no tests.
 ///
 /// # Errors
-/// Bazel cannot be started, or its events cannot be read.
+/// Returns an error if Bazel cannot be started, or its events cannot be read.
 pub fn suites(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     let events = super::log(workspace, "events.json")?;
     let mut command = test(workspace, &events.to_string_lossy(), form);
@@ -66,7 +66,7 @@ pub fn suites(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     Ok(suites)
 }
 
-/// The stand-in of rules_go, on a small workspace of its own until the tree has a target in Go.
+/// Tests the stand-in of rules_go on a small workspace, until the tree has a target in Go.
 fn go_fixture(workspace: &Workspace) -> Result<Suite, String> {
     let mut command = Command::new("sh");
     command.arg(GO_FIXTURE).current_dir(&workspace.root);
@@ -77,7 +77,7 @@ fn go_fixture(workspace: &Workspace) -> Result<Suite, String> {
     Ok(suite)
 }
 
-/// Reads its last line: `go_fixture: 10 passed, 0 failed`.
+/// Reads the last line of that test: `go_fixture: 10 passed, 0 failed`.
 fn go_fixture_suite(output: &str, ok: bool, ending: &str) -> Suite {
     let name = "bazel/go_fixture".to_owned();
     let count = |line: &str| line.strip_prefix("go_fixture: ")?.split_once(' ')?.0.parse().ok();
@@ -93,12 +93,12 @@ fn test(workspace: &Workspace, events: &str, form: Form) -> Command {
     super::host(workspace, &["test", "--keep_going", &events, targets])
 }
 
-/// Bazel's own verdict: it knows of targets that are no tests and yet do not build.
+/// Returns the suite of Bazel's exit status, which also covers targets that are no tests.
 fn whole(suites: &[Suite], ok: bool, ending: &str) -> Suite {
     let tests_pass = suites.iter().all(Suite::passed);
     let result = match (ok, suites.is_empty()) {
-        (true, true) => Err("it found no test at all".to_owned()),
-        (false, _) if tests_pass => Err(format!("{ending}; what it built beside the tests fails")),
+        (true, true) => Err("Bazel found no test".to_owned()),
+        (false, _) if tests_pass => Err(format!("{ending}; a target that is no test fails")),
         _ => Ok(()),
     };
     Suite::single("bazel//...", result)

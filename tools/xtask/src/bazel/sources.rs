@@ -1,22 +1,22 @@
-//! Every source is in a target: a file that Bazel has never heard of is a file that it does not
-//! build, and nobody would notice.
+//! The rule `bazel-sources`: every source is in a target. Bazel silently ignores a file that no
+//! target names.
 
 use std::collections::BTreeSet;
 
 use super::graph::{self, Graph};
 use crate::workspace::Workspace;
 
-/// What counts as a source by its name's end.
+/// Extensions of source files.
 const EXTENSIONS: [&str; 9] = ["rs", "java", "py", "pyi", "proto", "go", "c", "h", "sh"];
-/// Folders all of whose files are read by tests.
+/// Folders of which tests read every file.
 const FOLDERS: [&str; 2] = ["proto/vectors/", "tools/fuzz/corpus/"];
-/// The stand-ins, which are repositories of their own: no target of the tree can take their files.
+/// The stand-ins, which are separate repositories: no target of the tree can use their files.
 const APART: &str = "tools/bazel/host/";
 
-/// Sources in no target.
+/// Returns a finding for each source in no target.
 ///
 /// # Errors
-/// git cannot list the files, or Bazel cannot load a BUILD file.
+/// Returns an error if git cannot list the files, or Bazel cannot load a BUILD file.
 pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
     Ok(uncovered(&workspace.files()?, &graph::load(workspace)?))
 }
@@ -28,12 +28,12 @@ fn uncovered(files: &[String], graph: &Graph) -> Vec<String> {
     let missing = files.iter().filter(|file| is_source(file) && !covered.contains(*file));
     let problem = |file: &String| {
         let folder = owner(file, &packages);
-        format!("{file} is in no target; fix: name it in {folder}, in srcs or data")
+        format!("{file} is in no target; fix: add it to srcs or data in {folder}")
     };
     missing.map(problem).collect()
 }
 
-/// The BUILD file that a source belongs to.
+/// Returns the BUILD file that a source belongs to.
 fn owner(file: &str, packages: &BTreeSet<&str>) -> String {
     let mut folder = file;
     while let Some((above, _)) = folder.rsplit_once('/') {
@@ -45,7 +45,8 @@ fn owner(file: &str, packages: &BTreeSet<&str>) -> String {
     "BUILD.bazel".to_owned()
 }
 
-/// `//libs/core:src/lib.rs` is `libs/core/src/lib.rs`; another repository's file is none of ours.
+/// Returns the file of a label: `//libs/core:src/lib.rs` is `libs/core/src/lib.rs`; `None` for a
+/// file of another repository.
 fn file(label: &str) -> Option<String> {
     let (package, name) = label.strip_prefix("//")?.split_once(':')?;
     Some(if package.is_empty() { name.to_owned() } else { format!("{package}/{name}") })

@@ -1,5 +1,5 @@
-//! Every test target belongs to a suite of the root package, so that `bazel test //:unit
-//! //:vectors //:conformance //:torture` leaves none out, and every suite holds some.
+//! The rule `bazel-suites`: every test target belongs to a suite of the root package, so that
+//! `bazel test //:unit //:vectors //:conformance //:torture` runs all tests. No suite is empty.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use crate::workspace::Workspace;
 /// The suites of the root package.
 pub const SUITES: [&str; 4] = ["unit", "vectors", "conformance", "torture"];
 
-/// Tests in no suite, and suites without a test.
+/// Returns a finding for each test in no suite and each suite without a test.
 ///
 /// # Errors
-/// Bazel cannot load a BUILD file, or there is no such suite.
+/// Returns an error if Bazel cannot load a BUILD file, or a suite does not exist.
 pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
     let graph = graph::load(workspace)?;
     let mut suites = Vec::new();
@@ -24,13 +24,17 @@ pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
 
 fn left_out(graph: &Graph, suites: &[(&str, BTreeSet<String>)]) -> Vec<String> {
     let empty = suites.iter().filter(|(_, tests)| tests.is_empty());
-    let mut problems: Vec<String> =
-        empty.map(|(suite, _)| format!("BUILD.bazel: suite //:{suite} holds no test")).collect();
+    let mut problems: Vec<String> = empty
+        .map(|(suite, _)| {
+            format!("BUILD.bazel: suite //:{suite} contains no test; fix: tag one with it")
+        })
+        .collect();
     let tests = graph.rules.iter().filter(|(_, rule)| rule.is_test()).map(|(label, _)| label);
     for test in tests.filter(|test| !suites.iter().any(|(_, suite)| suite.contains(*test))) {
         let names = SUITES.join(", ");
         problems.push(format!(
-            "{test} is in no suite; fix: tag it with one of {names}, and in TESTS of BUILD.bazel"
+            "{test} is in no suite; fix: tag it with one of {names}, and add it to TESTS in \
+             BUILD.bazel"
         ));
     }
     problems

@@ -1,6 +1,6 @@
-//! Visibility is the layer table of ARCHITECTURE.md, so that Bazel itself refuses a wrong import: a
-//! crate's library is seen by exactly the crates that the table lets import it. Folders of tests
-//! and examples are seen apart: they may import anything, as dev-dependencies may.
+//! The rule `bazel-visibility`: visibility equals the layer table of ARCHITECTURE.md, so that Bazel
+//! refuses a wrong import. A crate's library is visible to exactly the crates that may import it by
+//! the table. Folders of tests and examples may import anything, as dev-dependencies may.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +8,15 @@ use super::graph::{self, Graph, package};
 use crate::layers::{self, Layer, Layers};
 use crate::workspace::Workspace;
 
-/// What other crates link.
+/// Rules whose targets other crates link.
 const LIBRARIES: [&str; 2] = ["rust_library", "rust_proc_macro"];
-/// Parts of a crate's folder that the table does not speak of.
+/// Folders of a crate to which the table does not apply.
 const APART: [&str; 3] = ["tests", "examples", "benches"];
 
-/// Libraries that are seen by more or by fewer than the table says.
+/// Returns a finding for each library whose visibility differs from the table.
 ///
 /// # Errors
-/// The table cannot be read, or Bazel cannot load a BUILD file.
+/// Returns an error if the table cannot be read, or Bazel cannot load a BUILD file.
 pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
     Ok(differences(&layers::table(workspace)?, &graph::load(workspace)?))
 }
@@ -42,24 +42,24 @@ fn differences(layers: &Layers, graph: &Graph) -> Vec<String> {
 }
 
 fn problem(label: &str, other: &str, sees: bool, visibility: &[String]) -> String {
-    let (is, table) = if sees { ("is", "refuses that") } else { ("is not", "lets it") };
-    let fix = "fix: its visibility, or the package groups in tools/bazel";
+    let (is, table) = if sees { ("is", "refuses") } else { ("is not", "allows") };
+    let fix = "fix: change the visibility, or the package groups in tools/bazel";
     let now = visibility.join(", ");
-    format!("{label} [{now}] {is} seen by //{other}, and the layer table {table}; {fix}")
+    format!("{label} [{now}] {is} visible to //{other}, which the layer table {table}; {fix}")
 }
 
-/// Whether the table lets what stands in a folder import this package.
+/// Reports whether the table lets the package of a folder import this package.
 fn may_import(layers: &Layers, folder: &str, name: &str, layer: &Layer) -> bool {
     let row = layers.iter().find(|(_, layer)| layer.folder == folder);
     row.is_some_and(|(own_name, own)| layers::refusal(own_name, own, name, layer).is_none())
 }
 
-/// `libs/core/tests` and what is below it.
+/// Reports whether a package is `libs/core/tests` or below it.
 fn is_apart(folder: &str) -> bool {
     folder.split('/').any(|part| APART.contains(&part))
 }
 
-/// Whether one entry of a visibility list shows its target to a package.
+/// Reports whether an entry of a visibility list makes its target visible to a package.
 fn shows(entry: &str, other: &str, graph: &Graph) -> bool {
     match entry {
         "//visibility:public" => return true,
@@ -73,7 +73,7 @@ fn shows(entry: &str, other: &str, graph: &Graph) -> bool {
     }
 }
 
-/// Whether a package group holds a package. Bazel 4 answers without the slashes at the front.
+/// Reports whether a package group contains a package. Bazel 4 prints packages without `//`.
 fn holds(group: &BTreeSet<String>, other: &str) -> bool {
     let matches = |word: &str| {
         let word = word.trim_start_matches('@').trim_start_matches("//");
@@ -156,7 +156,7 @@ mod tests {
     fn who_sees_too_little_is_named() {
         let narrow = tree("//l:above_log", "//services/forebayd:__pkg__");
         assert_eq!(narrow.len(), 1, "{narrow:?}");
-        assert!(narrow[0].contains("//tools/xtask") && narrow[0].contains("lets it"));
+        assert!(narrow[0].contains("//tools/xtask") && narrow[0].contains("allows"));
         assert_eq!(tree("", WRITER).len(), 4);
         assert_eq!(tree("//visibility:private", WRITER).len(), 4);
     }

@@ -1,5 +1,5 @@
-//! Everything that a text cites is in the tree: the targets of links, Markdown files, decisions and
-//! paths. A path with a placeholder and a path that git ignores are no citations.
+//! The rule `citations`: the targets of links, Markdown files, decisions and paths that a text
+//! cites are in the tree. A path with a placeholder and a path that git ignores are no citations.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -21,7 +21,7 @@ const SUITES: [&str; 2] = ["pytest", "unit"];
 const EXTENSIONS: [&str; 12] =
     ["bazel", "bzl", "c", "go", "h", "java", "json", "proto", "py", "rs", "sh", "toml"];
 
-/// A citation that leads nowhere.
+/// A citation whose target does not exist.
 struct BrokenCitation {
     at: usize,
     text: String,
@@ -70,7 +70,7 @@ impl Tree<'_> {
         for block in prose::blocks(&source.path, &source.text) {
             for broken in self.broken(&source.path, &block) {
                 let line = block.line(broken.at);
-                let fix = "fix: cite what is in the tree, or take the citation out";
+                let fix = "fix: cite a path of the tree, or remove the citation";
                 let message = format!("{}:{line}: {}; {fix}", source.path, broken.problem);
                 let place = source.path.clone();
                 findings.push(Violation { place, text: broken.text, message });

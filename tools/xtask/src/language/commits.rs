@@ -1,5 +1,5 @@
-//! The subject of a commit is an imperative of at most 72 characters. The rule holds for what is
-//! newer than the last tag and newer than the rule itself; merges are left out.
+//! The rule `commit-subjects`: the subject of a commit is an imperative of at most 72 characters.
+//! The rule applies to commits after the last tag and after the rule itself, except merges.
 
 use std::process::Command;
 

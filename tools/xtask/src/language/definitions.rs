@@ -1,5 +1,5 @@
-//! A crate defines the name of a type once, and so does a package of Java and a package of Python.
-//! The rule leaves out tests and types that a `cfg` selects.
+//! The rule `one-definition`: a crate, a package of Java and a package of Python define the name of
+//! a type once. The rule ignores tests and types that a `cfg` selects.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -33,7 +33,7 @@ pub struct Violation {
 
 type Entries = BTreeSet<(String, String)>;
 
-/// Returns the messages of the findings that are not excepted, and of the entries to take out.
+/// Returns the messages of the findings that are not excepted, and of the entries to remove.
 ///
 /// # Errors
 /// Returns an error if the file of exceptions cannot be read.
@@ -54,9 +54,8 @@ pub fn apply(
         }
     }
     for (place, text) in entries.difference(&used) {
-        messages.push(format!(
-            "{FILE}: [{rule}] {place:?}: {text:?} excepts nothing; fix: take it out"
-        ));
+        messages
+            .push(format!("{FILE}: [{rule}] {place:?}: {text:?} excepts nothing; fix: remove it"));
     }
     Ok(messages)
 }
@@ -69,7 +68,7 @@ fn entries(workspace: &Workspace, rule: &str) -> Result<Entries, String> {
     };
     let table: Table = text.parse().map_err(|error| format!("read {FILE}: {error}"))?;
     if let Some(name) = table.keys().find(|name| !RULES.contains(&name.as_str())) {
-        return Err(format!("{FILE}: no rule [{name}]; there are: {}", RULES.join(", ")));
+        return Err(format!("{FILE}: no rule [{name}]; fix: name one of {}", RULES.join(", ")));
     }
     let Some(section) = table.get(rule) else { return Ok(Entries::new()) };
     let section = section.as_table().ok_or_else(|| format!("{FILE}: [{rule}] is no table"))?;

@@ -1,5 +1,5 @@
-//! The lexer splits a source file into code, comments and string literals. It knows as much of
-//! each language as this takes, and it works on bytes, because `make check` runs unoptimised.
+//! The lexer splits a source file into code, comments and string literals. The lexer knows
+//! only the syntax that this needs, and works on bytes, because `make check` runs unoptimised.
 
 /// The lexical rules of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The language rules: prose and names that a stranger understands. Each rule is a module with one
+//! The language rules: prose and names that a stranger understands. Each rule is a module with a
 //! function over the tree; `lexer`, `comments`, `prose` and `sentences` read the text for them,
 //! `declarations` the types. `tests/language_test.rs` plants a violation of every rule.
 //!
@@ -60,7 +60,7 @@ pub fn one_definition(workspace: &Workspace) -> Result<Vec<String>, String> {
     exceptions::apply(workspace, definitions::RULE, definitions::findings(&sources(workspace)?))
 }
 
-/// Finds links and citations that lead to nothing in the tree.
+/// Finds links and citations whose target is not in the tree.
 ///
 /// # Errors
 /// Returns an error if git cannot list the files, or a list cannot be read.

@@ -1,4 +1,5 @@
-//! A type, a module and a file are named by a noun, never by a bare participle or a function word.
+//! The rule `type-names`: a type, a module and a file are named by a noun, never by a bare
+//! participle or a function word.
 
 use super::declarations::{DeclarationKind, outline};
 use super::exceptions::Violation;
@@ -60,7 +61,7 @@ pub fn is_bare(name: &str) -> bool {
 
 fn finding(source: &SourceFile, line: usize, kind: &str, name: &str) -> Violation {
     let path = &source.path;
-    let fix = "fix: say what it is, or add the noun to tools/xtask/language/words.toml";
+    let fix = "fix: name it by a noun, or add the noun to tools/xtask/language/words.toml";
     let message = format!("{path}:{line}: the {kind} {name} is named by no noun; {fix}");
     Violation { place: path.clone(), text: name.to_owned(), message }
 }

@@ -198,7 +198,7 @@ fn is_definition(text: &str) -> bool {
     text.starts_with('[') && text.split_once("]: ").is_some_and(|(name, _)| !name.contains(' '))
 }
 
-/// Returns the description behind a tag of Javadoc: `param name What it is` gives `What it is`.
+/// Returns the description after a tag of Javadoc: `param name What it is` gives `What it is`.
 fn described(tag: &str) -> &str {
     let (name, rest) = tag.split_once(char::is_whitespace).unwrap_or((tag, ""));
     match name {

@@ -1,5 +1,5 @@
-//! A sentence names its subject: none begins with a question word or a pronoun. The rule holds in
-//! comments, docstrings, Markdown and the messages of a program.
+//! The rule `subjects`: a sentence names its subject, so it does not begin with a question word or
+//! a pronoun. The rule applies to comments, docstrings, Markdown and the messages of a program.
 
 use super::exceptions::Violation;
 use super::sentences::sentences;

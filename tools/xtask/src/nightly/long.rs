@@ -1,5 +1,5 @@
-//! The part `long`: every stage whose bounded form runs in `make test`, in its long form, and the
-//! fuzz targets.
+//! The part `long`: the fuzz targets, and the long form of every stage of which `make test` runs
+//! the bounded form.
 
 use super::PartReport;
 use crate::form::Form;
@@ -16,10 +16,10 @@ const STAGES: &[(&str, stages::Run)] = &[
     ("bazel-plant", |tree| bazel::plant::suites(tree, Form::Long)),
 ];
 
-/// Runs them, one after the other; a stage that breaks counts one failure.
+/// Runs the stages, one after the other. A stage that fails as a whole counts one failure.
 ///
 /// # Errors
-/// The tree does not build.
+/// Returns an error if the tree does not build.
 pub(super) fn run(workspace: &Workspace) -> Result<PartReport, String> {
     demo::setup(workspace)?;
     workspace.build()?;

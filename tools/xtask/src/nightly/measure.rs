@@ -1,10 +1,10 @@
-//! The part `tests`: what a newcomer and a developer wait for, measured in a fresh clone with an
-//! empty target folder, and held against its limit.
+//! The part `tests` measures the waiting times of a newcomer and a developer, in a fresh clone with
+//! an empty target folder, and compares them with limits.
 //!
 //! 1. Cold `make demo`.
-//! 2. Cold `make test`: the run behind the demo, and the build that the demo did for it.
+//! 2. Cold `make test`: the run after the demo, plus the build that the demo did for it.
 //! 3. Warm `make test`.
-//! 4. The result of a package's tests after a change of one line in `services/writer`.
+//! 4. The tests of a package after a change of one line in `services/writer`.
 
 use std::fs;
 use std::path::Path;
@@ -30,7 +30,7 @@ const STEP_BOUND: Duration = Duration::from_secs(60 * 60);
 /// Takes the four measures.
 ///
 /// # Errors
-/// The clone cannot be made, or a step fails.
+/// Returns an error if the clone cannot be created, or a step fails.
 pub(super) fn run(workspace: &Workspace) -> Result<PartReport, String> {
     let folder = workspace.target()?.join("nightly");
     let (tree, target) = (folder.join("tree"), folder.join("target"));
@@ -54,7 +54,7 @@ pub(super) fn run(workspace: &Workspace) -> Result<PartReport, String> {
         ("cold make demo", demo, DEMO_COLD_S),
         ("cold make test", cold, TEST_COLD_S),
         ("warm make test", warm, TEST_WARM_S),
-        ("one line of services/writer", changed, CHANGE_S),
+        ("change of services/writer", changed, CHANGE_S),
     ];
     let mut outcome = PartReport::default();
     for (name, time, limit_s) in measures {
@@ -67,10 +67,10 @@ pub(super) fn run(workspace: &Workspace) -> Result<PartReport, String> {
     Ok(outcome)
 }
 
-/// A clone of the committed tree, and no target folder.
+/// Clones the committed tree and removes the target folder.
 fn clone(workspace: &Workspace, folder: &Path, tree: &Path) -> Result<(), String> {
     if folder.exists() {
-        // Bazel takes the right to write from the files that it has made.
+        // Bazel makes its outputs read-only.
         let mut unlock = Command::new("chmod");
         process::read(unlock.args(["-R", "u+w"]).arg(folder))?;
         fs::remove_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;

@@ -1,6 +1,6 @@
 //! `xtask nightly`: the long forms of the tests and the measures of the build, in parts of at most
-//! ninety minutes on two cores. No scheduler runs it: a person runs the parts that a change touches.
-//! Each part adds a row to `tools/nightly/record.md`.
+//! ninety minutes on two cores. No scheduler runs it: a person runs the parts that a change
+//! touches. Each part adds a row to `tools/nightly/record.md`.
 
 mod figures;
 mod long;
@@ -11,20 +11,20 @@ use crate::clock::Stopwatch;
 use crate::suite::{Counts, Suite};
 use crate::workspace::Workspace;
 
-/// One part.
+/// A part of the run.
 struct Part {
-    /// Its name, for `ONLY`.
+    /// The name, for `ONLY`.
     name: &'static str,
-    /// What it does; it prints its suites itself.
+    /// The work of the part, which prints its suites.
     run: fn(&Workspace) -> Result<PartReport, String>,
 }
 
-/// What a part found.
+/// The outcome of a part.
 #[derive(Debug, Default)]
 pub(crate) struct PartReport {
-    /// Its suites.
+    /// The suites.
     pub(crate) suites: Vec<Suite>,
-    /// What it measured, in words, for the record.
+    /// The measurements, in words, for the record.
     pub(crate) measured: Vec<String>,
 }
 
@@ -37,13 +37,13 @@ const PARTS: &[Part] = &[
 /// Runs all parts, or the one of this name, and records each.
 ///
 /// # Errors
-/// There is no such part, a suite fails, or the record cannot be written.
+/// Returns an error if there is no such part, a suite fails, or the record cannot be written.
 pub fn run(workspace: &Workspace, only: Option<&str>) -> Result<(), String> {
     let chosen: Vec<&Part> =
         PARTS.iter().filter(|part| only.is_none_or(|only| only == part.name)).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
-        return Err(format!("no such part; there are: {}", names.join(", ")));
+        return Err(format!("no such part; fix: name one of {}", names.join(", ")));
     }
     let mut all = Counts::default();
     for part in chosen {

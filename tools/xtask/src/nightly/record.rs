@@ -1,4 +1,4 @@
-//! The committed record of nightly runs: one row a part, the newest last.
+//! The committed record of nightly runs: a row for each part, the newest last.
 
 use std::fs;
 use std::process::Command;
@@ -13,7 +13,7 @@ const PAGE: &str = "tools/nightly/record.md";
 /// Adds a row.
 ///
 /// # Errors
-/// git or a compiler does not answer, or the page cannot be written.
+/// Returns an error if git or rustc fails, or the page cannot be written.
 pub(super) fn add(
     workspace: &Workspace,
     part: &str,
@@ -39,7 +39,7 @@ pub(super) fn add(
         .map_err(|error| format!("{PAGE}: {error}"))
 }
 
-/// What was run.
+/// The identity of a run.
 struct Environment {
     date: String,
     commit: String,

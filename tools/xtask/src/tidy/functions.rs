@@ -1,5 +1,5 @@
-//! Finds functions and counts their lines, in Rust, Java, Python and shell. Works on blanked
-//! source (see `lexer`), so a brace in a string is no brace.
+//! Finds functions and counts their lines, in Rust, Java, Python and shell. The source is blanked
+//! (see `lexer`), so that a brace in a string is no brace.
 
 use super::is_word;
 use crate::language::lexer::{Syntax, blank};
@@ -7,15 +7,15 @@ use crate::language::lexer::{Syntax, blank};
 /// A function, from the line of its name to the line of its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The line of its name, from 1.
     pub line: usize,
-    /// How many lines it takes.
+    /// The number of lines.
     pub lines: usize,
 }
 
-/// The functions of a source file, by the file name's extension; none for other files.
+/// Returns the functions of a source file, by the file's extension; none for other files.
 #[must_use]
 pub fn functions(extension: &str, source: &str) -> Vec<Function> {
     match extension {
@@ -27,7 +27,8 @@ pub fn functions(extension: &str, source: &str) -> Vec<Function> {
     }
 }
 
-/// Every `{` whose text before it, back to the last `;`, `{` or `}`, is a function's head.
+/// Finds every `{` after the head of a function. The head is the text back to the last `;`, `{` or
+/// `}`.
 fn in_braces(code: &str, name: fn(&str) -> Option<(usize, String)>) -> Vec<Function> {
     let mut found = Vec::new();
     let mut open: Vec<Option<(String, usize)>> = Vec::new();
@@ -61,7 +62,7 @@ fn line_of(code: &str, at: usize) -> usize {
     code[..at].matches('\n').count() + 1
 }
 
-/// `fn name`, as the last one in the head; a pointer type `fn(` has no name.
+/// Returns the name after the last `fn` of the head; a pointer type `fn(` has no name.
 fn rust_name(head: &str) -> Option<(usize, String)> {
     let mut found = None;
     for (at, _) in head.match_indices("fn ") {
@@ -75,7 +76,8 @@ fn rust_name(head: &str) -> Option<(usize, String)> {
     found
 }
 
-/// `name(...)` or `name(...) throws X` before a brace, where `name` is no keyword and no class.
+/// Returns the name in `name(...)` or `name(...) throws X` before a brace, if it is no keyword and
+/// no class.
 fn java_name(head: &str) -> Option<(usize, String)> {
     const NO_METHOD: [&str; 9] =
         ["if", "for", "while", "switch", "catch", "synchronized", "try", "new", "record"];
@@ -99,7 +101,7 @@ fn java_name(head: &str) -> Option<(usize, String)> {
     is_method.then(|| (start, name.to_owned()))
 }
 
-/// A `def` ends with the last line that is indented deeper than itself.
+/// Finds the functions of Python. A `def` ends with the last line that is indented deeper.
 fn in_python(code: &str) -> Vec<Function> {
     let lines = python_lines(code);
     let mut found = Vec::new();
@@ -114,8 +116,8 @@ fn in_python(code: &str) -> Vec<Function> {
     found
 }
 
-/// Logical lines: number, indent, text; a line inside brackets belongs to the one that opened
-/// them, so it takes the deepest indent.
+/// Returns logical lines: number, indent, text. A line inside brackets belongs to the line that
+/// opened the brackets, so it has the deepest indent.
 fn python_lines(code: &str) -> Vec<(usize, usize, &str)> {
     let mut depth = 0_i32;
     let mut lines = Vec::new();
@@ -131,7 +133,7 @@ fn python_lines(code: &str) -> Vec<(usize, usize, &str)> {
     lines
 }
 
-/// `name() {` to a brace in the first column.
+/// Finds the functions of shell, from `name() {` to a brace in the first column.
 fn in_shell(source: &str) -> Vec<Function> {
     let mut found = Vec::new();
     let mut open: Option<(String, usize)> = None;

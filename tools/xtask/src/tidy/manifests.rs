@@ -1,5 +1,5 @@
-//! Every crate's manifest takes the workspace's lints. The crates inside the unsafe fence cannot
-//! inherit a `forbid`, so they repeat the whole table and differ in that one lint alone.
+//! Every crate's manifest inherits the workspace's lints. The crates that may contain unsafe code
+//! cannot relax an inherited `forbid`, so they repeat the whole table and differ only in that lint.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::workspace::Workspace;
 
 const UNSAFE_LINT: &str = "unsafe_code";
 
-/// Manifests whose lints are not the house's.
+/// Returns a finding for each manifest whose lints differ from the workspace's.
 pub fn problems(workspace: &Workspace, files: &[String]) -> Vec<String> {
     let house = read(workspace, "Cargo.toml");
     let house = house.get("workspace").and_then(|table| table.get("lints")).cloned();
@@ -31,7 +31,9 @@ fn problem(file: &str, manifest: &Table, house: &Value) -> Option<String> {
     }
     let fenced = UNSAFE_FOLDERS.iter().any(|folder| file.starts_with(folder));
     if !fenced {
-        return Some(format!("{file}: does not inherit lints; fix: [lints] workspace = true"));
+        return Some(format!(
+            "{file}: the crate does not inherit lints; fix: [lints] workspace = true"
+        ));
     }
     let own = lints.cloned().unwrap_or_else(|| Value::Table(Table::new()));
     let same = without_unsafe(&own) == without_unsafe(house);

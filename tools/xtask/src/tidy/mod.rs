@@ -1,6 +1,6 @@
-//! Taste is code: the house rules that a program can hold. Each rule is a function over one file
-//! or over the tree, and every problem names file, line and limit. `tests/tidy_test.rs` plants one
-//! violation for each rule.
+//! The rule `tidy`: house rules that a program can check. Each is a function over a file or over
+//! the tree, and every finding names file, line and limit. `tests/tidy_test.rs` plants a violation
+//! of each rule.
 
 mod functions;
 mod manifests;
@@ -11,44 +11,44 @@ use std::fs;
 use crate::language::lexer::{Syntax, blank};
 use crate::workspace::Workspace;
 
-/// Lines of one function, at most.
+/// Lines of a function, at most.
 const FUNCTION_LINES_MAX: usize = 70;
-/// Lines of one file, at most; beyond 500 a split is due.
+/// Lines of a file, at most; the aim is 500.
 const FILE_LINES_MAX: usize = 800;
-/// Columns of one line of code, at most.
+/// Columns of a line of code, at most.
 const COLUMNS_MAX: usize = 100;
-/// Where unsafe code may stand.
+/// Folders that may contain unsafe code.
 pub const UNSAFE_FOLDERS: [&str; 3] = ["libs/index/", "clients/c/", "clients/python/"];
 
 const CODE: [&str; 10] = ["rs", "py", "pyi", "java", "sh", "proto", "go", "c", "h", "bzl"];
 
-/// One file under examination.
+/// A file that is checked.
 struct Source<'a> {
     path: &'a str,
     extension: &'a str,
     text: &'a str,
 }
 
-/// Prints every problem.
+/// Prints every finding.
 ///
 /// # Errors
-/// There is one, or git cannot list the files.
+/// Returns an error if there is a finding, or git cannot list the files.
 pub fn run(workspace: &Workspace) -> Result<(), String> {
     let problems = problems(workspace)?;
     problems.iter().for_each(|problem| println!("tidy: {problem}"));
     if problems.is_empty() { Ok(()) } else { Err(format!("tidy: {} problems", problems.len())) }
 }
 
-/// Every problem, in words.
+/// Returns every finding.
 ///
 /// # Errors
-/// git cannot list the files.
+/// Returns an error if git cannot list the files.
 pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
     let files = workspace.files()?;
     let mut problems = top_level::problems(&files);
     problems.extend(manifests::problems(workspace, &files));
     for path in &files {
-        // A file that is no text (a golden vector, an image) has no lines to judge.
+        // A binary file, such as a golden vector, has no lines to check.
         let Ok(text) = fs::read_to_string(workspace.root.join(path)) else { continue };
         let name = path.rsplit('/').next().unwrap_or(path);
         let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
@@ -70,13 +70,13 @@ fn file_problems(source: &Source<'_>, problems: &mut Vec<String>) {
     }
 }
 
-/// Lock files are written by tools, and some of them name the registry they asked.
+/// Reports whether tools write a file as a lock file, which may name a registry.
 fn is_lock_file(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     matches!(name, "Cargo.lock" | "go.sum" | "package-lock.json")
 }
 
-/// A file opens with a paragraph that says what it is for.
+/// Checks that a file begins with a paragraph on its purpose.
 fn opening(source: &Source<'_>, problems: &mut Vec<String>) {
     const WORDS_MIN: usize = 4;
     let marks: &[&str] = match source.extension {
@@ -90,8 +90,8 @@ fn opening(source: &Source<'_>, problems: &mut Vec<String>) {
     let opened = lines.peek().is_some_and(|line| marks.iter().any(|mark| line.starts_with(mark)));
     let words = lines.take(3).flat_map(str::split_whitespace).count();
     if !opened || words < WORDS_MIN {
-        let want = format!("open it with a paragraph ({}) on what it is for", marks[0]);
-        problems.push(format!("{}:1: no opening; fix: {want}", source.path));
+        let want = format!("begin with a paragraph ({}) on the purpose of the file", marks[0]);
+        problems.push(format!("{}:1: the file has no opening; fix: {want}", source.path));
     }
 }
 
@@ -99,27 +99,30 @@ fn sizes(source: &Source<'_>, problems: &mut Vec<String>) {
     let path = source.path;
     let lines = source.text.lines().count();
     if lines > FILE_LINES_MAX {
-        problems.push(format!("{path}: {lines} lines (limit {FILE_LINES_MAX})"));
+        problems.push(format!("{path}: {lines} lines (limit {FILE_LINES_MAX}); fix: split it"));
     }
     for (place, line) in source.text.lines().enumerate() {
         let columns = line.chars().count();
-        // An address cannot be broken.
+        // An address cannot be wrapped.
         if columns > COLUMNS_MAX && !line.contains("://") {
-            problems.push(format!("{path}:{}: {columns} columns (limit {COLUMNS_MAX})", place + 1));
+            problems.push(format!(
+                "{path}:{}: {columns} columns (limit {COLUMNS_MAX}); fix: wrap",
+                place + 1
+            ));
         }
     }
     for function in functions::functions(source.extension, source.text) {
         if function.lines > FUNCTION_LINES_MAX {
             let (line, lines, name) = (function.line, function.lines, &function.name);
-            let limit = format!("(limit {FUNCTION_LINES_MAX})");
+            let limit = format!("(limit {FUNCTION_LINES_MAX}); fix: split it");
             problems.push(format!("{path}:{line}: {lines}-line function '{name}' {limit}"));
         }
     }
 }
 
-/// No work is postponed in the code, and no test is left out.
+/// Checks that code postpones no work and skips no test.
 fn postponed(source: &Source<'_>, problems: &mut Vec<String>) {
-    // Put together here, so that this file does not find itself.
+    // Each text is built from parts, so that the rule does not find this file.
     const WORDS: [&str; 2] = [concat!("TO", "DO"), concat!("FIX", "ME")];
     const SKIPS: [&str; 5] = [
         concat!("#[", "ignore"),
@@ -131,15 +134,16 @@ fn postponed(source: &Source<'_>, problems: &mut Vec<String>) {
     for (place, line) in source.text.lines().enumerate() {
         let at = format!("{}:{}", source.path, place + 1);
         if let Some(word) = WORDS.iter().find(|word| has_word(line, word)) {
-            problems.push(format!("{at}: {word}; fix: do it, or open an issue and say its number"));
+            problems
+                .push(format!("{at}: {word}; fix: do it, or open an issue and cite its number"));
         }
         if let Some(skip) = SKIPS.iter().find(|skip| line.contains(*skip)) {
-            problems.push(format!("{at}: skipped test ({skip}); fix: mend it or take it out"));
+            problems.push(format!("{at}: skipped test ({skip}); fix: repair or remove it"));
         }
     }
 }
 
-/// Unsafe code stays inside its fence.
+/// Checks that unsafe code is in the allowed folders only.
 fn fence(source: &Source<'_>, problems: &mut Vec<String>) {
     let inside = UNSAFE_FOLDERS.iter().any(|folder| source.path.starts_with(folder));
     if source.extension != "rs" || inside {
@@ -149,12 +153,17 @@ fn fence(source: &Source<'_>, problems: &mut Vec<String>) {
     for (place, line) in code.lines().enumerate() {
         if has_word(line, "unsafe") {
             let folders = UNSAFE_FOLDERS.join(", ");
-            problems.push(format!("{}:{}: unsafe outside {folders}", source.path, place + 1));
+            let fix = "fix: move the code there, or do without";
+            problems.push(format!(
+                "{}:{}: unsafe outside {folders}; {fix}",
+                source.path,
+                place + 1
+            ));
         }
     }
 }
 
-/// Nothing may name the machine it was written on, nor where a package client gets its packages.
+/// Checks that no file names a path of its author's machine or the host of a package registry.
 fn machine(source: &Source<'_>, problems: &mut Vec<String>) {
     const PATHS: [&str; 3] = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
     const HOSTS: [&str; 10] = [
@@ -172,11 +181,13 @@ fn machine(source: &Source<'_>, problems: &mut Vec<String>) {
     for (place, line) in source.text.lines().enumerate() {
         let at = format!("{}:{}", source.path, place + 1);
         for path in PATHS.iter().filter(|path| has_absolute(line, path)) {
-            problems.push(format!("{at}: machine path {path}; fix: make it relative to the root"));
+            problems
+                .push(format!("{at}: machine path {path}; fix: use a path relative to the root"));
         }
         for host in HOSTS.iter().filter(|host| line.contains(*host)) {
-            problems
-                .push(format!("{at}: registry host {host}; fix: let the client's settings say"));
+            problems.push(format!(
+                "{at}: registry host {host}; fix: leave it to the client's settings"
+            ));
         }
     }
 }
@@ -186,7 +197,7 @@ fn is_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// The word by itself, not as a part of a longer name.
+/// Reports whether a line has the word by itself, not as a part of a longer name.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -195,7 +206,8 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// The path at the start of a path, not in the middle of a relative one or an address.
+/// Reports whether a line has a path that begins with this one, not a relative path or an address
+/// that contains it.
 fn has_absolute(line: &str, path: &str) -> bool {
     line.match_indices(path).any(|(at, _)| {
         let before = line[..at].chars().next_back();

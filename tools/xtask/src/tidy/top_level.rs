@@ -1,7 +1,7 @@
-//! The top level of the tree is fixed: what stands there is what a newcomer sees first. The lists
-//! are the design's; a tool that insists on one more file gets it by a change to them.
+//! The top level of the tree is fixed, because a newcomer sees it first. A tool that needs another
+//! file at the top level requires a change of these lists.
 
-/// What must stand there.
+/// Names that the top level must have.
 const REQUIRED: [&str; 17] = [
     ".ci",
     "ARCHITECTURE.md",
@@ -22,7 +22,7 @@ const REQUIRED: [&str; 17] = [
     "tools",
 ];
 
-/// What may: files that tools insist on finding in the root.
+/// Names that the top level may have: files that tools require in the root.
 const ALLOWED: [&str; 16] = [
     ".bazelignore",
     ".bazelrc",
@@ -42,15 +42,15 @@ const ALLOWED: [&str; 16] = [
     "rustfmt.toml",
 ];
 
-/// What is missing and what is too much.
+/// Returns a finding for each missing and each superfluous name.
 pub fn problems(files: &[String]) -> Vec<String> {
     let mut names: Vec<&str> =
         files.iter().map(|file| file.split('/').next().unwrap_or(file)).collect();
     names.dedup();
     let extra = names.iter().filter(|name| !REQUIRED.contains(name) && !ALLOWED.contains(name));
-    let fix = "fix: put it into one of the folders (the top level is fixed)";
+    let fix = "fix: move it into one of the folders (the top level is fixed)";
     let mut problems: Vec<String> =
-        extra.map(|name| format!("{name}: not a name of the top level; {fix}")).collect();
+        extra.map(|name| format!("{name}: no name of the top level; {fix}")).collect();
     let missing = REQUIRED.iter().filter(|name| !names.contains(name));
     problems.extend(missing.map(|name| format!("{name}: missing from the top level")));
     problems

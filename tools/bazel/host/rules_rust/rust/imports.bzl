@@ -13,7 +13,7 @@ def _crate_files_impl(ctx):
 
 crate_files = rule(
     implementation = _crate_files_impl,
-    doc = "All that cargo made of one package: it may be compiled twice, for programs and macros.",
+    doc = "All artifacts of one package by cargo, which may compile it for programs and macros.",
     attrs = {
         "deps": attr.label_list(providers = [_FilesInfo]),
         "files": attr.label_list(allow_files = True),

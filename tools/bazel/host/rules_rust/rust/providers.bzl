@@ -19,6 +19,6 @@ CrateInfo = provider(
 )
 
 BuildScriptInfo = provider(
-    doc = "What a build script left behind.",
+    doc = "The outputs of a build script.",
     fields = {"output": "folder with `out` (OUT_DIR) and `flags` (for rustc.sh)"},
 )

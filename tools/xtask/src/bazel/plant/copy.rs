@@ -1,6 +1,7 @@
-//! The copy of the tree in which faults are planted. It lies in cargo's target folder and is kept:
-//! a later run writes only the files that changed, so Bazel builds only what they touch. Crates and
-//! jars are those of the tree itself, for the copy's own cargo would compile all of them again.
+//! The copy of the tree in which faults are planted, below cargo's target folder. Later runs write
+//! only the changed files into the copy, so Bazel builds only the targets that they affect. Crates
+//! and jars are those of the tree itself, because a cargo of the copy would compile all of them
+//! again.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,36 +13,36 @@ use super::fault::Edit;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// Repositories that the copy borrows: made from nothing that a fault changes, at a price.
+/// Repositories of the tree that the copy uses: no fault changes them, and they are slow to build.
 const BORROWED: [&str; 4] = ["crates", "maven", "maven_kafka", "maven_objects"];
-/// Where the tree's own Bazel keeps them, in cargo's target folder.
+/// Path of these repositories in the tree's own Bazel, below cargo's target folder.
 const REPOSITORIES: &str = "bazel/base/external";
-/// The settings of Bazel that say so.
+/// The settings of Bazel, to which the copy adds these repositories.
 const SETTINGS: &str = "tools/bazel/host.bazelrc";
 
-/// A copy, ready.
+/// A copy that is up to date.
 #[derive(Debug)]
 pub struct Copy {
-    /// The copy.
+    /// The tree of the copy.
     pub tree: Workspace,
-    /// What stands in for cargo's target folder there.
+    /// The copy's target folder of cargo.
     pub target: PathBuf,
-    /// Where whoever looks at the copy writes.
+    /// The log of the witnesses.
     pub log: PathBuf,
-    /// The checks' program, by its path: the running one's own file is gone once cargo has written
-    /// it anew.
+    /// The path of the built xtask. The file of the running program is gone after cargo has rebuilt
+    /// it.
     pub xtask: PathBuf,
-    /// The tree that it is a copy of.
+    /// The original tree.
     original: Workspace,
-    /// What stands in the copy's settings of Bazel.
+    /// The text of the copy's settings of Bazel.
     settings: String,
 }
 
 impl Copy {
-    /// Makes the copy, or brings it up to date.
+    /// Creates the copy, or brings it up to date.
     ///
     /// # Errors
-    /// A file cannot be copied, or the tree has not been built by Bazel yet.
+    /// Returns an error if a file cannot be copied, or Bazel has not built the tree yet.
     pub fn make(workspace: &Workspace) -> Result<Self, String> {
         let target = workspace.target()?;
         let copy = Self {
@@ -69,17 +70,18 @@ impl Copy {
     /// Plants an edit.
     ///
     /// # Errors
-    /// What it wants to replace does not stand there exactly once, or the file cannot be written.
+    /// Returns an error if the file does not contain the old text exactly once, or cannot be
+    /// written.
     pub fn edit(&self, edit: &Edit) -> Result<(), String> {
         let path = self.tree.root.join(&edit.file);
         let changed = edit.changed(&self.tree.root)?;
         write(&path, changed.as_bytes())
     }
 
-    /// Takes back all that was planted in a file.
+    /// Undoes all edits of a file.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn restore(&self, file: &str) -> Result<(), String> {
         let path = self.tree.root.join(file);
         match self.content(file) {
@@ -89,7 +91,7 @@ impl Copy {
         }
     }
 
-    /// What a file of the copy holds without a fault; `None`: there is no such file.
+    /// Returns the content of a file without a fault; `None` if there is no such file.
     fn content(&self, file: &str) -> Option<Vec<u8>> {
         if file == SETTINGS {
             return Some(self.settings.clone().into_bytes());
@@ -101,7 +103,7 @@ impl Copy {
         let files: BTreeSet<String> = self.original.files()?.into_iter().collect();
         for file in &files {
             let (from, to) = (self.original.root.join(file), self.tree.root.join(file));
-            let content = self.content(file).ok_or_else(|| format!("{file} has gone"))?;
+            let content = self.content(file).ok_or_else(|| format!("{file} no longer exists"))?;
             if fs::read(&to).is_ok_and(|old| old == content) {
                 continue;
             }
@@ -113,7 +115,7 @@ impl Copy {
         self.drop_others(&self.tree.root, &files)
     }
 
-    /// Removes what the tree no longer has.
+    /// Removes files that the tree no longer has.
     fn drop_others(&self, folder: &Path, files: &BTreeSet<String>) -> Result<(), String> {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -129,14 +131,14 @@ impl Copy {
     }
 }
 
-/// The tree's settings of Bazel, and where the borrowed repositories lie.
+/// Returns the tree's settings of Bazel with the paths of the shared repositories.
 fn settings(workspace: &Workspace, repositories: &Path) -> Result<String, String> {
     let mut settings = fs::read_to_string(workspace.root.join(SETTINGS))
         .map_err(|error| format!("read {SETTINGS}: {error}"))?;
     for name in BORROWED {
         let repository = repositories.join(name);
         if !repository.is_dir() {
-            return Err(format!("there is no {}; fix: make bazel", repository.display()));
+            return Err(format!("{} does not exist; fix: make bazel", repository.display()));
         }
         for command in ["build", "query"] {
             let option = format!("--override_repository={name}={}", repository.display());
@@ -157,7 +159,7 @@ fn remove(path: &Path) -> Result<(), String> {
 }
 
 fn make_folder(folder: &Path) -> Result<(), String> {
-    fs::create_dir_all(folder).map_err(|error| format!("make {}: {error}", folder.display()))
+    fs::create_dir_all(folder).map_err(|error| format!("create {}: {error}", folder.display()))
 }
 
 fn link(from: &Path, to: &Path) -> Result<(), String> {

@@ -1,5 +1,5 @@
-//! The list of faults, read from TOML. What is wrong with the list itself is an error: a planter
-//! that skips what it cannot read would promise more than it does.
+//! Reads the list of faults from TOML. A mistake in the list is an error, because a skipped entry
+//! would be a fault that nobody plants.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,52 +12,52 @@ use crate::workspace::Workspace;
 
 const LIST: &str = "tools/bazel/faults.toml";
 
-/// Who must notice a fault.
+/// The witness of a fault: the command that must fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Witness {
     /// A rule of `xtask check`.
     Check(String),
-    /// Bazel, asked to build or test some targets.
+    /// Bazel, which builds or tests some targets.
     Bazel {
         /// `build` or `test`.
         verb: String,
-        /// What to build or test.
+        /// The targets.
         labels: Vec<String>,
     },
 }
 
-/// One fault.
+/// A fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Its name, unique.
+    /// The name, unique.
     pub name: String,
-    /// What is wrong, in words.
+    /// The fault, in words.
     pub what: String,
-    /// Whether `make test` plants it, too.
+    /// Whether `make test` plants the fault, too.
     pub is_in_test: bool,
-    /// Who must notice.
+    /// The witness.
     pub witness: Witness,
-    /// What must be content without the fault, when that is not the witness itself.
+    /// Commands that must succeed without the fault, if not the witness itself.
     pub sound: Vec<Witness>,
-    /// What the witness must say.
+    /// Words that the output of the witness must contain.
     pub names: Vec<String>,
-    /// How it is planted.
+    /// The edits that plant the fault.
     pub edits: Vec<Edit>,
 }
 
-/// One change of a file.
+/// A change of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edit {
     /// The file, relative to the root.
     pub file: String,
-    /// What stands there, exactly once; empty for a file that does not exist yet.
+    /// The text to replace, which occurs exactly once; empty for a file that does not exist yet.
     pub find: String,
-    /// What stands there instead.
+    /// The new text.
     pub replace: String,
 }
 
 impl Fault {
-    /// Who must be content without the fault.
+    /// Returns the commands that must succeed without the fault.
     #[must_use]
     pub fn sound(&self) -> Vec<Witness> {
         if self.sound.is_empty() { vec![self.witness.clone()] } else { self.sound.clone() }
@@ -65,10 +65,10 @@ impl Fault {
 }
 
 impl Edit {
-    /// The file with the edit, in the tree of this root.
+    /// Returns the text of the file with the edit, in the tree of this root.
     ///
     /// # Errors
-    /// What it wants to replace does not stand there exactly once, or the file cannot be read.
+    /// Returns an error if the file does not contain the old text exactly once, or cannot be read.
     pub fn changed(&self, root: &Path) -> Result<String, String> {
         let Self { file, find, replace } = self;
         let path = root.join(file);
@@ -86,14 +86,14 @@ impl Edit {
         match text.matches(find).count() {
             1 => Ok(text.replace(find, replace)),
             times => {
-                Err(format!("cannot be planted: '{find}' stands {times} times in {file}, not once"))
+                Err(format!("cannot be planted: '{find}' occurs {times} times in {file}, not once"))
             }
         }
     }
 }
 
 impl Witness {
-    /// The fewest runs of Bazel that do the same.
+    /// Returns the fewest commands that run the same witnesses.
     #[must_use]
     pub fn together(witnesses: Vec<Self>) -> Vec<Self> {
         let mut by_verb: Vec<(String, Vec<String>)> = Vec::new();
@@ -129,10 +129,10 @@ impl fmt::Display for Witness {
     }
 }
 
-/// The faults, or the one of this name.
+/// Returns all faults, or the one of this name.
 ///
 /// # Errors
-/// The list cannot be read, or holds no such fault.
+/// Returns an error if the list cannot be read, or contains no such fault.
 pub fn read(workspace: &Workspace, only: Option<&str>) -> Result<Vec<Fault>, String> {
     let text = fs::read_to_string(workspace.root.join(LIST))
         .map_err(|error| format!("read {LIST}: {error}"))?;
@@ -141,7 +141,7 @@ pub fn read(workspace: &Workspace, only: Option<&str>) -> Result<Vec<Fault>, Str
         faults.iter().filter(|fault| only.is_none_or(|only| only == fault.name)).cloned().collect();
     if chosen.is_empty() {
         let names: Vec<&str> = faults.iter().map(|fault| fault.name.as_str()).collect();
-        return Err(format!("no such fault; there are: {}", names.join(", ")));
+        return Err(format!("no such fault; fix: name one of {}", names.join(", ")));
     }
     Ok(chosen)
 }
@@ -154,18 +154,18 @@ fn parse(text: &str) -> Result<Vec<Fault>, String> {
     for entry in entries {
         let fault = fault(entry)?;
         if !names.insert(fault.name.clone()) {
-            return Err(format!("{LIST}: two faults are called {}", fault.name));
+            return Err(format!("{LIST}: two faults have the name {}", fault.name));
         }
         faults.push(fault);
     }
-    if faults.is_empty() { Err(format!("{LIST} holds no fault")) } else { Ok(faults) }
+    if faults.is_empty() { Err(format!("{LIST} contains no fault")) } else { Ok(faults) }
 }
 
 fn fault(entry: &Value) -> Result<Fault, String> {
     let name = text(entry, "name")?;
     let what = |field: &str| format!("{LIST}: fault {name}: {field}");
     let witness = |words: &str| {
-        Witness::read(words).ok_or_else(|| what(&format!("'{words}' is nobody to ask")))
+        Witness::read(words).ok_or_else(|| what(&format!("'{words}' is no command of a witness")))
     };
     let list = |field: &str| -> Vec<String> {
         let values = entry.get(field).and_then(Value::as_array).into_iter().flatten();
@@ -181,9 +181,9 @@ fn fault(entry: &Value) -> Result<Fault, String> {
         name: name.clone(),
     };
     if fault.names.is_empty() || fault.names.iter().any(String::is_empty) {
-        return Err(what("it says no names by which it must be caught"));
+        return Err(what("the entry has no words that the witness must print"));
     }
-    if fault.edits.is_empty() { Err(what("it edits nothing")) } else { Ok(fault) }
+    if fault.edits.is_empty() { Err(what("the entry has no edit")) } else { Ok(fault) }
 }
 
 fn edits(entry: &Value) -> Result<Vec<Edit>, String> {
@@ -234,7 +234,7 @@ mod tests {
             assert!(parse(&ONE.replace(from, to)).is_err(), "{from} -> {to}");
         }
         let (without, _) = ONE.split_once("[[fault.edit]]").unwrap();
-        assert!(parse(without).unwrap_err().contains("edits nothing"));
+        assert!(parse(without).unwrap_err().contains("has no edit"));
     }
 
     #[test]
