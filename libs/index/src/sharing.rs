@@ -16,8 +16,8 @@
 //! - `generations`: a generation that shares records with a donor, and one that shares none any
 //!   more.
 //!
-//! `memory` imports `borrowed_memory` alone. All other parts are above `memory`, and the last two are
-//! above `table`.
+//! `memory` imports `borrowed_memory` alone. All other parts are above `memory`, and the last two
+//! are above `table`.
 
 mod borrowed_memory;
 mod donor;

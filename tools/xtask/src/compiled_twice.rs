@@ -24,7 +24,7 @@ const EXEMPT: [&str; 14] = [
     "clap",
     "clap_builder",
     "clap_derive",
-    "forebay-python",
+    "python",
     "memchr",
     "pyo3",
     "pyo3-build-config",
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn exempt_library_is_known_by_its_whole_name() {
-        assert!(is_exempt("/r/serde-1.0.2") && is_exempt("/t/clients/forebay-python"));
+        assert!(is_exempt("/r/serde-1.0.2") && is_exempt("/t/clients/python"));
         assert!(!is_exempt("/r/serde-saphyr-2.2.0") && !is_exempt("/r/tokio-1.54.1"));
     }
 }
