@@ -21,7 +21,7 @@ abstract class KeyedReads {
         Calls.install(new CallsOfReads());
     }
 
-    private static final int VALUE = 2;
+    private static final int VALUE = HeaderConstants.VALUE;
 
     final long reader;
     final Read read;
