@@ -4,12 +4,16 @@ Run this script after a change of a source; with `--check` it only says which fi
 """
 
 import sys
+import tomllib
+from pathlib import PurePath
 
 import description
 import java_calls
 import java_constants
 import java_errors
+import pyo3_source
 import python_errors
+import python_stub
 import rust_entry_points
 
 ROOT = description.ROOT
@@ -18,6 +22,8 @@ JAVA = "clients/java/src/main/java/io/forebay"
 JAVA_22 = "clients/java/src/main/java22/io/forebay"
 RUST = "clients/c/src"
 PYTHON = "clients/python/forebay"
+PYTHON_RUST = "clients/python/src"
+PYTHON_TYPES = description.HERE / "python_types.toml"
 
 
 def java(source: str, text: str) -> str:
@@ -30,12 +36,18 @@ def python(source: str, role: str, text: str) -> str:
     return f'"""{ORIGIN.format(source)}.\n\n{role}\n"""\n\n{text}'
 
 
+def rust_sources(folder: str) -> dict[str, str]:
+    """Return the text of each Rust file of a folder, by the name of its module."""
+    return {path.stem: path.read_text() for path in (ROOT / folder).glob("*.rs")}
+
+
 def files() -> dict[str, str]:
     """Return the text of each generated file, by its path in the repository."""
     loaded = description.load()
     header, errors = description.HEADER.name, description.ERRORS.name
-    sources = {path.stem: path.read_text() for path in (ROOT / RUST).glob("*.rs")}
-    entry_points = rust_entry_points.module(loaded, sources)
+    entry_points = rust_entry_points.module(loaded, rust_sources(RUST))
+    exports = pyo3_source.parse(rust_sources(PYTHON_RUST))
+    stub = python_stub.module(exports, tomllib.loads(PYTHON_TYPES.read_text()))
     made = {
         f"{JAVA}/NativeCalls.java": java(header, java_calls.interface(loaded)),
         f"{JAVA}/JniCalls.java": java(header, java_calls.jni(loaded)),
@@ -47,6 +59,11 @@ def files() -> dict[str, str]:
             errors, "The exceptions, a class for each error code.", python_errors.module(loaded)
         ),
     }
+    made[f"{PYTHON}/_native.pyi"] = python(
+        PYTHON_RUST,
+        "The native module that implements the package. Use the names of `forebay`.",
+        stub,
+    )
     for name, text in java_errors.exceptions(loaded).items():
         made[f"{JAVA}/{name}"] = java(errors, text)
     return made
@@ -56,8 +73,9 @@ def orphans(made: dict[str, str]) -> list[str]:
     """Return the generated files in the folders of the others that no source asks for now."""
     mark = ORIGIN.partition("{}")[2]
     found = []
-    for folder in sorted({path.rpartition("/")[0] for path in made}):
-        for file in sorted((ROOT / folder).glob("*.*")):
+    kinds = {(str(PurePath(path).parent), PurePath(path).suffix) for path in made}
+    for folder, suffix in sorted(kinds):
+        for file in sorted((ROOT / folder).glob(f"*{suffix}")):
             path = f"{folder}/{file.name}"
             if path not in made and mark in file.read_text().partition("\n")[0]:
                 found.append(path)
