@@ -27,6 +27,8 @@ class Description:
     foreign_special: frozenset[str]
     java_exceptions_special: frozenset[str]
     java_notes: dict[str, str]
+    java_key_types: dict[str, str]
+    java_reads: dict[str, str]
     python_notes: dict[str, str]
 
     @property
@@ -51,6 +53,8 @@ def load() -> Description:
         foreign_special=frozenset(java["foreign_special"]),
         java_exceptions_special=frozenset(java["exceptions_special"]),
         java_notes=notes["java"],
+        java_key_types=java["key_types"],
+        java_reads=java["reads"],
         python_notes=notes["python"],
     )
     check(description)

@@ -11,6 +11,7 @@ import description
 import java_calls
 import java_constants
 import java_errors
+import java_reads
 import pyo3_source
 import python_errors
 import python_stub
@@ -45,6 +46,7 @@ def files() -> dict[str, str]:
     """Return the text of each generated file, by its path in the repository."""
     loaded = description.load()
     header, errors = description.HEADER.name, description.ERRORS.name
+    tables = description.TABLES.name
     entry_points = rust_entry_points.module(loaded, rust_sources(RUST))
     exports = pyo3_source.parse(rust_sources(PYTHON_RUST))
     stub = python_stub.module(exports, tomllib.loads(PYTHON_TYPES.read_text()))
@@ -53,6 +55,7 @@ def files() -> dict[str, str]:
         f"{JAVA}/JniCalls.java": java(header, java_calls.jni(loaded)),
         f"{JAVA_22}/ForeignCalls.java": java(header, java_calls.foreign(loaded)),
         f"{JAVA}/HeaderConstants.java": java(header, java_constants.constants(loaded)),
+        f"{JAVA}/KeyedReads.java": java(tables, java_reads.reads(loaded)),
         f"{JAVA}/ErrorCode.java": java(errors, java_errors.codes(loaded)),
         f"{RUST}/jni/entry_points.rs": f"//! {ORIGIN.format(header)}.\n//!\n{entry_points}",
         f"{PYTHON}/_errors.py": python(

@@ -166,8 +166,8 @@ def parameter_text(place: str, parameter: Parameter, types: Types) -> str:
     if parameter.rust_type == OPTIONAL_DEFAULT:
         kind = table.get(place, "_Default")
         return f"{parameter.name}: {kind}" + (" = ..." if parameter.default else "")
-    kind = table.get(place) or table.get(parameter.name)
-    kind = kind or types.of_rust(parameter.rust_type, place)
+    known = table.get(place) or table.get(parameter.name)
+    kind = known or types.of_rust(parameter.rust_type, place)
     if parameter.default is None:
         return f"{parameter.name}: {kind}"
     return f"{parameter.name}: {kind} = {DEFAULTS.get(parameter.default, parameter.default)}"

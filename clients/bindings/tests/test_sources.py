@@ -2,7 +2,10 @@
 
 import c_header
 import error_table
+import java_reads
+import java_text
 import pytest
+import rust_entry_points
 
 HEADER = """
 /* Wait of a read. */
@@ -70,3 +73,24 @@ def test_a_gap_and_a_comment_without_advice_are_refused() -> None:
         error_table.parse(ERRORS.replace("= 2", "= 3"))
     with pytest.raises(SystemExit, match="DEADLINE_EXCEEDED"):
         error_table.parse(ERRORS.replace(", no retry by itself", ""))
+
+
+def test_a_read_is_made_for_each_type_of_keys() -> None:
+    """Prove that a signature becomes a method, and that its link is the read by a key object."""
+    made = java_reads.read(
+        "int getInt(field, key, int other)", "x(call, key)", "long", "an int64 key"
+    )
+    assert made == (
+        "    /** Reads like {@link Reads#getInt(FieldHandle, Key, int)}, by an int64 key. */\n"
+        "    public int getInt(FieldHandle field, long key, int other) {\n"
+        "        return x(CallBuffer.with(key), key);\n"
+        "    }"
+    )
+
+
+def test_a_text_is_an_address_and_a_length() -> None:
+    """Prove that Java and Rust agree on the numbers of a call."""
+    opened = c_header.parse(HEADER).functions[0]
+    assert java_text.arguments(opened) == ["client", "name", "nameLength", "read", "error"]
+    converted = [rust_entry_points.converted(parameter) for parameter in opened.parameters]
+    assert converted == ["client as u64", "text(name, name_length)", "at(read)", "at(error)"]
