@@ -1,55 +1,42 @@
-"""The exceptions: one class per code of Forebay's one code table, all of them `Error`."""
+"""Generated from error.proto by python3 clients/bindings/generate_bindings.py.
+
+The exceptions, a class for each error code.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from forebay._error import Error, pending_of
 
-if TYPE_CHECKING:
-    from forebay._native import PendingWrite
-
-
-class Error(Exception):
-    """A failure: the event, its context, and what to do next. Never contains a value.
-
-    `code` is the name of the code, which is also the name of the class.
-    """
-
-    code: ClassVar[str] = ""
-    is_retryable: ClassVar[bool] = False
-    """Whether a plain retry of the same call may succeed."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        store: str | None = None,
-        partition: int | None = None,
-        field: str | None = None,
-        key_digest: int | None = None,
-        limit: int | None = None,
-        actual: int | None = None,
-        pending: PendingWrite | None = None,
-    ) -> None:
-        """Create the exception of a failure; attributes that do not apply are None."""
-        super().__init__(message)
-        self.store = store
-        self.partition = partition
-        self.field = field
-        self.key_digest = key_digest
-        self.limit = limit
-        self.actual = actual
-        self.pending = pending
-        """The write itself, if it is unsettled: `Store.retry` settles the same write."""
+__all__ = [
+    "Closed",
+    "Conflict",
+    "Corrupt",
+    "DeadlineExceeded",
+    "Error",
+    "Internal",
+    "InvalidArgument",
+    "LimitExceeded",
+    "NotFound",
+    "PermissionDenied",
+    "Stale",
+    "TokenLost",
+    "Unauthenticated",
+    "Unavailable",
+    "UnknownOutcome",
+    "Unsupported",
+    "UpgradeNeeded",
+    "pending_of",
+]
 
 
 class InvalidArgument(Error):
-    """The request can never succeed as it stands."""
+    """The request can never succeed in its present form."""
 
     code = "InvalidArgument"
 
 
 class NotFound(Error):
-    """The store or field that was named does not exist. An absent key is no error."""
+    """The named store or field does not exist; an absent key is no error."""
 
     code = "NotFound"
 
@@ -61,88 +48,87 @@ class Conflict(Error):
 
 
 class Unavailable(Error):
-    """Not ready or not reachable yet; the same call may succeed later."""
+    """The service is not ready or not reachable yet."""
 
     code = "Unavailable"
     is_retryable = True
 
 
 class DeadlineExceeded(Error):
-    """The deadline passed before anything was sent, or before a wait ended."""
+    """The deadline passed before anything was sent."""
 
     code = "DeadlineExceeded"
 
 
 class UnknownOutcome(Error):
-    """The write may or may not be in the log; retrying the same write settles it."""
+    """The write may or may not be in the log; the same retry settles it."""
 
     code = "UnknownOutcome"
     is_retryable = True
 
 
 class LimitExceeded(Error):
-    """A limit was passed; `limit` and `actual` say by how much."""
+    """A limit was exceeded.
+
+    `limit` and `actual` say by how much.
+    """
 
     code = "LimitExceeded"
 
 
 class Stale(Error):
-    """The data is older than the requested bound."""
+    """The data is older than the caller's bound."""
 
     code = "Stale"
     is_retryable = True
 
 
 class TokenLost(Error):
-    """The token belongs to a log that is no longer served."""
+    """The token's log is no longer served."""
 
     code = "TokenLost"
 
 
 class Corrupt(Error):
-    """Bytes that fail their checksum or contradict their format."""
+    """The bytes fail their checksum or contradict their format."""
 
     code = "Corrupt"
 
 
 class Unsupported(Error):
-    """This build, mode or implementation does not offer the operation."""
+    """This build, mode or implementation does not offer it."""
 
     code = "Unsupported"
 
 
 class UpgradeNeeded(Error):
-    """A format, change kind or fold version that this build does not know."""
+    """The format, change kind or fold version is newer than this build."""
 
     code = "UpgradeNeeded"
 
 
 class Closed(Error):
-    """The object was closed, or was opened before this process was forked."""
+    """The reader or client was closed.
+
+    An object that was opened before a fork is closed in the child.
+    """
 
     code = "Closed"
 
 
 class Unauthenticated(Error):
-    """No valid credentials."""
+    """The call has no valid credentials."""
 
     code = "Unauthenticated"
 
 
 class PermissionDenied(Error):
-    """Valid credentials without the needed role."""
+    """The credentials are valid, but lack the required role."""
 
     code = "PermissionDenied"
 
 
 class Internal(Error):
-    """A broken invariant."""
+    """An invariant is broken; the service's log records contain evidence."""
 
     code = "Internal"
-
-
-def pending_of(error: Error) -> PendingWrite:
-    """Return the write of an error, or raise the error if it has none."""
-    if error.pending is None:
-        raise error
-    return error.pending

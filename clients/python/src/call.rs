@@ -255,7 +255,7 @@ impl Completions {
     }
 }
 
-/// A write that was sent and is unsettled.
+/// A write that was sent and is unsettled, from `Error.pending`.
 #[pyclass(frozen, name = "PendingWrite", module = "forebay._native")]
 pub(crate) struct Pending {
     write: ProcessOwned<Mutex<Option<PendingWrite>>>,

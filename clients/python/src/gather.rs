@@ -34,7 +34,7 @@ enum Typed {
     I64(GatherPlan<i64>),
 }
 
-/// Fields resolved to the columns of a matrix.
+/// Fields resolved to the columns of a matrix; any thread may use a plan, repeatedly.
 #[pyclass(frozen, name = "GatherPlan", module = "forebay")]
 pub(crate) struct Plan {
     typed: Typed,
@@ -61,7 +61,7 @@ impl Plan {
         each!(&self.typed, plan => plan.width())
     }
 
-    /// Name of the matrix's type.
+    /// Name of the matrix's NumPy type.
     #[getter]
     fn dtype(&self) -> &'static str {
         match self.typed {

@@ -2,7 +2,7 @@
 //!
 //! The module binds the Rust client and nothing else: there is no second implementation. The
 //! package `forebay` around the module gives the classes their names, types and documentation;
-//! `_native.pyi` declares the contents.
+//! `_native.pyi`, which `clients/bindings` generates, declares the contents.
 
 mod asked;
 mod attached;

@@ -34,7 +34,10 @@ use crate::schema::{definition_object, duration_of, field_type_of};
 use crate::status::{metrics_object, status_object};
 use crate::verified::FoundVerified;
 
-/// A field of a reader: resolved once, then bound to its id and type.
+/// A field of a reader: resolved once by name, then bound to its id and type.
+///
+/// A handle survives renames and, while values fit, a wider type; after a drop, reads return
+/// absent.
 #[pyclass(frozen, name = "FieldHandle", module = "forebay")]
 pub(crate) struct Handle {
     handle: FieldHandle,

@@ -124,7 +124,7 @@ fn index_name(index: ColumnIndex) -> &'static str {
     }
 }
 
-/// A field specification.
+/// A field of a new store: its name, its type, and the default and time to live in seconds.
 #[pyclass(frozen, name = "FieldSpec", module = "forebay", from_py_object)]
 #[derive(Clone)]
 pub(crate) struct NewField {
@@ -200,7 +200,7 @@ impl NewStore {
     }
 }
 
-/// An alteration of a store.
+/// An alteration of a store's definition.
 #[pyclass(frozen, name = "Alteration", module = "forebay", from_py_object)]
 #[derive(Clone)]
 pub(crate) struct NewAlteration {
@@ -209,6 +209,7 @@ pub(crate) struct NewAlteration {
 
 #[pymethods]
 impl NewAlteration {
+    /// Adds a field under a new id.
     #[staticmethod]
     #[pyo3(signature = (
         name, r#type, *, default=None, ttl=None, required=false, allowed=vec![], index=None
@@ -226,6 +227,8 @@ impl NewAlteration {
         Ok(Alteration::AddField(field.spec).into())
     }
 
+    /// Replaces the rules of a stream's column by those of `FieldSpec`. Refusals apply to future
+    /// events; an index covers all retained events.
     #[staticmethod]
     #[pyo3(signature = (name, *, required=false, allowed=vec![], index=None))]
     fn set_rules(
@@ -240,31 +243,38 @@ impl NewAlteration {
         })
     }
 
+    /// Drops a field's id: its values are absent, also if a new field takes the name.
     #[staticmethod]
     fn drop_field(name: String) -> Self {
         Alteration::DropField(name).into()
     }
 
+    /// Drops all fields whose current name has this prefix.
     #[staticmethod]
     fn drop_fields_by_prefix(prefix: String) -> Self {
         Alteration::DropFieldsByPrefix(prefix).into()
     }
 
+    /// Renames a field; the old name stays an alias.
     #[staticmethod]
     fn rename_field(name: String, to: String) -> Self {
         Alteration::RenameField { from: name, to }.into()
     }
 
+    /// Widens a field's type: int32 to int64 or float64, float32 to float64.
     #[staticmethod]
     fn widen_field(name: String, to: &str) -> Result<Self, Fault> {
         Ok(Alteration::WidenField { name, to: field_type_of(to)? }.into())
     }
 
+    /// Deletes every document of the store.
     #[staticmethod]
     fn drop_all() -> Self {
         Alteration::DropAll.into()
     }
 
+    /// Replaces all options, by those of `create_store` and `create_stream`; times in seconds. An
+    /// omitted option is unset: to change one, take the others from the definition.
     #[staticmethod]
     #[pyo3(signature = (
         *, ttl=None, versioned=false, heartbeat=1.0, log_window=None, log_bytes=None

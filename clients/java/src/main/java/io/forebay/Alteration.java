@@ -7,9 +7,10 @@ import org.jspecify.annotations.Nullable;
 
 /** A change from one version of a definition to the next, created by the static methods. */
 public final class Alteration {
-    static final int BYTES = 104 + StoreOptions.BYTES;
+    static final int BYTES = HeaderConstants.ALTERATION_STRUCT_BYTES;
 
-    private static final FieldSpec NO_FIELD = new FieldSpec("", new FieldType(0));
+    private static final FieldSpec NO_FIELD =
+            new FieldSpec("", new FieldType(HeaderConstants.TYPE_NONE));
 
     private final int kind;
     private final FieldSpec field;
@@ -34,7 +35,7 @@ public final class Alteration {
      * @return the alteration
      */
     public static Alteration addField(FieldSpec field) {
-        return new Alteration(1, field, "", StoreOptions.DEFAULT);
+        return new Alteration(HeaderConstants.ALTER_ADD_FIELD, field, "", StoreOptions.DEFAULT);
     }
 
     /**
@@ -44,7 +45,7 @@ public final class Alteration {
      * @return the alteration
      */
     public static Alteration dropField(String name) {
-        return ofName(2, name, NO_FIELD.type(), "");
+        return ofName(HeaderConstants.ALTER_DROP_FIELD, name, NO_FIELD.type(), "");
     }
 
     /**
@@ -54,7 +55,7 @@ public final class Alteration {
      * @return the alteration
      */
     public static Alteration dropFieldsByPrefix(String prefix) {
-        return ofName(3, prefix, NO_FIELD.type(), "");
+        return ofName(HeaderConstants.ALTER_DROP_BY_PREFIX, prefix, NO_FIELD.type(), "");
     }
 
     /**
@@ -65,7 +66,7 @@ public final class Alteration {
      * @return the alteration
      */
     public static Alteration renameField(String from, String to) {
-        return ofName(4, from, NO_FIELD.type(), to);
+        return ofName(HeaderConstants.ALTER_RENAME_FIELD, from, NO_FIELD.type(), to);
     }
 
     /**
@@ -76,7 +77,7 @@ public final class Alteration {
      * @return the alteration
      */
     public static Alteration widenField(String name, FieldType to) {
-        return ofName(5, name, to, "");
+        return ofName(HeaderConstants.ALTER_WIDEN_FIELD, name, to, "");
     }
 
     /**
@@ -85,7 +86,7 @@ public final class Alteration {
      * @return the alteration
      */
     public static Alteration dropAll() {
-        return new Alteration(6, NO_FIELD, "", StoreOptions.DEFAULT);
+        return new Alteration(HeaderConstants.ALTER_DROP_ALL, NO_FIELD, "", StoreOptions.DEFAULT);
     }
 
     /**
@@ -95,7 +96,7 @@ public final class Alteration {
      * @return the alteration
      */
     public static Alteration setOptions(StoreOptions options) {
-        return new Alteration(7, NO_FIELD, "", options);
+        return new Alteration(HeaderConstants.ALTER_SET_OPTIONS, NO_FIELD, "", options);
     }
 
     /**
@@ -112,7 +113,7 @@ public final class Alteration {
             String name, boolean isRequired, List<?> allowed, @Nullable ColumnIndex index) {
         FieldSpec named = new FieldSpec(name, NO_FIELD.type()).allowing(allowed).index(index);
         FieldSpec rules = isRequired ? named.required() : named;
-        return new Alteration(8, rules, "", StoreOptions.DEFAULT);
+        return new Alteration(HeaderConstants.ALTER_SET_RULES, rules, "", StoreOptions.DEFAULT);
     }
 
     /** Writes alterations as fb_alterations; returns their address. */

@@ -4,7 +4,7 @@ package io.forebay;
 /** The keys of one call. */
 abstract class BatchKeys {
     /** The bytes of an fb_keys. */
-    static final int BYTES = 64;
+    static final int BYTES = HeaderConstants.KEYS_STRUCT_BYTES;
 
     /** Returns the number of keys. */
     abstract int size();

@@ -33,13 +33,13 @@ final class CallBuffer implements Call {
             new AtomicReferenceArray<>(STRIPES * STRIPE_STEP);
 
     private static final int ERROR_AT = 0;
-    private static final int ERROR_BYTES = 96;
+    private static final int ERROR_BYTES = HeaderConstants.ERROR_STRUCT_BYTES;
     private static final int OUT_AT = ERROR_AT + ERROR_BYTES;
     private static final int OUT_BYTES = 64;
     private static final int KEY_AT = OUT_AT + OUT_BYTES;
-    private static final int KEY_BYTES = 40;
+    private static final int KEY_BYTES = HeaderConstants.KEY_STRUCT_BYTES;
     private static final int READ_AT = KEY_AT + KEY_BYTES;
-    private static final int READ_BYTES = 40;
+    private static final int READ_BYTES = HeaderConstants.READ_STRUCT_BYTES;
     private static final int FREE_AT = READ_AT + READ_BYTES;
 
     private final ByteBuffer block = direct(BLOCK_BYTES);
@@ -354,13 +354,13 @@ final class CallBuffer implements Call {
                         ErrorCode.of(buffer.getInt(at)),
                         text(buffer, at + 48),
                         optionalText(buffer, at + 64),
-                        (applies & 1) != 0
+                        (applies & HeaderConstants.HAS_PARTITION) != 0
                                 ? OptionalInt.of(buffer.getInt(at + 8))
                                 : OptionalInt.empty(),
                         optionalText(buffer, at + 80),
-                        number(applies & 2, buffer, at + 16),
-                        number(applies & 4, buffer, at + 24),
-                        number(applies & 8, buffer, at + 32),
+                        number(applies & HeaderConstants.HAS_KEY_DIGEST, buffer, at + 16),
+                        number(applies & HeaderConstants.HAS_LIMIT, buffer, at + 24),
+                        number(applies & HeaderConstants.HAS_ACTUAL, buffer, at + 32),
                         buffer.getLong(at + 40));
         Native.CALLS.freeError(errorAddress);
         return failure;

@@ -1,4 +1,4 @@
-/* The exception of the error code Closed. */
+/* Generated from error.proto by python3 clients/bindings/generate_bindings.py. */
 package io.forebay;
 
 /** The reader or client was closed. */

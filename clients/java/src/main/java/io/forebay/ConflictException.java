@@ -1,4 +1,4 @@
-/* The exception of the error code Conflict. */
+/* Generated from error.proto by python3 clients/bindings/generate_bindings.py. */
 package io.forebay;
 
 /** Another definition came first. */

@@ -1,7 +1,7 @@
-/* The exception of the error code Corrupt. */
+/* Generated from error.proto by python3 clients/bindings/generate_bindings.py. */
 package io.forebay;
 
-/** Bytes that fail their checksum or contradict their format. */
+/** The bytes fail their checksum or contradict their format. */
 public final class CorruptException extends ForebayException {
     private static final long serialVersionUID = 1L;
 

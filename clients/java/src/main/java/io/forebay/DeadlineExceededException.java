@@ -1,7 +1,7 @@
-/* The exception of the error code DeadlineExceeded. */
+/* Generated from error.proto by python3 clients/bindings/generate_bindings.py. */
 package io.forebay;
 
-/** The caller's deadline passed before anything was sent. */
+/** The deadline passed before anything was sent. */
 public final class DeadlineExceededException extends ForebayException {
     private static final long serialVersionUID = 1L;
 

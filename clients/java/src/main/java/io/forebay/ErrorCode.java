@@ -1,66 +1,74 @@
-/* The one table of error codes, the same in every language. */
+/* Generated from error.proto by python3 clients/bindings/generate_bindings.py. */
 package io.forebay;
+
+import java.util.function.Function;
 
 /** The kind of a failure. */
 public enum ErrorCode {
-    /** The request can never succeed as it stands. */
-    INVALID_ARGUMENT(1, "InvalidArgument", false),
+    /** The request can never succeed in its present form. */
+    INVALID_ARGUMENT(1, "InvalidArgument", false, InvalidArgumentException::new),
 
-    /** The store or field that was named does not exist. An absent key is no error. */
-    NOT_FOUND(2, "NotFound", false),
+    /** The named store or field does not exist; an absent key is no error. */
+    NOT_FOUND(2, "NotFound", false, NotFoundException::new),
 
     /** Another definition came first. */
-    CONFLICT(3, "Conflict", false),
+    CONFLICT(3, "Conflict", false, ConflictException::new),
 
-    /** Not ready or not reachable yet; the same call may succeed later. */
-    UNAVAILABLE(4, "Unavailable", true),
+    /** The service is not ready or not reachable yet. */
+    UNAVAILABLE(4, "Unavailable", true, UnavailableException::new),
 
-    /** The caller's deadline passed before anything was sent. */
-    DEADLINE_EXCEEDED(5, "DeadlineExceeded", false),
+    /** The deadline passed before anything was sent. */
+    DEADLINE_EXCEEDED(5, "DeadlineExceeded", false, DeadlineExceededException::new),
 
     /** The write may or may not be in the log; the same retry settles it. */
-    UNKNOWN_OUTCOME(6, "UnknownOutcome", true),
+    UNKNOWN_OUTCOME(6, "UnknownOutcome", true, UnknownOutcomeException::new),
 
-    /** A limit was passed; the error names the limit and the actual value. */
-    LIMIT_EXCEEDED(7, "LimitExceeded", false),
+    /** A limit was exceeded. The error names the limit and the actual value. */
+    LIMIT_EXCEEDED(7, "LimitExceeded", false, LimitExceededException::new),
 
     /** The data is older than the caller's bound. */
-    STALE(8, "Stale", true),
+    STALE(8, "Stale", true, StaleException::new),
 
-    /** The token belongs to a log that is no longer served. */
-    TOKEN_LOST(9, "TokenLost", false),
+    /** The token's log is no longer served. */
+    TOKEN_LOST(9, "TokenLost", false, TokenLostException::new),
 
-    /** Bytes that fail their checksum or contradict their format. */
-    CORRUPT(10, "Corrupt", false),
+    /** The bytes fail their checksum or contradict their format. */
+    CORRUPT(10, "Corrupt", false, CorruptException::new),
 
-    /** This build, mode or implementation does not offer the operation. */
-    UNSUPPORTED(11, "Unsupported", false),
+    /** This build, mode or implementation does not offer it. */
+    UNSUPPORTED(11, "Unsupported", false, UnsupportedException::new),
 
-    /** A format, change kind or fold version that this build does not know. */
-    UPGRADE_NEEDED(12, "UpgradeNeeded", false),
+    /** The format, change kind or fold version is newer than this build. */
+    UPGRADE_NEEDED(12, "UpgradeNeeded", false, UpgradeNeededException::new),
 
     /** The reader or client was closed. */
-    CLOSED(13, "Closed", false),
+    CLOSED(13, "Closed", false, ClosedException::new),
 
-    /** No valid credentials. */
-    UNAUTHENTICATED(14, "Unauthenticated", false),
+    /** The call has no valid credentials. */
+    UNAUTHENTICATED(14, "Unauthenticated", false, UnauthenticatedException::new),
 
-    /** Valid credentials without the needed role. */
-    PERMISSION_DENIED(15, "PermissionDenied", false),
+    /** The credentials are valid, but lack the required role. */
+    PERMISSION_DENIED(15, "PermissionDenied", false, PermissionDeniedException::new),
 
-    /** A broken invariant; report it. */
-    INTERNAL(16, "Internal", false);
+    /** An invariant is broken; the service's log records contain evidence. */
+    INTERNAL(16, "Internal", false, InternalException::new);
 
     private static final ErrorCode[] ALL = values();
 
     private final int number;
     private final String label;
     private final boolean retryable;
+    private final Function<ForebayException.Failure, ForebayException> exceptions;
 
-    ErrorCode(int number, String label, boolean retryable) {
+    ErrorCode(
+            int number,
+            String label,
+            boolean retryable,
+            Function<ForebayException.Failure, ForebayException> exceptions) {
         this.number = number;
         this.label = label;
         this.retryable = retryable;
+        this.exceptions = exceptions;
     }
 
     /**
@@ -92,5 +100,10 @@ public enum ErrorCode {
 
     static ErrorCode of(int number) {
         return number >= 1 && number <= ALL.length ? ALL[number - 1] : INTERNAL;
+    }
+
+    /** Returns a new exception of the code's class. */
+    ForebayException exception(ForebayException.Failure failure) {
+        return exceptions.apply(failure);
     }
 }

@@ -26,9 +26,9 @@ public record FieldSpec(
         boolean isRequired,
         List<?> allowed,
         @Nullable ColumnIndex index) {
-    static final int BYTES = 80;
+    static final int BYTES = HeaderConstants.FIELD_SPEC_STRUCT_BYTES;
 
-    private static final int VALUE_BYTES = 24;
+    private static final int VALUE_BYTES = HeaderConstants.VALUE_STRUCT_BYTES;
 
     /**
      * Creates a field without default and time to live.

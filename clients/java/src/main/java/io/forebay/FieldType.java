@@ -8,21 +8,21 @@ package io.forebay;
  */
 public record FieldType(int code) {
     /** True or false. */
-    public static final FieldType BOOL = new FieldType(1);
+    public static final FieldType BOOL = new FieldType(HeaderConstants.TYPE_BOOL);
     /** A 32-bit integer. */
-    public static final FieldType INT32 = new FieldType(2);
+    public static final FieldType INT32 = new FieldType(HeaderConstants.TYPE_INT32);
     /** A 64-bit integer. */
-    public static final FieldType INT64 = new FieldType(3);
+    public static final FieldType INT64 = new FieldType(HeaderConstants.TYPE_INT64);
     /** A 32-bit IEEE float. */
-    public static final FieldType FLOAT32 = new FieldType(4);
+    public static final FieldType FLOAT32 = new FieldType(HeaderConstants.TYPE_FLOAT32);
     /** A 64-bit IEEE float. */
-    public static final FieldType FLOAT64 = new FieldType(5);
+    public static final FieldType FLOAT64 = new FieldType(HeaderConstants.TYPE_FLOAT64);
     /** UTF-8 text. */
-    public static final FieldType STRING = new FieldType(6);
+    public static final FieldType STRING = new FieldType(HeaderConstants.TYPE_STRING);
     /** Any bytes. */
-    public static final FieldType BYTES = new FieldType(7);
+    public static final FieldType BYTES = new FieldType(HeaderConstants.TYPE_BYTES);
     /** Microseconds since the Unix epoch. */
-    public static final FieldType TIMESTAMP = new FieldType(8);
+    public static final FieldType TIMESTAMP = new FieldType(HeaderConstants.TYPE_TIMESTAMP);
 
     private static final int LIST = 0x100;
     private static final int VECTOR_F32 = 0x201;
@@ -89,7 +89,7 @@ public record FieldType(int code) {
     }
 
     boolean isScalar() {
-        return code >= 1 && code <= 8;
+        return code >= HeaderConstants.TYPE_BOOL && code <= HeaderConstants.TYPE_TIMESTAMP;
     }
 
     boolean isList() {

@@ -63,24 +63,7 @@ public abstract class ForebayException extends RuntimeException {
     }
 
     static ForebayException of(Failure failure) {
-        return switch (failure.code()) {
-            case INVALID_ARGUMENT -> new InvalidArgumentException(failure);
-            case NOT_FOUND -> new NotFoundException(failure);
-            case CONFLICT -> new ConflictException(failure);
-            case UNAVAILABLE -> new UnavailableException(failure);
-            case DEADLINE_EXCEEDED -> new DeadlineExceededException(failure);
-            case UNKNOWN_OUTCOME -> new UnknownOutcomeException(failure);
-            case LIMIT_EXCEEDED -> new LimitExceededException(failure);
-            case STALE -> new StaleException(failure);
-            case TOKEN_LOST -> new TokenLostException(failure);
-            case CORRUPT -> new CorruptException(failure);
-            case UNSUPPORTED -> new UnsupportedException(failure);
-            case UPGRADE_NEEDED -> new UpgradeNeededException(failure);
-            case CLOSED -> new ClosedException(failure);
-            case UNAUTHENTICATED -> new UnauthenticatedException(failure);
-            case PERMISSION_DENIED -> new PermissionDeniedException(failure);
-            case INTERNAL -> new InternalException(failure);
-        };
+        return failure.code().exception(failure);
     }
 
     static ForebayException of(ErrorCode code, String message) {

@@ -9,14 +9,14 @@ import org.jspecify.annotations.Nullable;
 
 /** A gather of one plan for some keys, used once. */
 final class Gather {
-    private final KeyedReads reads;
+    private final NativeReads reads;
     private final GatherPlan plan;
     private final BatchKeys keys;
     private final byte @Nullable [] statuses;
     private final byte @Nullable [] cells;
 
     Gather(
-            KeyedReads reads,
+            NativeReads reads,
             GatherPlan plan,
             BatchKeys keys,
             byte @Nullable [] statuses,

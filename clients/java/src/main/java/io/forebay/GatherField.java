@@ -11,7 +11,7 @@ import org.jspecify.annotations.Nullable;
  *     a float[]; null takes the schema's default, or 0
  */
 public record GatherField(String name, @Nullable Object fallback) {
-    static final int BYTES = 40;
+    static final int BYTES = HeaderConstants.GATHER_FIELD_STRUCT_BYTES;
 
     /**
      * Creates a field with the schema's default.

@@ -6,7 +6,7 @@ import java.util.Arrays;
 import org.jspecify.annotations.Nullable;
 
 /**
- * The reads that {@link KeyedReads} tries first, if this Java calls the native core by foreign
+ * The reads that {@link NativeReads} tries first, if this Java calls the native core by foreign
  * functions. A garbage collection waits for these reads, so they are bounded: by the keys of a
  * batch, and by the copied bytes. {@link #ELSEWHERE} directs all other reads to off-heap memory,
  * failures included: the read there reports the error.
@@ -28,7 +28,8 @@ final class HeapReads {
     private HeapReads() {}
 
     /** Returns a value in a new array, null if absent or null; or {@link #ELSEWHERE}. */
-    static byte @Nullable [] copied(KeyedReads reads, FieldHandle field, KeyType type, byte[] key) {
+    static byte @Nullable [] copied(
+            NativeReads reads, FieldHandle field, KeyType type, byte[] key) {
         int likely = field.likelyBytes();
         if (HEAP == null || likely < 0 || !reads.read.isLocal()) {
             return ELSEWHERE;
@@ -38,7 +39,7 @@ final class HeapReads {
     }
 
     /** Works like the method above, by an int64 key. */
-    static byte @Nullable [] copied(KeyedReads reads, FieldHandle field, long key) {
+    static byte @Nullable [] copied(NativeReads reads, FieldHandle field, long key) {
         int likely = field.likelyBytes();
         if (HEAP == null || likely < 0 || !reads.read.isLocal()) {
             return ELSEWHERE;
@@ -60,7 +61,7 @@ final class HeapReads {
 
     /** Copies a value to an array; returns the same as {@link HeapCalls#get}. */
     static long copiedInto(
-            KeyedReads reads, FieldHandle field, KeyType type, byte[] key, byte[] out) {
+            NativeReads reads, FieldHandle field, KeyType type, byte[] key, byte[] out) {
         if (HEAP == null || out.length > COPIED_BYTES_MAX || !reads.read.isLocal()) {
             return HeapCalls.FAILED;
         }
@@ -68,7 +69,7 @@ final class HeapReads {
     }
 
     /** Works like the method above, by an int64 key. */
-    static long copiedInto(KeyedReads reads, FieldHandle field, long key, byte[] out) {
+    static long copiedInto(NativeReads reads, FieldHandle field, long key, byte[] out) {
         if (HEAP == null || out.length > COPIED_BYTES_MAX || !reads.read.isLocal()) {
             return HeapCalls.FAILED;
         }
@@ -81,7 +82,7 @@ final class HeapReads {
     }
 
     /** Returns the values of many keys; null if they must be read through off-heap memory. */
-    static @Nullable PackedValues packed(KeyedReads reads, FieldHandle field, BatchKeys keys) {
+    static @Nullable PackedValues packed(NativeReads reads, FieldHandle field, BatchKeys keys) {
         int count = keys.size();
         long capacity = field.likelyBytes(count);
         // Before the first batch, the size of the values is unknown.

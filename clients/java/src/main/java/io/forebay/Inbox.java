@@ -15,7 +15,6 @@ import org.slf4j.LoggerFactory;
 /** The events of this process, by ticket. */
 final class Inbox {
     private static final Logger LOG = LoggerFactory.getLogger(Inbox.class);
-    private static final int SINK_BYTES = 32;
     private static final long WAIT_MS = 60_000;
     private static final int EVENTS_MAX = 1_024;
     private static final long REST_MS = 1_000;
@@ -81,7 +80,7 @@ final class Inbox {
 
     /** Writes an fb_sink; returns its address. */
     long sink(CallBuffer call, long ticket) {
-        CallBuffer.Place place = call.allocate(SINK_BYTES);
+        CallBuffer.Place place = call.allocate(HeaderConstants.SINK_STRUCT_BYTES);
         ByteBuffer buffer = place.buffer();
         buffer.putLong(place.at() + 16, id);
         buffer.putLong(place.at() + 24, ticket);

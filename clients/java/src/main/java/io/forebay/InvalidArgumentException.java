@@ -1,7 +1,7 @@
-/* The exception of the error code InvalidArgument. */
+/* Generated from error.proto by python3 clients/bindings/generate_bindings.py. */
 package io.forebay;
 
-/** The request can never succeed as it stands. */
+/** The request can never succeed in its present form. */
 public final class InvalidArgumentException extends ForebayException {
     private static final long serialVersionUID = 1L;
 

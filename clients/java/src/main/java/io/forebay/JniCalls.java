@@ -1,18 +1,13 @@
-/* Native calls by JNI, for JDK 17 and later. */
+/* Generated from forebay.h by python3 clients/bindings/generate_bindings.py. */
 package io.forebay;
 
 import java.nio.ByteBuffer;
 import org.jspecify.annotations.Nullable;
 
-/** {@link NativeCalls} by the entry points of {@code clients/c/src/jni.rs}. */
+/** {@link NativeCalls} by JNI, for JDK 17 and later. */
 final class JniCalls implements NativeCalls {
     @Override
     public native int version();
-
-    @Override
-    public @Nullable HeapCalls heap() {
-        return null;
-    }
 
     @Override
     public native long addressOf(ByteBuffer buffer);
@@ -36,59 +31,71 @@ final class JniCalls implements NativeCalls {
     public native int freeError(long error);
 
     @Override
-    public native int clientConnect(
-            long endpoint, long length, long deadlineMs, long client, long error);
+    public native int inboxOpen(long inbox, long error);
 
     @Override
-    public native int storeOpen(long client, long name, long length, long store, long error);
+    public native int inboxNext(
+            long inbox, long timeoutMs, long eventsMax, long events, long count, long error);
+
+    @Override
+    public native int logTo(long level, long sink, long error);
+
+    @Override
+    public native int clientConnect(
+            long endpoint, long endpointLength, long deadlineMs, long client, long error);
+
+    @Override
+    public native int storeOpen(long client, long name, long nameLength, long store, long error);
 
     @Override
     public native int storeCreate(long client, long spec, long store, long error);
 
     @Override
-    public native int storeDefinition(long store, long definition, long error);
-
-    @Override
     public native int storeAlter(
             long client,
             long name,
-            long length,
+            long nameLength,
             long fromVersion,
             long alterations,
-            long count,
+            long alterationCount,
             long definition,
             long error);
 
     @Override
-    public native int storeDelete(long client, long name, long length, long error);
+    public native int storeDelete(long client, long name, long nameLength, long error);
 
     @Override
     public native int storeDescribe(
-            long client, long name, long length, long version, long definition, long error);
+            long client, long name, long nameLength, long version, long definition, long error);
 
     @Override
     public native int storeList(long client, long definitions, long error);
 
     @Override
+    public native int storeDefinition(long store, long definition, long error);
+
+    @Override
     public native int storeWrite(
             long store,
             long changes,
-            long count,
+            long changeCount,
             long deadlineMs,
             long outcomes,
             long token,
             long error);
 
     @Override
-    public native int storeSelect(long store, long select, long read, long selected, long error);
-
-    @Override
     public native int pendingRetry(
-            long pending, long deadlineMs, long count, long outcomes, long token, long error);
+            long pending,
+            long deadlineMs,
+            long outcomeCount,
+            long outcomes,
+            long token,
+            long error);
 
     @Override
     public native int storeSend(
-            long store, long changes, long count, long deadlineMs, long sink, long error);
+            long store, long changes, long changeCount, long deadlineMs, long sink, long error);
 
     @Override
     public native int streamOpen(long store, long options, long stream, long error);
@@ -100,14 +107,7 @@ final class JniCalls implements NativeCalls {
     public native int streamFlush(long stream, long summary, long error);
 
     @Override
-    public native int inboxOpen(long inbox, long error);
-
-    @Override
-    public native int inboxNext(
-            long inbox, long timeoutMs, long max, long events, long count, long error);
-
-    @Override
-    public native int logTo(long level, long sink, long error);
+    public native int storeSelect(long store, long select, long read, long selected, long error);
 
     @Override
     public native int readerOpen(long client, long options, long reader, long error);
@@ -117,14 +117,23 @@ final class JniCalls implements NativeCalls {
 
     @Override
     public native int readerAwaitToken(
-            long reader, long token, long length, long timeoutMs, long error);
+            long reader, long token, long tokenLength, long timeoutMs, long error);
 
     @Override
     public native int readerField(
-            long reader, long name, long length, long asked, long field, long found, long error);
+            long reader, long name, long nameLength, long asked, long field, long type, long error);
 
     @Override
     public native int readerPartition(long reader, long key, long partition, long error);
+
+    @Override
+    public native int readerDefinition(long reader, long definition, long error);
+
+    @Override
+    public native int readerSchemaVersion(long reader, long version, long error);
+
+    @Override
+    public native int readerOnSchemaChange(long reader, long sink, long error);
 
     @Override
     public native int readerGetScalar(
@@ -155,22 +164,6 @@ final class JniCalls implements NativeCalls {
             long reader, long key, long read, long document, long error);
 
     @Override
-    public native int readerDefinition(long reader, long definition, long error);
-
-    @Override
-    public native int readerSchemaVersion(long reader, long version, long error);
-
-    @Override
-    public native int readerOnSchemaChange(long reader, long sink, long error);
-
-    @Override
-    public native int readerMetrics(long reader, long metrics, long error);
-
-    @Override
-    public native int readerVerify(
-            long reader, long partition, long timeoutMs, long verified, long error);
-
-    @Override
     public native int readerGetMany(
             long reader, long field, long keys, long read, long packed, long error);
 
@@ -182,7 +175,7 @@ final class JniCalls implements NativeCalls {
     public native int planOpen(
             long reader,
             long fields,
-            long count,
+            long fieldCount,
             long cell,
             long lossy,
             long plan,
@@ -229,26 +222,33 @@ final class JniCalls implements NativeCalls {
     public native int planColumns(long plan, long columns, long error);
 
     @Override
+    public native int scanOpen(long reader, long scan, long error);
+
+    @Override
+    public native int scanNext(
+            long scan, long ageMaxMs, long documentsMax, long documents, long count, long error);
+
+    @Override
+    public native int readerMetrics(long reader, long metrics, long error);
+
+    @Override
+    public native int readerVerify(
+            long reader, long partition, long timeoutMs, long verified, long error);
+
+    @Override
     public native int memoryOpen(
-            long spec, long rows, long count, long reader, long store, long error);
+            long spec, long rows, long rowCount, long reader, long store, long error);
 
     @Override
-    public native int memoryClock(long reader, long nowMicros, long error);
+    public native int memoryClock(long reader, long nowUs, long error);
 
     @Override
-    public native int memorySetClock(long reader, long nowMicros, long error);
+    public native int memorySetClock(long reader, long nowUs, long error);
 
     @Override
     public native int memoryForce(long reader, long state, long ageMs, long error);
 
     @Override
     public native int memoryAlter(
-            long reader, long alterations, long count, long definition, long error);
-
-    @Override
-    public native int scanOpen(long reader, long scan, long error);
-
-    @Override
-    public native int scanNext(
-            long scan, long ageMaxMs, long max, long documents, long count, long error);
+            long reader, long alterations, long alterationCount, long definition, long error);
 }

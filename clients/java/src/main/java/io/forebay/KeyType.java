@@ -4,11 +4,11 @@ package io.forebay;
 /** The type of a store's primary key, and of its partition key. */
 public enum KeyType {
     /** UTF-8 text. */
-    STRING(1),
+    STRING(HeaderConstants.KEY_STRING),
     /** Any bytes. */
-    BYTES(2),
+    BYTES(HeaderConstants.KEY_BYTES),
     /** A 64-bit integer. */
-    INT64(3);
+    INT64(HeaderConstants.KEY_INT64);
 
     private final int code;
 
@@ -22,9 +22,9 @@ public enum KeyType {
 
     static KeyType of(int code) {
         return switch (code) {
-            case 1 -> STRING;
-            case 2 -> BYTES;
-            case 3 -> INT64;
+            case HeaderConstants.KEY_STRING -> STRING;
+            case HeaderConstants.KEY_BYTES -> BYTES;
+            case HeaderConstants.KEY_INT64 -> INT64;
             default ->
                     throw ForebayException.of(
                             ErrorCode.INTERNAL,

@@ -1,7 +1,7 @@
-/* The exception of the error code LimitExceeded. */
+/* Generated from error.proto by python3 clients/bindings/generate_bindings.py. */
 package io.forebay;
 
-/** A limit was passed; the error names the limit and the actual value. */
+/** A limit was exceeded. The error names the limit and the actual value. */
 public final class LimitExceededException extends ForebayException {
     private static final long serialVersionUID = 1L;
 

@@ -1,29 +1,14 @@
-/* The only interface to the native core; the implementation decides how to call it. */
+/* Generated from forebay.h by python3 clients/bindings/generate_bindings.py. */
 package io.forebay;
-
-import java.nio.ByteBuffer;
-import org.jspecify.annotations.Nullable;
 
 /**
  * The functions of {@code forebay.h} over raw addresses. Each returns a status; 0 is success.
- * Structs are in off-heap memory that the caller keeps alive during the call.
+ * Structs are in off-heap memory that the caller keeps alive during the call; a text is an address
+ * and a length.
  */
-interface NativeCalls {
+interface NativeCalls extends SpecialCalls {
     /** The version of the ABI that this package uses. */
     int VERSION = 12;
-
-    int version();
-
-    /** Returns reads between arrays on the heap; null if this implementation has none. */
-    @Nullable HeapCalls heap();
-
-    /** Returns the address of index 0 of a direct buffer. */
-    long addressOf(ByteBuffer buffer);
-
-    byte @Nullable [] bytesAt(long address, int length);
-
-    /** Returns the address of a function that writes to the caller's memory; 0 for none. */
-    long function(long number);
 
     int close(long id, long error);
 
@@ -33,47 +18,56 @@ interface NativeCalls {
 
     int freeError(long error);
 
-    int clientConnect(long endpoint, long length, long deadlineMs, long client, long error);
+    int inboxOpen(long inbox, long error);
 
-    int storeOpen(long client, long name, long length, long store, long error);
+    int inboxNext(long inbox, long timeoutMs, long eventsMax, long events, long count, long error);
+
+    int logTo(long level, long sink, long error);
+
+    int clientConnect(long endpoint, long endpointLength, long deadlineMs, long client, long error);
+
+    int storeOpen(long client, long name, long nameLength, long store, long error);
 
     int storeCreate(long client, long spec, long store, long error);
-
-    int storeDefinition(long store, long definition, long error);
 
     int storeAlter(
             long client,
             long name,
-            long length,
+            long nameLength,
             long fromVersion,
             long alterations,
-            long count,
+            long alterationCount,
             long definition,
             long error);
 
-    int storeDelete(long client, long name, long length, long error);
+    int storeDelete(long client, long name, long nameLength, long error);
 
     int storeDescribe(
-            long client, long name, long length, long version, long definition, long error);
+            long client, long name, long nameLength, long version, long definition, long error);
 
     int storeList(long client, long definitions, long error);
+
+    int storeDefinition(long store, long definition, long error);
 
     int storeWrite(
             long store,
             long changes,
-            long count,
+            long changeCount,
             long deadlineMs,
             long outcomes,
             long token,
             long error);
 
-    int storeSelect(long store, long select, long read, long selected, long error);
-
     int pendingRetry(
-            long pending, long deadlineMs, long count, long outcomes, long token, long error);
+            long pending,
+            long deadlineMs,
+            long outcomeCount,
+            long outcomes,
+            long token,
+            long error);
 
     int storeSend(
-            long store, long changes, long count, long deadlineMs, long sink, long error);
+            long store, long changes, long changeCount, long deadlineMs, long sink, long error);
 
     int streamOpen(long store, long options, long stream, long error);
 
@@ -81,22 +75,24 @@ interface NativeCalls {
 
     int streamFlush(long stream, long summary, long error);
 
-    int inboxOpen(long inbox, long error);
-
-    int inboxNext(long inbox, long timeoutMs, long max, long events, long count, long error);
-
-    int logTo(long level, long sink, long error);
+    int storeSelect(long store, long select, long read, long selected, long error);
 
     int readerOpen(long client, long options, long reader, long error);
 
     int readerAwaitReady(long reader, long timeoutMs, long error);
 
-    int readerAwaitToken(long reader, long token, long length, long timeoutMs, long error);
+    int readerAwaitToken(long reader, long token, long tokenLength, long timeoutMs, long error);
 
     int readerField(
-            long reader, long name, long length, long asked, long field, long found, long error);
+            long reader, long name, long nameLength, long asked, long field, long type, long error);
 
     int readerPartition(long reader, long key, long partition, long error);
+
+    int readerDefinition(long reader, long definition, long error);
+
+    int readerSchemaVersion(long reader, long version, long error);
+
+    int readerOnSchemaChange(long reader, long sink, long error);
 
     int readerGetScalar(
             long reader, long field, long wanted, long key, long read, long scalar, long error);
@@ -119,16 +115,6 @@ interface NativeCalls {
 
     int readerGetDocument(long reader, long key, long read, long document, long error);
 
-    int readerDefinition(long reader, long definition, long error);
-
-    int readerSchemaVersion(long reader, long version, long error);
-
-    int readerOnSchemaChange(long reader, long sink, long error);
-
-    int readerMetrics(long reader, long metrics, long error);
-
-    int readerVerify(long reader, long partition, long timeoutMs, long verified, long error);
-
     int readerGetMany(long reader, long field, long keys, long read, long packed, long error);
 
     int readerGetDocuments(long reader, long keys, long read, long documents, long error);
@@ -136,7 +122,7 @@ interface NativeCalls {
     int planOpen(
             long reader,
             long fields,
-            long count,
+            long fieldCount,
             long cell,
             long lossy,
             long plan,
@@ -178,17 +164,23 @@ interface NativeCalls {
 
     int planColumns(long plan, long columns, long error);
 
-    int memoryOpen(long spec, long rows, long count, long reader, long store, long error);
+    int scanOpen(long reader, long scan, long error);
 
-    int memoryClock(long reader, long nowMicros, long error);
+    int scanNext(
+            long scan, long ageMaxMs, long documentsMax, long documents, long count, long error);
 
-    int memorySetClock(long reader, long nowMicros, long error);
+    int readerMetrics(long reader, long metrics, long error);
+
+    int readerVerify(long reader, long partition, long timeoutMs, long verified, long error);
+
+    int memoryOpen(long spec, long rows, long rowCount, long reader, long store, long error);
+
+    int memoryClock(long reader, long nowUs, long error);
+
+    int memorySetClock(long reader, long nowUs, long error);
 
     int memoryForce(long reader, long state, long ageMs, long error);
 
-    int memoryAlter(long reader, long alterations, long count, long definition, long error);
-
-    int scanOpen(long reader, long scan, long error);
-
-    int scanNext(long scan, long ageMaxMs, long max, long documents, long count, long error);
+    int memoryAlter(
+            long reader, long alterations, long alterationCount, long definition, long error);
 }

@@ -11,11 +11,6 @@ import org.slf4j.LoggerFactory;
 final class NativeLog {
     private static final String NAME = "io.forebay.core";
     private static final Logger LOG = LoggerFactory.getLogger(NAME);
-    private static final int ERROR = 1;
-    private static final int WARN = 2;
-    private static final int INFO = 3;
-    private static final int DEBUG = 4;
-    private static final int TRACE = 5;
 
     private static int asked;
 
@@ -43,18 +38,18 @@ final class NativeLog {
 
     private static int wanted() {
         if (LOG.isTraceEnabled()) {
-            return TRACE;
+            return HeaderConstants.LOG_TRACE;
         }
         if (LOG.isDebugEnabled()) {
-            return DEBUG;
+            return HeaderConstants.LOG_DEBUG;
         }
         if (LOG.isInfoEnabled()) {
-            return INFO;
+            return HeaderConstants.LOG_INFO;
         }
         if (LOG.isWarnEnabled()) {
-            return WARN;
+            return HeaderConstants.LOG_WARN;
         }
-        return LOG.isErrorEnabled() ? ERROR : 0;
+        return LOG.isErrorEnabled() ? HeaderConstants.LOG_ERROR : 0;
     }
 
     private static void hear(Unpacker event) {
@@ -62,10 +57,10 @@ final class NativeLog {
         Logger logger = LoggerFactory.getLogger(NAME + "." + event.text().replace("::", "."));
         String message = event.text();
         switch (level) {
-            case ERROR -> logger.error(message);
-            case WARN -> logger.warn(message);
-            case INFO -> logger.info(message);
-            case DEBUG -> logger.debug(message);
+            case HeaderConstants.LOG_ERROR -> logger.error(message);
+            case HeaderConstants.LOG_WARN -> logger.warn(message);
+            case HeaderConstants.LOG_INFO -> logger.info(message);
+            case HeaderConstants.LOG_DEBUG -> logger.debug(message);
             default -> logger.trace(message);
         }
     }

@@ -1,7 +1,7 @@
-/* The exception of the error code NotFound. */
+/* Generated from error.proto by python3 clients/bindings/generate_bindings.py. */
 package io.forebay;
 
-/** The store or field that was named does not exist. An absent key is no error. */
+/** The named store or field does not exist; an absent key is no error. */
 public final class NotFoundException extends ForebayException {
     private static final long serialVersionUID = 1L;
 

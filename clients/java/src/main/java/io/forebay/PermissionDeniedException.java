@@ -1,7 +1,7 @@
-/* The exception of the error code PermissionDenied. */
+/* Generated from error.proto by python3 clients/bindings/generate_bindings.py. */
 package io.forebay;
 
-/** Valid credentials without the needed role. */
+/** The credentials are valid, but lack the required role. */
 public final class PermissionDeniedException extends ForebayException {
     private static final long serialVersionUID = 1L;
 

@@ -6,7 +6,7 @@ import org.jspecify.annotations.Nullable;
 
 /** The wait and the staleness bound of a read. Immutable. */
 public final class Read {
-    private static final Read LOCAL = new Read(0, 0, 0, null);
+    private static final Read LOCAL = new Read(HeaderConstants.WAIT_NOTHING, 0, 0, null);
 
     private final int waitCode;
     private final long timeoutMs;
@@ -37,7 +37,7 @@ public final class Read {
      * @return the read
      */
     public static Read after(Token token, Duration timeout) {
-        return new Read(1, millis(timeout), 0, token);
+        return new Read(HeaderConstants.WAIT_TOKEN, millis(timeout), 0, token);
     }
 
     /**
@@ -48,7 +48,7 @@ public final class Read {
      * @return the read
      */
     public static Read latest(Duration timeout) {
-        return new Read(2, millis(timeout), 0, null);
+        return new Read(HeaderConstants.WAIT_LATEST, millis(timeout), 0, null);
     }
 
     /**
@@ -76,7 +76,7 @@ public final class Read {
     }
 
     boolean isLocal() {
-        return waitCode == 0 && ageMaxMs == 0;
+        return waitCode == HeaderConstants.WAIT_NOTHING && ageMaxMs == 0;
     }
 
     int waitCode() {

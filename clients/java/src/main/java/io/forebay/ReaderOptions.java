@@ -34,7 +34,7 @@ public record ReaderOptions(
         long memoryBudget,
         long spillBytesMax,
         @Nullable String snapshots) {
-    private static final int BYTES = 120;
+    private static final int BYTES = HeaderConstants.READER_OPTIONS_STRUCT_BYTES;
     private static final Duration TEN_SECONDS = Duration.ofSeconds(10);
 
     /**

@@ -34,18 +34,7 @@ import org.jspecify.annotations.Nullable;
  * }</pre>
  */
 public final class Selection {
-    /** Bytes of an fb_select and an fb_text. */
-    private static final int SELECT_BYTES = 160;
-
-    private static final int TEXT_BYTES = 16;
-
-    private static final int KEY = 1;
-    private static final int EQUAL = 2;
-    private static final int BETWEEN = 4;
-    private static final int FROM = 8;
-    private static final int TO = 16;
-    private static final int ORDER_BY = 32;
-    private static final int DESCENDING = 64;
+    private static final int TEXT_BYTES = HeaderConstants.TEXT_STRUCT_BYTES;
 
     private final Store store;
     private int asks;
@@ -72,7 +61,7 @@ public final class Selection {
      */
     public Selection key(Key key) {
         this.key = key;
-        asks |= KEY;
+        asks |= HeaderConstants.SELECT_KEY;
         return this;
     }
 
@@ -87,7 +76,7 @@ public final class Selection {
     public Selection equal(String column, Object value) {
         this.column = column;
         least = Values.of(value);
-        asks |= EQUAL;
+        asks |= HeaderConstants.SELECT_EQUAL;
         return this;
     }
 
@@ -104,7 +93,7 @@ public final class Selection {
         this.column = column;
         least = Values.of(from);
         behind = Values.of(to);
-        asks |= BETWEEN;
+        asks |= HeaderConstants.SELECT_BETWEEN;
         return this;
     }
 
@@ -116,7 +105,7 @@ public final class Selection {
      */
     public Selection from(Instant time) {
         fromMicros = Values.micros(time);
-        asks |= FROM;
+        asks |= HeaderConstants.SELECT_FROM;
         return this;
     }
 
@@ -128,7 +117,7 @@ public final class Selection {
      */
     public Selection to(Instant time) {
         toMicros = Values.micros(time);
-        asks |= TO;
+        asks |= HeaderConstants.SELECT_TO;
         return this;
     }
 
@@ -151,7 +140,7 @@ public final class Selection {
      */
     public Selection orderBy(String column) {
         orderBy = column;
-        asks |= ORDER_BY;
+        asks |= HeaderConstants.SELECT_ORDER_BY;
         return this;
     }
 
@@ -161,7 +150,7 @@ public final class Selection {
      * @return this selection
      */
     public Selection descending() {
-        asks |= DESCENDING;
+        asks |= HeaderConstants.SELECT_DESCENDING;
         return this;
     }
 
@@ -224,7 +213,7 @@ public final class Selection {
 
     /** Writes an fb_select; returns its address. */
     private long encode(CallBuffer call) {
-        CallBuffer.Place place = call.allocate(SELECT_BYTES);
+        CallBuffer.Place place = call.allocate(HeaderConstants.SELECT_STRUCT_BYTES);
         ByteBuffer buffer = place.buffer();
         int at = place.at();
         buffer.putInt(at, asks);

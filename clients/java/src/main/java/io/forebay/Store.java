@@ -16,11 +16,7 @@ import java.util.function.Function;
  * share.
  */
 public final class Store {
-    private static final int OUTCOME_BYTES = 112;
-    private static final int UPSERT = 1;
-    static final int PUT = 2;
-    private static final int DELETE = 3;
-    private static final int INSERT = 4;
+    private static final int OUTCOME_BYTES = HeaderConstants.OUTCOME_STRUCT_BYTES;
 
     private final String name;
     private final NativeId id;
@@ -47,7 +43,7 @@ public final class Store {
      * @return a write to be sent
      */
     public Write upsert(Key key) {
-        return new Write(this, UPSERT, key);
+        return new Write(this, HeaderConstants.VERB_UPSERT, key);
     }
 
     /**
@@ -57,7 +53,7 @@ public final class Store {
      * @return a write to be sent
      */
     public Write put(Key key) {
-        return new Write(this, PUT, key);
+        return new Write(this, HeaderConstants.VERB_PUT, key);
     }
 
     /**
@@ -67,7 +63,7 @@ public final class Store {
      * @return a write to be sent
      */
     public Write delete(Key key) {
-        return new Write(this, DELETE, key);
+        return new Write(this, HeaderConstants.VERB_DELETE, key);
     }
 
     /**
@@ -78,7 +74,7 @@ public final class Store {
      * @return a write to be sent
      */
     public Write insert(Key key) {
-        return new Write(this, INSERT, key);
+        return new Write(this, HeaderConstants.VERB_INSERT, key);
     }
 
     /**

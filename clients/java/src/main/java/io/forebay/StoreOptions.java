@@ -26,7 +26,7 @@ public record StoreOptions(
         Duration heartbeat,
         @Nullable Duration logWindow,
         long logBytes) {
-    static final int BYTES = 32;
+    static final int BYTES = HeaderConstants.STORE_OPTIONS_STRUCT_BYTES;
 
     /** No time to live, no versions, a heartbeat each second, all of the logs. */
     public static final StoreOptions DEFAULT = new StoreOptions(null, false, Duration.ofSeconds(1));

@@ -28,7 +28,7 @@ public record StoreSpec(
         boolean isKeyValue,
         boolean isStream,
         @Nullable String eventTime) {
-    private static final int BYTES = 80 + StoreOptions.BYTES;
+    private static final int BYTES = HeaderConstants.STORE_SPEC_STRUCT_BYTES;
 
     private static StoreSpec of(
             String name, KeyType keyType, int partitions, boolean isKeyValue, boolean isStream) {

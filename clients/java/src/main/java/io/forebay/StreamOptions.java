@@ -12,7 +12,7 @@ import java.time.Duration;
  * @param deadline deadline of each call of the stream, in whole milliseconds; zero for the client's
  */
 public record StreamOptions(int changesMax, long bytesMax, Duration deadline) {
-    private static final int BYTES = 24;
+    private static final int BYTES = HeaderConstants.STREAM_OPTIONS_STRUCT_BYTES;
 
     /**
      * Returns the default options.

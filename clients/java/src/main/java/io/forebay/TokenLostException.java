@@ -1,7 +1,7 @@
-/* The exception of the error code TokenLost. */
+/* Generated from error.proto by python3 clients/bindings/generate_bindings.py. */
 package io.forebay;
 
-/** The token belongs to a log that is no longer served. */
+/** The token's log is no longer served. */
 public final class TokenLostException extends ForebayException {
     private static final long serialVersionUID = 1L;
 

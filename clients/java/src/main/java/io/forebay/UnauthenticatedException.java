@@ -1,7 +1,7 @@
-/* The exception of the error code Unauthenticated. */
+/* Generated from error.proto by python3 clients/bindings/generate_bindings.py. */
 package io.forebay;
 
-/** No valid credentials. */
+/** The call has no valid credentials. */
 public final class UnauthenticatedException extends ForebayException {
     private static final long serialVersionUID = 1L;
 

@@ -1,7 +1,7 @@
-/* The exception of the error code Unavailable. */
+/* Generated from error.proto by python3 clients/bindings/generate_bindings.py. */
 package io.forebay;
 
-/** Not ready or not reachable yet; the same call may succeed later. */
+/** The service is not ready or not reachable yet. */
 public final class UnavailableException extends ForebayException {
     private static final long serialVersionUID = 1L;
 

@@ -1,7 +1,7 @@
-/* The exception of the error code UpgradeNeeded. */
+/* Generated from error.proto by python3 clients/bindings/generate_bindings.py. */
 package io.forebay;
 
-/** A format, change kind or fold version that this build does not know. */
+/** The format, change kind or fold version is newer than this build. */
 public final class UpgradeNeededException extends ForebayException {
     private static final long serialVersionUID = 1L;
 

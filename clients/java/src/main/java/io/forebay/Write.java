@@ -17,19 +17,8 @@ import org.jspecify.annotations.Nullable;
  * write is sent, with nothing written. Belongs to one thread.
  */
 public final class Write {
-    /** Bytes of an fb_change and an fb_op. */
-    static final int CHANGE_BYTES = 96;
-
-    private static final int OP_BYTES = 56;
-
-    private static final int SET = 1;
-    private static final int REMOVE = 2;
-    private static final int INCREMENT = 3;
-    private static final int MIN = 4;
-    private static final int MAX = 5;
-    private static final int LIST_APPEND = 6;
-    private static final int SET_ADD = 7;
-    private static final int SET_REMOVE = 8;
+    static final int CHANGE_BYTES = HeaderConstants.CHANGE_STRUCT_BYTES;
+    private static final int OP_BYTES = HeaderConstants.OP_STRUCT_BYTES;
 
     private record Op(int op, String field, Values.Encoded value, int bound) {}
 
@@ -59,7 +48,7 @@ public final class Write {
      * @return a row without fields
      */
     public static Write row(Key key) {
-        return new Write(null, Store.PUT, key);
+        return new Write(null, HeaderConstants.VERB_PUT, key);
     }
 
     private Write op(int op, String field, @Nullable Object value, int bound) {
@@ -75,7 +64,7 @@ public final class Write {
      * @return this write
      */
     public Write set(String field, long value) {
-        return op(SET, field, value, 0);
+        return op(HeaderConstants.OP_SET, field, value, 0);
     }
 
     /**
@@ -86,7 +75,7 @@ public final class Write {
      * @return this write
      */
     public Write set(String field, double value) {
-        return op(SET, field, value, 0);
+        return op(HeaderConstants.OP_SET, field, value, 0);
     }
 
     /**
@@ -97,7 +86,7 @@ public final class Write {
      * @return this write
      */
     public Write set(String field, float value) {
-        return op(SET, field, value, 0);
+        return op(HeaderConstants.OP_SET, field, value, 0);
     }
 
     /**
@@ -108,7 +97,7 @@ public final class Write {
      * @return this write
      */
     public Write set(String field, boolean value) {
-        return op(SET, field, value, 0);
+        return op(HeaderConstants.OP_SET, field, value, 0);
     }
 
     /**
@@ -121,7 +110,7 @@ public final class Write {
      * @throws InvalidArgumentException for an object that no field holds
      */
     public Write set(String field, Object value) {
-        return op(SET, field, value, 0);
+        return op(HeaderConstants.OP_SET, field, value, 0);
     }
 
     /**
@@ -132,7 +121,7 @@ public final class Write {
      * @return this write
      */
     public Write setI8(String field, byte[] vector) {
-        ops.add(new Op(SET, field, Values.ofI8(vector), 0));
+        ops.add(new Op(HeaderConstants.OP_SET, field, Values.ofI8(vector), 0));
         return this;
     }
 
@@ -143,7 +132,7 @@ public final class Write {
      * @return this write
      */
     public Write setNull(String field) {
-        return op(SET, field, null, 0);
+        return op(HeaderConstants.OP_SET, field, null, 0);
     }
 
     /**
@@ -153,7 +142,7 @@ public final class Write {
      * @return this write
      */
     public Write removeField(String field) {
-        return op(REMOVE, field, null, 0);
+        return op(HeaderConstants.OP_REMOVE, field, null, 0);
     }
 
     /**
@@ -164,7 +153,7 @@ public final class Write {
      * @return this write
      */
     public Write increment(String field, long by) {
-        return op(INCREMENT, field, by, 0);
+        return op(HeaderConstants.OP_INCREMENT, field, by, 0);
     }
 
     /**
@@ -175,7 +164,7 @@ public final class Write {
      * @return this write
      */
     public Write increment(String field, double by) {
-        return op(INCREMENT, field, by, 0);
+        return op(HeaderConstants.OP_INCREMENT, field, by, 0);
     }
 
     /**
@@ -186,7 +175,7 @@ public final class Write {
      * @return this write
      */
     public Write min(String field, Object value) {
-        return op(MIN, field, value, 0);
+        return op(HeaderConstants.OP_MIN, field, value, 0);
     }
 
     /**
@@ -197,7 +186,7 @@ public final class Write {
      * @return this write
      */
     public Write max(String field, Object value) {
-        return op(MAX, field, value, 0);
+        return op(HeaderConstants.OP_MAX, field, value, 0);
     }
 
     /**
@@ -209,7 +198,7 @@ public final class Write {
      * @return this write
      */
     public Write listAppend(String field, List<?> items, int bound) {
-        return op(LIST_APPEND, field, items, bound);
+        return op(HeaderConstants.OP_LIST_APPEND, field, items, bound);
     }
 
     /**
@@ -221,7 +210,7 @@ public final class Write {
      * @return this write
      */
     public Write setAdd(String field, List<?> items, int bound) {
-        return op(SET_ADD, field, items, bound);
+        return op(HeaderConstants.OP_SET_ADD, field, items, bound);
     }
 
     /**
@@ -232,7 +221,7 @@ public final class Write {
      * @return this write
      */
     public Write setRemove(String field, List<?> items) {
-        return op(SET_REMOVE, field, items, 0);
+        return op(HeaderConstants.OP_SET_REMOVE, field, items, 0);
     }
 
     /**
@@ -264,7 +253,7 @@ public final class Write {
      * @return this write
      */
     public Write ifAbsent() {
-        return condition(1);
+        return condition(HeaderConstants.IF_ABSENT);
     }
 
     /**
@@ -275,7 +264,7 @@ public final class Write {
      */
     public Write ifVersion(long version) {
         ifVersion = version;
-        return condition(2);
+        return condition(HeaderConstants.IF_VERSION);
     }
 
     /**
@@ -287,11 +276,11 @@ public final class Write {
      */
     public Write ifNewer(String field) {
         ifNewer = field;
-        return condition(3);
+        return condition(HeaderConstants.IF_NEWER);
     }
 
     private Write condition(int wanted) {
-        if (condition != 0) {
+        if (condition != HeaderConstants.IF_ALWAYS) {
             throw ForebayException.of(
                     ErrorCode.INVALID_ARGUMENT, "the change has two conditions; set one");
         }

@@ -1,157 +1,61 @@
-/* Native calls by foreign functions, for JDK 22 and later; only such a JDK compiles this file. */
+/* Generated from forebay.h by python3 clients/bindings/generate_bindings.py. */
 package io.forebay;
 
-import java.lang.foreign.Arena;
-import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
-import java.lang.foreign.MemorySegment;
-import java.lang.foreign.SymbolLookup;
-import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
-import java.nio.ByteBuffer;
-import java.util.Arrays;
-import org.jspecify.annotations.Nullable;
 
 /**
- * {@link NativeCalls} by the entry points of {@code clients/c/src/jni.rs}, called as plain
- * functions with null for environment and class.
- *
- * <p>Short reads that wait for nothing are critical calls: the thread does not leave Java for them,
- * which saves most of the cost of a native call, and a garbage collection waits until they return.
- * Critical calls take about a microsecond, never block, not even for the disk of a spilled
- * document, and make no upcalls. If a critical call does not return a result, a plain call repeats
- * it, which waits for the disk and reports errors. All other calls are plain calls.
+ * {@link NativeCalls} by foreign functions, for JDK 22 and later; only such a JDK compiles this
+ * file.
  */
-final class ForeignCalls implements NativeCalls {
-    /** Largest copy of a critical call; a plain call copies more bytes than this. */
-    private static final long CRITICAL_BYTES_MAX = 64 * 1024;
-
-    private static final int READ_BYTES = 40;
-    private static final int WAIT_NO_DISK = 3;
-
-    /** Address of an fb_read of FB_WAIT_NO_DISK, for critical calls. */
-    private static final long NO_DISK = noDisk();
-
-    private static final Linker LINKER = Linker.nativeLinker();
-    private static final SymbolLookup LIBRARY = SymbolLookup.loaderLookup();
-
-    private static final MethodHandle VERSION_OF = handle("version", 0);
-    private static final MethodHandle FUNCTION = function();
+final class ForeignCalls extends SpecialForeignCalls {
     private static final MethodHandle CLOSE = handle("close", 2);
-    private static final MethodHandle FREE_BYTES = handle("freeBytes", 1);
-    private static final MethodHandle FREE_PACKED = handle("freePacked", 1);
-    private static final MethodHandle FREE_ERROR = handle("freeError", 1);
+    private static final MethodHandle BYTES_FREE = handle("freeBytes", 1);
+    private static final MethodHandle PACKED_FREE = handle("freePacked", 1);
+    private static final MethodHandle ERROR_FREE = handle("freeError", 1);
+    private static final MethodHandle INBOX_OPEN = handle("inboxOpen", 2);
+    private static final MethodHandle INBOX_NEXT = handle("inboxNext", 6);
+    private static final MethodHandle LOG_TO = handle("logTo", 3);
     private static final MethodHandle CLIENT_CONNECT = handle("clientConnect", 5);
     private static final MethodHandle STORE_OPEN = handle("storeOpen", 5);
     private static final MethodHandle STORE_CREATE = handle("storeCreate", 4);
-    private static final MethodHandle STORE_DEFINITION = handle("storeDefinition", 3);
     private static final MethodHandle STORE_ALTER = handle("storeAlter", 8);
     private static final MethodHandle STORE_DELETE = handle("storeDelete", 4);
     private static final MethodHandle STORE_DESCRIBE = handle("storeDescribe", 6);
     private static final MethodHandle STORE_LIST = handle("storeList", 3);
+    private static final MethodHandle STORE_DEFINITION = handle("storeDefinition", 3);
     private static final MethodHandle STORE_WRITE = handle("storeWrite", 7);
-    private static final MethodHandle STORE_SELECT = handle("storeSelect", 5);
     private static final MethodHandle PENDING_RETRY = handle("pendingRetry", 6);
     private static final MethodHandle STORE_SEND = handle("storeSend", 6);
     private static final MethodHandle STREAM_OPEN = handle("streamOpen", 4);
     private static final MethodHandle STREAM_SEND = handle("streamSend", 5);
     private static final MethodHandle STREAM_FLUSH = handle("streamFlush", 3);
-    private static final MethodHandle INBOX_OPEN = handle("inboxOpen", 2);
-    private static final MethodHandle INBOX_NEXT = handle("inboxNext", 6);
-    private static final MethodHandle LOG_TO = handle("logTo", 3);
+    private static final MethodHandle STORE_SELECT = handle("storeSelect", 5);
     private static final MethodHandle READER_OPEN = handle("readerOpen", 4);
     private static final MethodHandle READER_AWAIT_READY = handle("readerAwaitReady", 3);
     private static final MethodHandle READER_AWAIT_TOKEN = handle("readerAwaitToken", 5);
     private static final MethodHandle READER_FIELD = handle("readerField", 7);
     private static final MethodHandle READER_PARTITION = handle("readerPartition", 4);
-    private static final MethodHandle READER_GET_SCALAR = handle("readerGetScalar", 7);
-    private static final MethodHandle READER_GET_BYTES = handle("readerGetBytes", 9);
-    private static final MethodHandle READER_GET_VALUE = handle("readerGetValue", 7);
-    private static final MethodHandle READER_PRESENCE = handle("readerPresence", 6);
-    private static final MethodHandle READER_GET_DOCUMENT = handle("readerGetDocument", 5);
     private static final MethodHandle READER_DEFINITION = handle("readerDefinition", 3);
     private static final MethodHandle READER_SCHEMA_VERSION = handle("readerSchemaVersion", 3);
     private static final MethodHandle READER_ON_SCHEMA_CHANGE = handle("readerOnSchemaChange", 3);
-    private static final MethodHandle READER_METRICS = handle("readerMetrics", 3);
-    private static final MethodHandle READER_VERIFY = handle("readerVerify", 5);
+    private static final MethodHandle READER_GET_VALUE = handle("readerGetValue", 7);
+    private static final MethodHandle READER_GET_DOCUMENT = handle("readerGetDocument", 5);
     private static final MethodHandle READER_GET_MANY = handle("readerGetMany", 6);
     private static final MethodHandle READER_GET_DOCUMENTS = handle("readerGetDocuments", 5);
     private static final MethodHandle PLAN_OPEN = handle("planOpen", 8);
-    private static final MethodHandle READER_GATHER_FLOAT = handle("readerGatherFloat", 9);
-    private static final MethodHandle READER_GATHER_DOUBLE = handle("readerGatherDouble", 9);
+    private static final MethodHandle READER_GATHER_F32 = handle("readerGatherFloat", 9);
+    private static final MethodHandle READER_GATHER_F64 = handle("readerGatherDouble", 9);
+    private static final MethodHandle READER_GATHER_I64 = handle("readerGatherLong", 9);
+    private static final MethodHandle PLAN_COLUMNS = handle("planColumns", 3);
+    private static final MethodHandle SCAN_OPEN = handle("scanOpen", 3);
+    private static final MethodHandle SCAN_NEXT = handle("scanNext", 6);
+    private static final MethodHandle READER_METRICS = handle("readerMetrics", 3);
+    private static final MethodHandle READER_VERIFY = handle("readerVerify", 5);
     private static final MethodHandle MEMORY_OPEN = handle("memoryOpen", 6);
     private static final MethodHandle MEMORY_CLOCK = handle("memoryClock", 3);
     private static final MethodHandle MEMORY_SET_CLOCK = handle("memorySetClock", 3);
     private static final MethodHandle MEMORY_FORCE = handle("memoryForce", 4);
     private static final MethodHandle MEMORY_ALTER = handle("memoryAlter", 5);
-    private static final MethodHandle READER_GATHER_LONG = handle("readerGatherLong", 9);
-    private static final MethodHandle PLAN_COLUMNS = handle("planColumns", 3);
-    private static final MethodHandle SCAN_OPEN = handle("scanOpen", 3);
-    private static final MethodHandle SCAN_NEXT = handle("scanNext", 6);
-
-    private static final MethodHandle READER_GET_SCALAR_CRITICAL =
-            handle("readerGetScalar", 7, Linker.Option.critical(false));
-    private static final MethodHandle READER_GET_BYTES_CRITICAL =
-            handle("readerGetBytes", 9, Linker.Option.critical(false));
-    private static final MethodHandle READER_PRESENCE_CRITICAL =
-            handle("readerPresence", 6, Linker.Option.critical(false));
-
-    private static long noDisk() {
-        MemorySegment read = Arena.global().allocate(READ_BYTES, Long.BYTES);
-        read.set(ValueLayout.JAVA_INT, 0, WAIT_NO_DISK);
-        return read.address();
-    }
-
-    /**
-     * Returns the handle of a function of environment, class and {@code numbers} further numbers.
-     */
-    private static MethodHandle handle(String name, int numbers, Linker.Option... options) {
-        ValueLayout[] arguments = new ValueLayout[2 + numbers];
-        Arrays.fill(arguments, ValueLayout.JAVA_LONG);
-        MemorySegment function = LIBRARY.find("Java_io_forebay_JniCalls_" + name).orElseThrow();
-        FunctionDescriptor shape = FunctionDescriptor.of(ValueLayout.JAVA_INT, arguments);
-        return LINKER.downcallHandle(function, shape, options);
-    }
-
-    private static MethodHandle function() {
-        MemorySegment function = LIBRARY.find("Java_io_forebay_JniCalls_function").orElseThrow();
-        ValueLayout number = ValueLayout.JAVA_LONG;
-        return LINKER.downcallHandle(
-                function, FunctionDescriptor.of(number, number, number, number));
-    }
-
-    @Override
-    public int version() {
-        try {
-            return (int) VERSION_OF.invokeExact(0L, 0L);
-        } catch (Throwable failure) {
-            throw ForebayException.broken(failure);
-        }
-    }
-
-    @Override
-    public HeapCalls heap() {
-        return new ForeignHeapCalls();
-    }
-
-    @Override
-    public long addressOf(ByteBuffer buffer) {
-        return MemorySegment.ofBuffer(buffer).address() - buffer.position();
-    }
-
-    @Override
-    public byte @Nullable [] bytesAt(long address, int length) {
-        return MemorySegment.ofAddress(address).reinterpret(length).toArray(ValueLayout.JAVA_BYTE);
-    }
-
-    @Override
-    public long function(long number) {
-        try {
-            return (long) FUNCTION.invokeExact(0L, 0L, number);
-        } catch (Throwable failure) {
-            throw ForebayException.broken(failure);
-        }
-    }
 
     @Override
     public int close(long id, long error) {
@@ -165,7 +69,7 @@ final class ForeignCalls implements NativeCalls {
     @Override
     public int freeBytes(long bytes) {
         try {
-            return (int) FREE_BYTES.invokeExact(0L, 0L, bytes);
+            return (int) BYTES_FREE.invokeExact(0L, 0L, bytes);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -174,7 +78,7 @@ final class ForeignCalls implements NativeCalls {
     @Override
     public int freePacked(long packed) {
         try {
-            return (int) FREE_PACKED.invokeExact(0L, 0L, packed);
+            return (int) PACKED_FREE.invokeExact(0L, 0L, packed);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -183,26 +87,56 @@ final class ForeignCalls implements NativeCalls {
     @Override
     public int freeError(long error) {
         try {
-            return (int) FREE_ERROR.invokeExact(0L, 0L, error);
+            return (int) ERROR_FREE.invokeExact(0L, 0L, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
     }
 
     @Override
-    public int clientConnect(long endpoint, long length, long deadlineMs, long client, long error) {
+    public int inboxOpen(long inbox, long error) {
+        try {
+            return (int) INBOX_OPEN.invokeExact(0L, 0L, inbox, error);
+        } catch (Throwable failure) {
+            throw ForebayException.broken(failure);
+        }
+    }
+
+    @Override
+    public int inboxNext(
+            long inbox, long timeoutMs, long eventsMax, long events, long count, long error) {
+        try {
+            return (int) INBOX_NEXT.invokeExact(
+                    0L, 0L, inbox, timeoutMs, eventsMax, events, count, error);
+        } catch (Throwable failure) {
+            throw ForebayException.broken(failure);
+        }
+    }
+
+    @Override
+    public int logTo(long level, long sink, long error) {
+        try {
+            return (int) LOG_TO.invokeExact(0L, 0L, level, sink, error);
+        } catch (Throwable failure) {
+            throw ForebayException.broken(failure);
+        }
+    }
+
+    @Override
+    public int clientConnect(
+            long endpoint, long endpointLength, long deadlineMs, long client, long error) {
         try {
             return (int) CLIENT_CONNECT.invokeExact(
-                    0L, 0L, endpoint, length, deadlineMs, client, error);
+                    0L, 0L, endpoint, endpointLength, deadlineMs, client, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
     }
 
     @Override
-    public int storeOpen(long client, long name, long length, long store, long error) {
+    public int storeOpen(long client, long name, long nameLength, long store, long error) {
         try {
-            return (int) STORE_OPEN.invokeExact(0L, 0L, client, name, length, store, error);
+            return (int) STORE_OPEN.invokeExact(0L, 0L, client, name, nameLength, store, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -218,37 +152,28 @@ final class ForeignCalls implements NativeCalls {
     }
 
     @Override
-    public int storeDefinition(long store, long definition, long error) {
-        try {
-            return (int) STORE_DEFINITION.invokeExact(0L, 0L, store, definition, error);
-        } catch (Throwable failure) {
-            throw ForebayException.broken(failure);
-        }
-    }
-
-    @Override
     public int storeAlter(
             long client,
             long name,
-            long length,
+            long nameLength,
             long fromVersion,
             long alterations,
-            long count,
+            long alterationCount,
             long definition,
             long error) {
         try {
             return (int) STORE_ALTER.invokeExact(
-                    0L, 0L, client, name, length, fromVersion, alterations, count, definition,
-                    error);
+                    0L, 0L, client, name, nameLength, fromVersion, alterations, alterationCount,
+                    definition, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
     }
 
     @Override
-    public int storeDelete(long client, long name, long length, long error) {
+    public int storeDelete(long client, long name, long nameLength, long error) {
         try {
-            return (int) STORE_DELETE.invokeExact(0L, 0L, client, name, length, error);
+            return (int) STORE_DELETE.invokeExact(0L, 0L, client, name, nameLength, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -256,10 +181,10 @@ final class ForeignCalls implements NativeCalls {
 
     @Override
     public int storeDescribe(
-            long client, long name, long length, long version, long definition, long error) {
+            long client, long name, long nameLength, long version, long definition, long error) {
         try {
             return (int) STORE_DESCRIBE.invokeExact(
-                    0L, 0L, client, name, length, version, definition, error);
+                    0L, 0L, client, name, nameLength, version, definition, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -275,26 +200,26 @@ final class ForeignCalls implements NativeCalls {
     }
 
     @Override
-    public int storeWrite(
-            long store,
-            long changes,
-            long count,
-            long deadlineMs,
-            long outcomes,
-            long token,
-            long error) {
+    public int storeDefinition(long store, long definition, long error) {
         try {
-            return (int) STORE_WRITE.invokeExact(
-                    0L, 0L, store, changes, count, deadlineMs, outcomes, token, error);
+            return (int) STORE_DEFINITION.invokeExact(0L, 0L, store, definition, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
     }
 
     @Override
-    public int storeSelect(long store, long select, long read, long selected, long error) {
+    public int storeWrite(
+            long store,
+            long changes,
+            long changeCount,
+            long deadlineMs,
+            long outcomes,
+            long token,
+            long error) {
         try {
-            return (int) STORE_SELECT.invokeExact(0L, 0L, store, select, read, selected, error);
+            return (int) STORE_WRITE.invokeExact(
+                    0L, 0L, store, changes, changeCount, deadlineMs, outcomes, token, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -302,10 +227,15 @@ final class ForeignCalls implements NativeCalls {
 
     @Override
     public int pendingRetry(
-            long pending, long deadlineMs, long count, long outcomes, long token, long error) {
+            long pending,
+            long deadlineMs,
+            long outcomeCount,
+            long outcomes,
+            long token,
+            long error) {
         try {
             return (int) PENDING_RETRY.invokeExact(
-                    0L, 0L, pending, deadlineMs, count, outcomes, token, error);
+                    0L, 0L, pending, deadlineMs, outcomeCount, outcomes, token, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -313,10 +243,10 @@ final class ForeignCalls implements NativeCalls {
 
     @Override
     public int storeSend(
-            long store, long changes, long count, long deadlineMs, long sink, long error) {
+            long store, long changes, long changeCount, long deadlineMs, long sink, long error) {
         try {
             return (int) STORE_SEND.invokeExact(
-                    0L, 0L, store, changes, count, deadlineMs, sink, error);
+                    0L, 0L, store, changes, changeCount, deadlineMs, sink, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -350,29 +280,9 @@ final class ForeignCalls implements NativeCalls {
     }
 
     @Override
-    public int inboxOpen(long inbox, long error) {
+    public int storeSelect(long store, long select, long read, long selected, long error) {
         try {
-            return (int) INBOX_OPEN.invokeExact(0L, 0L, inbox, error);
-        } catch (Throwable failure) {
-            throw ForebayException.broken(failure);
-        }
-    }
-
-    @Override
-    public int inboxNext(
-            long inbox, long timeoutMs, long max, long events, long count, long error) {
-        try {
-            return (int) INBOX_NEXT.invokeExact(
-                    0L, 0L, inbox, timeoutMs, max, events, count, error);
-        } catch (Throwable failure) {
-            throw ForebayException.broken(failure);
-        }
-    }
-
-    @Override
-    public int logTo(long level, long sink, long error) {
-        try {
-            return (int) LOG_TO.invokeExact(0L, 0L, level, sink, error);
+            return (int) STORE_SELECT.invokeExact(0L, 0L, store, select, read, selected, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -397,10 +307,11 @@ final class ForeignCalls implements NativeCalls {
     }
 
     @Override
-    public int readerAwaitToken(long reader, long token, long length, long timeoutMs, long error) {
+    public int readerAwaitToken(
+            long reader, long token, long tokenLength, long timeoutMs, long error) {
         try {
             return (int) READER_AWAIT_TOKEN.invokeExact(
-                    0L, 0L, reader, token, length, timeoutMs, error);
+                    0L, 0L, reader, token, tokenLength, timeoutMs, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -408,10 +319,16 @@ final class ForeignCalls implements NativeCalls {
 
     @Override
     public int readerField(
-            long reader, long name, long length, long asked, long field, long found, long error) {
+            long reader,
+            long name,
+            long nameLength,
+            long asked,
+            long field,
+            long type,
+            long error) {
         try {
             return (int) READER_FIELD.invokeExact(
-                    0L, 0L, reader, name, length, asked, field, found, error);
+                    0L, 0L, reader, name, nameLength, asked, field, type, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -421,93 +338,6 @@ final class ForeignCalls implements NativeCalls {
     public int readerPartition(long reader, long key, long partition, long error) {
         try {
             return (int) READER_PARTITION.invokeExact(0L, 0L, reader, key, partition, error);
-        } catch (Throwable failure) {
-            throw ForebayException.broken(failure);
-        }
-    }
-
-    @Override
-    public int readerGetScalar(
-            long reader, long field, long wanted, long key, long read, long scalar, long error) {
-        try {
-            if (read == 0) {
-                int status =
-                        (int) READER_GET_SCALAR_CRITICAL.invokeExact(
-                                0L, 0L, reader, field, wanted, key, NO_DISK, scalar, 0L);
-                if (status == 0) {
-                    return status;
-                }
-            }
-            return (int) READER_GET_SCALAR.invokeExact(
-                    0L, 0L, reader, field, wanted, key, read, scalar, error);
-        } catch (Throwable failure) {
-            throw ForebayException.broken(failure);
-        }
-    }
-
-    @Override
-    public int readerGetBytes(
-            long reader,
-            long field,
-            long key,
-            long read,
-            long buffer,
-            long capacity,
-            long length,
-            long presence,
-            long error) {
-        try {
-            if (read == 0 && capacity <= CRITICAL_BYTES_MAX) {
-                int status =
-                        (int) READER_GET_BYTES_CRITICAL.invokeExact(
-                                0L, 0L, reader, field, key, NO_DISK, buffer, capacity, length,
-                                presence, 0L);
-                if (status == 0) {
-                    return status;
-                }
-            }
-            return (int) READER_GET_BYTES.invokeExact(
-                    0L, 0L, reader, field, key, read, buffer, capacity, length, presence, error);
-        } catch (Throwable failure) {
-            throw ForebayException.broken(failure);
-        }
-    }
-
-    @Override
-    public int readerGetValue(
-            long reader, long field, long key, long read, long value, long presence, long error) {
-        try {
-            return (int) READER_GET_VALUE.invokeExact(
-                    0L, 0L, reader, field, key, read, value, presence, error);
-        } catch (Throwable failure) {
-            throw ForebayException.broken(failure);
-        }
-    }
-
-    @Override
-    public int readerPresence(
-            long reader, long field, long key, long read, long presence, long error) {
-        try {
-            if (read == 0) {
-                int status =
-                        (int) READER_PRESENCE_CRITICAL.invokeExact(
-                                0L, 0L, reader, field, key, NO_DISK, presence, 0L);
-                if (status == 0) {
-                    return status;
-                }
-            }
-            return (int) READER_PRESENCE.invokeExact(
-                    0L, 0L, reader, field, key, read, presence, error);
-        } catch (Throwable failure) {
-            throw ForebayException.broken(failure);
-        }
-    }
-
-    @Override
-    public int readerGetDocument(long reader, long key, long read, long document, long error) {
-        try {
-            return (int) READER_GET_DOCUMENT.invokeExact(
-                    0L, 0L, reader, key, read, document, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -541,20 +371,21 @@ final class ForeignCalls implements NativeCalls {
     }
 
     @Override
-    public int readerMetrics(long reader, long metrics, long error) {
+    public int readerGetValue(
+            long reader, long field, long key, long read, long value, long presence, long error) {
         try {
-            return (int) READER_METRICS.invokeExact(0L, 0L, reader, metrics, error);
+            return (int) READER_GET_VALUE.invokeExact(
+                    0L, 0L, reader, field, key, read, value, presence, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
     }
 
     @Override
-    public int readerVerify(
-            long reader, long partition, long timeoutMs, long verified, long error) {
+    public int readerGetDocument(long reader, long key, long read, long document, long error) {
         try {
-            return (int) READER_VERIFY.invokeExact(
-                    0L, 0L, reader, partition, timeoutMs, verified, error);
+            return (int) READER_GET_DOCUMENT.invokeExact(
+                    0L, 0L, reader, key, read, document, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -585,7 +416,7 @@ final class ForeignCalls implements NativeCalls {
     public int planOpen(
             long reader,
             long fields,
-            long count,
+            long fieldCount,
             long cell,
             long lossy,
             long plan,
@@ -593,7 +424,7 @@ final class ForeignCalls implements NativeCalls {
             long error) {
         try {
             return (int) PLAN_OPEN.invokeExact(
-                    0L, 0L, reader, fields, count, cell, lossy, plan, width, error);
+                    0L, 0L, reader, fields, fieldCount, cell, lossy, plan, width, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -611,7 +442,7 @@ final class ForeignCalls implements NativeCalls {
             long cells,
             long error) {
         try {
-            return (int) READER_GATHER_FLOAT.invokeExact(
+            return (int) READER_GATHER_F32.invokeExact(
                     0L, 0L, reader, plan, keys, read, values, capacity, statuses, cells, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
@@ -630,7 +461,7 @@ final class ForeignCalls implements NativeCalls {
             long cells,
             long error) {
         try {
-            return (int) READER_GATHER_DOUBLE.invokeExact(
+            return (int) READER_GATHER_F64.invokeExact(
                     0L, 0L, reader, plan, keys, read, values, capacity, statuses, cells, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
@@ -649,7 +480,7 @@ final class ForeignCalls implements NativeCalls {
             long cells,
             long error) {
         try {
-            return (int) READER_GATHER_LONG.invokeExact(
+            return (int) READER_GATHER_I64.invokeExact(
                     0L, 0L, reader, plan, keys, read, values, capacity, statuses, cells, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
@@ -666,27 +497,69 @@ final class ForeignCalls implements NativeCalls {
     }
 
     @Override
-    public int memoryOpen(long spec, long rows, long count, long reader, long store, long error) {
+    public int scanOpen(long reader, long scan, long error) {
         try {
-            return (int) MEMORY_OPEN.invokeExact(0L, 0L, spec, rows, count, reader, store, error);
+            return (int) SCAN_OPEN.invokeExact(0L, 0L, reader, scan, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
     }
 
     @Override
-    public int memoryClock(long reader, long nowMicros, long error) {
+    public int scanNext(
+            long scan, long ageMaxMs, long documentsMax, long documents, long count, long error) {
         try {
-            return (int) MEMORY_CLOCK.invokeExact(0L, 0L, reader, nowMicros, error);
+            return (int) SCAN_NEXT.invokeExact(
+                    0L, 0L, scan, ageMaxMs, documentsMax, documents, count, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
     }
 
     @Override
-    public int memorySetClock(long reader, long nowMicros, long error) {
+    public int readerMetrics(long reader, long metrics, long error) {
         try {
-            return (int) MEMORY_SET_CLOCK.invokeExact(0L, 0L, reader, nowMicros, error);
+            return (int) READER_METRICS.invokeExact(0L, 0L, reader, metrics, error);
+        } catch (Throwable failure) {
+            throw ForebayException.broken(failure);
+        }
+    }
+
+    @Override
+    public int readerVerify(
+            long reader, long partition, long timeoutMs, long verified, long error) {
+        try {
+            return (int) READER_VERIFY.invokeExact(
+                    0L, 0L, reader, partition, timeoutMs, verified, error);
+        } catch (Throwable failure) {
+            throw ForebayException.broken(failure);
+        }
+    }
+
+    @Override
+    public int memoryOpen(
+            long spec, long rows, long rowCount, long reader, long store, long error) {
+        try {
+            return (int) MEMORY_OPEN.invokeExact(
+                    0L, 0L, spec, rows, rowCount, reader, store, error);
+        } catch (Throwable failure) {
+            throw ForebayException.broken(failure);
+        }
+    }
+
+    @Override
+    public int memoryClock(long reader, long nowUs, long error) {
+        try {
+            return (int) MEMORY_CLOCK.invokeExact(0L, 0L, reader, nowUs, error);
+        } catch (Throwable failure) {
+            throw ForebayException.broken(failure);
+        }
+    }
+
+    @Override
+    public int memorySetClock(long reader, long nowUs, long error) {
+        try {
+            return (int) MEMORY_SET_CLOCK.invokeExact(0L, 0L, reader, nowUs, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }
@@ -702,30 +575,11 @@ final class ForeignCalls implements NativeCalls {
     }
 
     @Override
-    public int memoryAlter(long reader, long alterations, long count, long definition, long error) {
+    public int memoryAlter(
+            long reader, long alterations, long alterationCount, long definition, long error) {
         try {
             return (int) MEMORY_ALTER.invokeExact(
-                    0L, 0L, reader, alterations, count, definition, error);
-        } catch (Throwable failure) {
-            throw ForebayException.broken(failure);
-        }
-    }
-
-    @Override
-    public int scanOpen(long reader, long scan, long error) {
-        try {
-            return (int) SCAN_OPEN.invokeExact(0L, 0L, reader, scan, error);
-        } catch (Throwable failure) {
-            throw ForebayException.broken(failure);
-        }
-    }
-
-    @Override
-    public int scanNext(
-            long scan, long ageMaxMs, long max, long documents, long count, long error) {
-        try {
-            return (int) SCAN_NEXT.invokeExact(
-                    0L, 0L, scan, ageMaxMs, max, documents, count, error);
+                    0L, 0L, reader, alterations, alterationCount, definition, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }

@@ -1,0 +1,137 @@
+"""The stub of a native module has the names and defaults of its Rust source."""
+
+import pyo3_source
+import pytest
+import python_stub
+
+LIB = """
+    #[pymodule_export]
+    use crate::reader::{Handle, NativeReader, open_reader};
+"""
+
+READER = """
+/// A field, as [`Reader`] knows it.
+#[pyclass(frozen, name = "FieldHandle", module = "forebay")]
+pub(crate) struct Handle {}
+
+/// A copy.
+#[pyclass(frozen, subclass, name = "Reader")]
+#[derive(Clone)]
+pub(crate) struct NativeReader {}
+
+#[pymethods]
+impl NativeReader {
+    #[new]
+    #[pyo3(signature = (source, *, serve_partial=false, allowed=vec![]))]
+    fn new(
+        py: Python<'_>,
+        source: &str,
+        serve_partial: bool,
+        allowed: Vec<u32>,
+    ) -> Result<Self, Fault> {
+        entry()
+    }
+
+    #[getter]
+    fn store(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns a field.
+    #[pyo3(signature = (key, r#type=None))]
+    fn field(&self, key: &Bound<'_, PyAny>, r#type: Option<&str>) -> Result<Handle, Fault> {
+        entry()
+    }
+
+    fn __repr__(&self) -> String {
+        entry()
+    }
+
+    fn hidden(self) -> Result<Option<Bound<'py, PyAny>>, Fault> {
+        entry()
+    }
+}
+
+impl NativeReader {
+    fn inner(&self) {}
+}
+
+#[pyfunction]
+pub(crate) fn open_reader(timeout: f64) -> PyResult<Vec<(String, usize)>> {
+    entry()
+}
+"""
+
+TABLES = {
+    "bases": {},
+    "parameters": {"key": "Key"},
+    "results": {"Reader.hidden": "Any", "Call.wait": "_Answer"},
+    "overloads": {},
+}
+
+CALL = """
+#[pyclass(frozen)]
+pub(crate) struct Call {}
+
+#[pymethods]
+impl Call {
+    fn wait(&self) -> Answer {
+        entry()
+    }
+}
+"""
+
+STUB = '''
+def open_reader(timeout: float) -> list[tuple[str, int]]: ...
+
+@final
+class FieldHandle:
+    """A field, as `Reader` knows it."""
+
+class Reader:
+    """A copy."""
+
+    def __new__(
+        cls, source: str, *, serve_partial: bool = False, allowed: list[int] = ()
+    ) -> Reader: ...
+    @property
+    def store(self) -> str: ...
+    def field(self, key: Key, type: str | None = None) -> FieldHandle:
+        """Returns a field."""
+    def hidden(self) -> Any: ...
+'''
+
+
+def exports() -> list[pyo3_source.Class | pyo3_source.Function]:
+    """Return the exports of the example."""
+    lib = LIB + "    #[pymodule_export]\n    use crate::call::Call;\n"
+    return pyo3_source.parse({"lib": lib, "reader": READER, "call": CALL})
+
+
+def test_a_stub_declares_what_the_module_exports() -> None:
+    """Prove that names, order, defaults and documentation come from the source."""
+    assert STUB in python_stub.module(exports(), TABLES)
+
+
+def test_a_type_that_rust_does_not_say_is_asked_for() -> None:
+    """Prove that no parameter gets a type by guessing."""
+    with pytest.raises(SystemExit, match="Reader.field.key needs a type"):
+        python_stub.module(exports(), TABLES | {"parameters": {}})
+
+
+def test_a_type_for_nothing_is_refused() -> None:
+    """Prove that the table has no entries for what is gone."""
+    results = {**TABLES["results"], "Reader.gone": "int"}
+    with pytest.raises(SystemExit, match="Reader.gone"):
+        python_stub.module(exports(), TABLES | {"results": results})
+
+
+def test_an_export_that_is_not_found_is_refused() -> None:
+    """Prove that nothing exported is left out in silence."""
+    with pytest.raises(SystemExit, match="Handle"):
+        pyo3_source.parse({"lib": LIB, "reader": ""})
+
+
+def test_lists_are_split_outside_of_brackets() -> None:
+    """Prove that a default or a type may contain commas."""
+    assert pyo3_source.split("a=(1, 2), b: Vec<(u8, u8)>,") == ["a=(1, 2)", "b: Vec<(u8, u8)>"]
