@@ -64,8 +64,7 @@ def closure_of(deps):
     return depset(transitive = [dep[CrateInfo].closure for dep in deps if CrateInfo in dep])
 
 def _opt_level(package):
-    """The optimisation of Cargo.toml's dev profile for the innermost cargo package around this
-    folder."""
+    """The dev profile's optimisation of the innermost cargo package around this folder."""
     parts = package.split("/")
     for count in range(len(parts), 0, -1):
         folder = "/".join(parts[:count])

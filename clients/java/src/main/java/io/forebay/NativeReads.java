@@ -189,7 +189,7 @@ abstract class NativeReads {
             if (out.isReadOnly()) {
                 throw ForebayException.of(
                         ErrorCode.INVALID_ARGUMENT,
-                        "the buffer is read-only; give one to write to");
+                        "the buffer is read-only; give a writable buffer");
             }
             long readAt = call.read(read);
             int room = out.remaining();
