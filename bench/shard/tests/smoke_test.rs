@@ -81,6 +81,8 @@ fn the_straight_loop_has_the_options_of_our_shards() {
     let differing: BTreeSet<&str> = ours
         .symmetric_difference(&straight)
         .map(|option| option.split_once('=').unwrap().0)
+        // The unit stage of `make test` gathers the logs of all shards in one folder.
+        .filter(|option| *option != "[DBOptions] db_log_dir")
         .collect();
     // Options of the engine's logs, and of which old files the engine rewrites for expiry or reads:
     // neither affects a row.

@@ -165,7 +165,7 @@ mod tests {
         let error = Refused::Generic { store: "S3", source: words.into() };
         let told = refused("trying", &error).to_string();
         assert!(
-            told.contains("404 Not Found: NoSuchBucket: It is not there.; make that"),
+            told.contains("404 Not Found: NoSuchBucket: It is not there.; create the"),
             "{told}"
         );
     }
