@@ -20,21 +20,30 @@ const PROFILE: &str = "debug";
 const MARK: &str = "xtask/run-began";
 /// Libraries that may be compiled twice: xtask is built before the tree, with the features that it
 /// needs itself, and the modules of the oldest Pythons have a separate binding.
-const EXEMPT: [&str; 14] = [
+const EXEMPT: [&str; 23] = [
     "clap",
     "clap_builder",
     "clap_derive",
-    "python",
     "memchr",
     "pyo3",
     "pyo3-build-config",
     "pyo3-ffi",
+    "pyo3-macros",
+    "pyo3-macros-backend",
+    "python",
+    "roxmltree",
     "serde",
     "serde_core",
     "serde_derive",
     "serde_json",
+    "serde_spanned",
     "syn",
     "toml",
+    "toml_datetime",
+    "toml_parser",
+    "toml_writer",
+    "winnow",
+    "xtask",
 ];
 
 /// A compilation of a library.
