@@ -1,9 +1,9 @@
 //! The words of a partition's header, which a single writer stores and any number of readers load.
 //!
-//! Neither side waits. The words that every read needs (phase, space, schema version, partition time)
-//! stand alone; each is stored with release after the rows that it describes. The status must be
-//! consistent in itself, so the status is in two sets of words that take turns, like a seqlock: the
-//! writer fills the set that is not current and then increments the turn. A reader copies the
+//! Neither side waits. The words that every read needs (phase, space, schema version, partition
+//! time) stand alone; each is stored with release after the rows that it describes. The status must
+//! be consistent in itself, so the status is in two sets of words that take turns, like a seqlock:
+//! the writer fills the set that is not current and then increments the turn. A reader copies the
 //! current set and keeps the copy if the turn has not moved. A reader retries only when the writer
 //! made progress, so a writer that stops in the middle blocks no reader.
 
