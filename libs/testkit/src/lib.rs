@@ -15,7 +15,5 @@ pub mod objects;
 #[cfg(any(feature = "brokers", feature = "objects"))]
 mod processes;
 pub mod random;
-#[cfg(feature = "sim")]
-pub mod sim;
 pub mod tree;
 pub mod vectors;

@@ -152,6 +152,9 @@ fn doc(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     let logs = workspace.target()?.join("xtask/doc");
     let mut command = workspace.cargo(&["test", "--workspace", "--doc", "--locked"]);
     command.arg("--no-fail-fast");
+    // Rustdoc runs a test from a temporary folder, where the run path of programs finds no RocksDB.
+    // Cargo itself adds RocksDB's folder only if the target folder is the tree's own.
+    command.env("LD_LIBRARY_PATH", workspace.target()?.join("rocksdb"));
     let outcome = process::capture(&mut command, &logs.join("tests.log"), BUILD_BOUND)?;
     let mut suites = doc_suites(&outcome.output, outcome.ok, &outcome.ending);
     suites.iter().for_each(|suite| show(suite, &outcome.output));

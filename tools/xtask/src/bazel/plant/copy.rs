@@ -13,7 +13,8 @@ use super::fault::Edit;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// Repositories of the tree that the copy uses: no fault changes them, and they are slow to build.
+/// Repositories of the tree that the copy uses if the tree's Bazel has built them: no fault changes
+/// them, and they are slow to build. The stage `bazel` builds only those that `//:smoke` needs.
 const BORROWED: [&str; 4] = ["crates", "maven", "maven_kafka", "maven_objects"];
 /// Path of these repositories in the tree's own Bazel, below cargo's target folder.
 const REPOSITORIES: &str = "bazel/base/external";
@@ -42,7 +43,7 @@ impl Copy {
     /// Creates the copy, or brings it up to date.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be copied, or Bazel has not built the tree yet.
+    /// Returns an error if a file cannot be copied.
     pub fn make(workspace: &Workspace) -> Result<Self, String> {
         let target = workspace.target()?;
         let copy = Self {
@@ -138,7 +139,7 @@ fn settings(workspace: &Workspace, repositories: &Path) -> Result<String, String
     for name in BORROWED {
         let repository = repositories.join(name);
         if !repository.is_dir() {
-            return Err(format!("{} does not exist; fix: make bazel", repository.display()));
+            continue;
         }
         for command in ["build", "query"] {
             let option = format!("--override_repository={name}={}", repository.display());

@@ -17,7 +17,7 @@
 //! - conditions have the right outcome;
 //! - positions never fall.
 //!
-//! At the end every reader equals the naive [model](crate::model) of the log, and so does a fresh
+//! At the end every reader equals the naive [model](forebay_testkit::model) of the log, and so does a fresh
 //! reader after a last power cut (`oracle`). Some runs then lose a partition's log altogether
 //! (`lost_log`).
 //!

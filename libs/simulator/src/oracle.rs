@@ -16,7 +16,7 @@ use super::expected::Fields;
 use super::readers::{PARTITIONS, await_ready, read_all};
 use super::workload::{Shared, lock};
 use super::world::STORE;
-use crate::model::{Model, ModelDocument};
+use forebay_testkit::model::{Model, ModelDocument};
 
 /// Wait for a reader to apply a token at the end, after all faults.
 const TOKEN_WAIT: Duration = Duration::from_secs(60);

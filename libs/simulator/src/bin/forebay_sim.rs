@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Parser;
-use forebay_testkit::sim::{self, FAULT_NAMES, PLANT_SEEDS_MAX, Plant, RECOVERIES};
+use forebay_simulator::{FAULT_NAMES, PLANT_SEEDS_MAX, Plant, RECOVERIES};
 
 /// Number of runs below which a fault may not have fired by chance.
 const SEEDS_THAT_FIRE_ALL: u64 = 100;
@@ -71,7 +71,7 @@ fn make_runs(options: &Options, jobs: NonZeroUsize) -> bool {
     let failed = AtomicU64::new(0);
     on_threads(jobs, options.seeds, |number| {
         let seed = options.seed.saturating_add(number);
-        let run = if options.trace { sim::run_printed } else { sim::run };
+        let run = if options.trace { forebay_simulator::run_printed } else { forebay_simulator::run };
         match run(seed) {
             Ok(report) => {
                 if options.digests {
@@ -112,7 +112,7 @@ fn catch_plants(jobs: NonZeroUsize) -> bool {
     let survivors = AtomicU64::new(0);
     on_threads(jobs, Plant::ALL.len() as u64, |number| {
         let plant = Plant::ALL[number as usize];
-        let caught = (1..=PLANT_SEEDS_MAX).find_map(|seed| sim::run_planted(seed, plant).err());
+        let caught = (1..=PLANT_SEEDS_MAX).find_map(|seed| forebay_simulator::run_planted(seed, plant).err());
         match caught {
             Some(failure) => {
                 println!("plant {plant:?}: caught by seed {}: {}", failure.seed, failure.what);
