@@ -14,7 +14,10 @@ fn a_seed_replays_event_by_event() {
 
 #[test]
 fn another_seed_is_another_run() {
-    assert_ne!(forebay_simulator::run(11).unwrap().digest, forebay_simulator::run(12).unwrap().digest);
+    assert_ne!(
+        forebay_simulator::run(11).unwrap().digest,
+        forebay_simulator::run(12).unwrap().digest
+    );
 }
 
 /// Proves that parallel runs on several threads, as in `forebay-sim`, do not interfere.
@@ -22,7 +25,8 @@ fn another_seed_is_another_run() {
 fn runs_do_not_meet() {
     let alone = forebay_simulator::run(9).unwrap();
     let beside = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..3).map(|_| scope.spawn(|| forebay_simulator::run(9).unwrap())).collect();
+        let threads: Vec<_> =
+            (0..3).map(|_| scope.spawn(|| forebay_simulator::run(9).unwrap())).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
     beside.iter().for_each(|run| assert_eq!(*run, alone));
@@ -31,8 +35,9 @@ fn runs_do_not_meet() {
 #[test]
 fn a_planted_bug_fails_the_same_way_each_time() {
     let caught = || {
-        let caught = (1..=forebay_simulator::PLANT_SEEDS_MAX)
-            .find_map(|seed| forebay_simulator::run_planted(seed, Plant::RetriesUnderNewSequence).err());
+        let caught = (1..=forebay_simulator::PLANT_SEEDS_MAX).find_map(|seed| {
+            forebay_simulator::run_planted(seed, Plant::RetriesUnderNewSequence).err()
+        });
         caught.map(|failure| (failure.seed, failure.what, failure.last_events))
     };
     let first = caught();

@@ -71,7 +71,8 @@ fn make_runs(options: &Options, jobs: NonZeroUsize) -> bool {
     let failed = AtomicU64::new(0);
     on_threads(jobs, options.seeds, |number| {
         let seed = options.seed.saturating_add(number);
-        let run = if options.trace { forebay_simulator::run_printed } else { forebay_simulator::run };
+        let run =
+            if options.trace { forebay_simulator::run_printed } else { forebay_simulator::run };
         match run(seed) {
             Ok(report) => {
                 if options.digests {
@@ -112,7 +113,8 @@ fn catch_plants(jobs: NonZeroUsize) -> bool {
     let survivors = AtomicU64::new(0);
     on_threads(jobs, Plant::ALL.len() as u64, |number| {
         let plant = Plant::ALL[number as usize];
-        let caught = (1..=PLANT_SEEDS_MAX).find_map(|seed| forebay_simulator::run_planted(seed, plant).err());
+        let caught = (1..=PLANT_SEEDS_MAX)
+            .find_map(|seed| forebay_simulator::run_planted(seed, plant).err());
         match caught {
             Some(failure) => {
                 println!("plant {plant:?}: caught by seed {}: {}", failure.seed, failure.what);
