@@ -1,6 +1,7 @@
-//! `xtask sanitize`: the index's tests under AddressSanitizer and ThreadSanitizer, on the stable
-//! toolchain. The index is the only crate with its own rules for memory that threads share, so only
-//! the index is built again for each sanitizer, into folders that no other build uses.
+//! `xtask sanitize`, a part of `make nightly`: the index's tests under AddressSanitizer and
+//! ThreadSanitizer, on the stable toolchain. The index is the only crate with its own rules for
+//! memory that threads share, so only the index is built again for each sanitizer, into folders that
+//! no other build uses.
 //!
 //! A sanitizer that detects nothing passes everything. Each sanitizer must therefore find a planted
 //! fault: the index built with `--cfg forebay_planted="..."` reuses memory under a reader, or
@@ -10,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::form::Form;
 use crate::process::{self, Outcome};
 use crate::side_by_side::side_by_side;
 use crate::stages::show;
@@ -23,8 +23,6 @@ const PACKAGE: &str = "forebay-index";
 /// tests of the memory layout.
 const TESTS: &str =
     "--lib --test concurrent_reads --test image --test live --test mending --test model --no-run";
-/// The part that the bounded form runs, under AddressSanitizer, which detects errors of the layout.
-const TESTS_BOUNDED: &str = "--lib --no-run";
 /// Random histories of the model; a sanitizer slows each down many times.
 const MODEL_CASES: &str = "32";
 /// Bound of the test that executes a planted fault.
@@ -70,29 +68,24 @@ const SANITIZERS: [Sanitizer; 2] = [
     },
 ];
 
-/// Runs both sanitizers in the long form, on this terminal.
+/// Runs both sanitizers on this terminal.
 ///
 /// # Errors
 /// Returns an error if a build fails, a sanitizer reports a fault, or misses a planted one.
 pub fn run(workspace: &Workspace) -> Result<(), String> {
-    let failed = suites(workspace, Form::Long)?.iter().filter(|suite| !suite.passed()).count();
+    let failed = suites(workspace)?.iter().filter(|suite| !suite.passed()).count();
     if failed == 0 { Ok(()) } else { Err(format!("sanitize: {failed} suites failed; see above")) }
 }
 
-/// Runs the bounded or the long form. Both sanitizers run side by side, because each runs one test
-/// at a time.
+/// Runs both sanitizers side by side, because each runs one test at a time.
 ///
 /// # Errors
 /// Returns an error if a build fails.
-pub fn suites(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
+pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     let mut suites = Vec::new();
-    let (sanitizers, tests) = match form {
-        Form::Bounded => (&SANITIZERS[..1], TESTS_BOUNDED),
-        Form::Long => (&SANITIZERS[..], TESTS),
-    };
     side_by_side(
-        sanitizers,
-        |sanitizer| suites_of(workspace, sanitizer, tests),
+        &SANITIZERS,
+        |sanitizer| suites_of(workspace, sanitizer),
         |_, ran| {
             suites.extend(ran?);
             Ok(())
@@ -101,16 +94,12 @@ pub fn suites(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     Ok(suites)
 }
 
-fn suites_of(
-    workspace: &Workspace,
-    sanitizer: &Sanitizer,
-    tests: &str,
-) -> Result<Vec<Suite>, String> {
+fn suites_of(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<Vec<Suite>, String> {
     let mut suites = Vec::new();
     let logs = logs(workspace)?;
     let mut build = sanitizer.cargo(workspace, "test")?;
     let log = logs.join(format!("{}-build.json", sanitizer.name));
-    for binary in unit::built(build.args(tests.split(' ')), &log)? {
+    for binary in unit::built(build.args(TESTS.split(' ')), &log)? {
         let name = format!("{PACKAGE}/{}-{}", binary.what, sanitizer.name);
         let mut command = binary.command();
         sanitizer.prepare(&mut command);

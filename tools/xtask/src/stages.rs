@@ -12,8 +12,8 @@ use crate::form::Form;
 use crate::suite::{Counts, Suite, findings, parse_libtest};
 use crate::workspace::{BUILD_BOUND, Workspace};
 use crate::{
-    bazel, check, compiled_twice, demo, engine_logs, java, process, python, sanitize, schedules,
-    stage_times, unit,
+    bazel, check, compiled_twice, demo, engine_logs, java, process, python, schedules, stage_times,
+    unit,
 };
 
 /// Function that runs a stage.
@@ -47,7 +47,6 @@ pub const STAGES: &[Stage] = &[
     stage("check", &["setup"], (360, 60), |tree| check::suites(tree, &[])),
     stage("unit", &["build"], (420, 400), |tree| unit::run(tree, &mut show)),
     stage("doc", &["build"], (120, 60), doc),
-    stage("sanitize", &["build"], (120, 60), |tree| sanitize::suites(tree, Form::Bounded)),
     stage("schedules", &["build"], (90, 40), schedules::suites),
     stage("python", &["build"], (180, 150), |tree| python::run(tree, Form::Bounded)),
     stage("java", &["build"], (120, 90), java::run),

@@ -9,7 +9,7 @@ use crate::{bazel, demo, fuzz, python, sanitize, stages};
 
 const STAGES: &[(&str, stages::Run)] = &[
     ("fuzz", fuzz::suites),
-    ("sanitize", |tree| sanitize::suites(tree, Form::Long)),
+    ("sanitize", sanitize::suites),
     ("python", |tree| python::run(tree, Form::Long)),
     ("sim", |tree| demo::sim_suites(tree, Form::Long)),
     ("bazel", |tree| bazel::run::suites(tree, Form::Long)),
