@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test nightly package check bazel bazel-plant bench sim fuzz sanitize schedules dev
+.PHONY: help setup demo test nightly package check bazel bazel-mutation-test bench sim fuzz sanitize schedules dev
 MAKEFLAGS += --no-print-directory
 
 SETUP := @sh tools/setup/setup.sh
@@ -48,9 +48,9 @@ bazel: ## Run bazel test //... with Debian's Bazel, on the crates that cargo has
 	$(SETUP)
 	$(XTASK) bazel
 
-bazel-plant: ## Mutation-test BUILD files: plant each known fault and expect that it is caught
+bazel-mutation-test: ## Mutation-test BUILD files: plant each known fault and expect that it is caught
 	$(SETUP)
-	$(XTASK) bazel-plant
+	$(XTASK) bazel-mutation-test
 
 bench: ## Run all benchmarks (QUICK=1: fewer rounds)
 	$(SETUP)

@@ -30,6 +30,7 @@ class Description:
     java_key_types: dict[str, str]
     java_reads: dict[str, str]
     python_notes: dict[str, str]
+    python_bases: dict[str, str]
 
     @property
     def called(self) -> tuple[c_header.Function, ...]:
@@ -56,6 +57,7 @@ def load() -> Description:
         java_key_types=java["key_types"],
         java_reads=java["reads"],
         python_notes=notes["python"],
+        python_bases=tables["python"]["bases"],
     )
     check(description)
     return description
@@ -67,6 +69,7 @@ def check(description: Description) -> None:
     named = set(description.java_names) | description.java_omitted | description.foreign_special
     codes = {code.constant for code in description.errors}
     noted = set(description.java_notes) | set(description.python_notes)
+    noted |= set(description.python_bases)
     noted |= description.java_exceptions_special
     if unknown := (named - functions) | (noted - codes):
         raise SystemExit(f"{TABLES.name}: not in the sources: {', '.join(sorted(unknown))}")

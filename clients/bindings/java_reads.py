@@ -20,7 +20,7 @@ import org.jspecify.annotations.Nullable;
  * partitioned by a field, which needs {{@link Key#within}}.
  */
 abstract class KeyedReads extends NativeReads {{
-    KeyedReads(long reader, Read read) {{
+    KeyedReads(long reader, ReadOptions read) {{
         super(reader, read);
     }}
 
@@ -28,8 +28,8 @@ abstract class KeyedReads extends NativeReads {{
 
     // Reads of many documents, by int64 keys; for other keys, Keys.of avoids an object per key.
 
-    /** Reads like {{@link Reads#multiGet(FieldHandle, Keys)}}, by int64 keys. */
-    public PackedValues multiGet(FieldHandle field, long[] keys) {{
+    /** Reads like {{@link Reads#getMany(FieldHandle, Keys)}}, by int64 keys. */
+    public PackedValues getMany(FieldHandle field, long[] keys) {{
         return packed(field, BatchKeys.of(keys));
     }}
 

@@ -8,7 +8,7 @@ from error_table import ErrorCode
 MODULE = """\
 from __future__ import annotations
 
-from forebay._error import Error, pending_of
+from forebay._error import ForebayError, pending_of
 
 __all__ = [
 {names}
@@ -20,16 +20,24 @@ WIDTH = 100
 
 def module(description: Description) -> str:
     """Return the text of `_errors.py`."""
-    names = sorted(["Error", "pending_of", *(code.label for code in description.errors)])
+    names = sorted(["ForebayError", "pending_of", *map(class_name, description.errors)])
     return MODULE.format(
         names="\n".join(f'    "{name}",' for name in names),
         classes="".join(class_of(description, code) for code in description.errors),
     )
 
 
+def class_name(code: ErrorCode) -> str:
+    """Return the name of a code's class."""
+    return f"{code.label}Error"
+
+
 def class_of(description: Description, code: ErrorCode) -> str:
     """Return the class of a code."""
-    lines = ["\n", f"class {code.label}(Error):", docstring(description, code), ""]
+    built_in = description.python_bases.get(code.constant)
+    bases = f"ForebayError, {built_in}" if built_in else "ForebayError"
+    head = f"class {class_name(code)}({bases}):"
+    lines = ["\n", head, docstring(description, code), ""]
     lines.append(f'    code = "{code.label}"')
     if code.is_retryable:
         lines.append("    is_retryable = True")

@@ -21,12 +21,12 @@ from forebay._answers import (
     Definition,
     ReaderMetrics,
     ReaderStatus,
-    Selected,
+    SelectResult,
     StreamSummary,
-    Verified,
+    Verification,
     WriteOutcome,
 )
-from forebay._errors import Error
+from forebay._errors import ForebayError
 from forebay._model import Absent, Presence
 from forebay._types import Document, Fields, FieldValue, Key, Keys, Value
 
@@ -48,7 +48,7 @@ SIMPLE = {
 } | dict.fromkeys(("u8", "u32", "u64", "usize", "i32", "i64"), "int")
 DEFAULTS = {"false": "False", "true": "True", "vec![]": "()"}
 # The parameter type of a default that a caller may leave out.
-OPTIONAL_DEFAULT = "Default<'py>"
+OPTIONAL_DEFAULT = "DefaultValue<'py>"
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Types:
         bare = rust_type.removeprefix("&")
         if simple := SIMPLE.get(rust_type) or self.classes.get(bare):
             return simple
-        if found := re.fullmatch(r"(?:PyResult|Result)<(.*?)(?:, Fault)?>", rust_type):
+        if found := re.fullmatch(r"(?:PyResult|Result)<(.*?)(?:, CallError)?>", rust_type):
             return self.of_rust(found[1], place)
         if found := re.fullmatch(r"Option<(.*)>", rust_type):
             return f"{self.of_rust(found[1], place)} | None"

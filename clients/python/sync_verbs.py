@@ -29,7 +29,7 @@ RULES = (
     (r"\bawait ", ""),
     (r"\b__a(enter|exit|iter)__", r"__\1__"),
     (r"\bAsync(?=[A-Z])", ""),
-    (r"\bforebay\._await\b", "forebay._wait"),
+    (r"\bforebay\._async_call\b", "forebay._sync_call"),
     # A blocking generator may delegate.
     (r"for (\w+) in (\w+):\n\s+yield \1\n", r"yield from \2\n"),
 )

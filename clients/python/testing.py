@@ -86,7 +86,7 @@ class Server:
         command = [str(programs() / "forebayd"), "dev", "--listen", self.endpoint]
         command += ["--data-dir", str(self.folder / "data"), "--durability", "buffered"]
         if self.keeps_snapshots:
-            command += ["--snapshots", self.snapshots, "--snapshot-every-s", "1"]
+            command += ["--snapshots", self.snapshots, "--snapshot-interval", "1s"]
         with (self.folder / "forebayd.log").open("ab") as log:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
         assert process.stdout is not None

@@ -17,7 +17,7 @@ import brokers
 import data
 import oracle
 import table
-from interrupts import Interrupted, Interrupts
+from interrupts import InterruptError, Interrupts
 from languages import LANGUAGES, Language
 from processes import Child, DemoError
 from rich.console import Console
@@ -106,7 +106,7 @@ def main() -> int:
     except DemoError as error:
         print(f"demo: {error}", flush=True)
         right = False
-    except Interrupted as interrupted:
+    except InterruptError as interrupted:
         print(f"demo: stopped by {interrupted}", flush=True)
         return 1
     print("demo: OK" if right else "demo: FAILED", flush=True)
@@ -177,7 +177,7 @@ def start_server(stage: Stage) -> Server:
     began = time.monotonic()
     if stage.settings.kafka:
         broker, address = brokers.start_broker(stage.start, stage.settings.programs, stage.folder)
-        options += ["--log", "kafka", "--brokers", address]
+        options += ["--change-log", "kafka", "--brokers", address]
         print(f"demo: Kafka serves on {address} after {time.monotonic() - began:.2f} s", flush=True)
         began = time.monotonic()
     options += ["--listen", "127.0.0.1:0"]

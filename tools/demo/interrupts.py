@@ -8,12 +8,12 @@ from types import FrameType
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class Interrupted(Exception):
+class InterruptError(Exception):
     """A signal stopped the demo; the text names the signal."""
 
 
 class Interrupts:
-    """Raises Interrupted in the main thread at the first signal; later signals do nothing."""
+    """Raises InterruptError in the main thread at the first signal; later signals do nothing."""
 
     def __init__(self) -> None:
         """Start without a deferred signal."""
@@ -30,7 +30,7 @@ class Interrupts:
             signal.signal(each, signal.SIG_IGN)
         self._pending = signal.Signals(number).name
         if not self._held:
-            raise Interrupted(self._pending)
+            raise InterruptError(self._pending)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -41,4 +41,4 @@ class Interrupts:
         finally:
             self._held = False
         if self._pending is not None:
-            raise Interrupted(self._pending)
+            raise InterruptError(self._pending)

@@ -74,7 +74,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedAnswers:
     """Everything that the readers must answer."""
 
     stores: dict[str, Documents]
@@ -82,11 +82,11 @@ class Expected:
     top: list[tuple[int, float]]
 
 
-def replay(ratings: pandas.DataFrame) -> Expected:
+def replay(ratings: pandas.DataFrame) -> ExpectedAnswers:
     """Compute the stores' documents after all ratings (columns of data.COLUMNS, oldest first)."""
     stores = {"movies": movies(ratings), "users": users(ratings)}
     user = favourite(stores["users"], 1)[0]
-    return Expected(stores, user, top(stores["movies"], stores["users"][user]))
+    return ExpectedAnswers(stores, user, top(stores["movies"], stores["users"][user]))
 
 
 def genre_list(text: str) -> list[str]:
@@ -183,7 +183,7 @@ def top(movie_documents: Documents, user: Document) -> list[tuple[int, float]]:
 
 
 def compare(
-    expected: Expected, language: str, dump: Iterable[str], asked: dict[str, list[int]]
+    expected: ExpectedAnswers, language: str, dump: Iterable[str], asked: dict[str, list[int]]
 ) -> Verdict:
     """Compare one language's dump: a JSON object per line with store, by, key and document."""
     verdict = Verdict()
@@ -250,7 +250,7 @@ def with_position(store: str, wanted: Document, found: Document) -> Document:
     return {**wanted, POSITIONS[store]: have if is_one else "a position"}
 
 
-def compare_figures(expected: Expected, language: str, figures: dict[str, Any]) -> Verdict:
+def compare_figures(expected: ExpectedAnswers, language: str, figures: dict[str, Any]) -> Verdict:
     """Compare the counts of documents, the chosen user and the ranking."""
     verdict = Verdict()
     for store, documents in expected.stores.items():

@@ -86,8 +86,8 @@ prepare_rocksdb() {
             rocksdb_compile "$library"
         fi
         rocksdb_interface "$library" "$made.new/link/librocksdb.so"
-        # Doc tests run outside the target folder, where no run path leads to the library; cargo adds
-        # the folder `link` to their library path.
+        # Doc tests run outside the target folder, where no run path leads to the library; cargo
+        # adds the folder `link` to their library path.
         ln -s "../$(basename "$library")" "$made.new/link/"
         put_in_place "$made" "$pins"
     fi

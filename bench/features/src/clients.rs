@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use forebay::{Store, Timestamp, Value};
+use forebay::Store;
+use forebay::schema::{Timestamp, Value};
 use forebay_bench_micro::Failure;
 use forebay_bench_micro::clock::nanos;
 use forebay_bench_micro::latency::Latency;

@@ -4,12 +4,12 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay::{
-    Clock, FieldType, KeyType, ScalarType, Store, StoreSpec, StreamSpec, SystemClock, Timestamp,
-    Value, Write,
-};
+use forebay::Store;
+use forebay::environment::{Clock, SystemClock};
+use forebay::schema::{FieldType, KeyType, ScalarType, StoreSpec, StreamSpec, Timestamp, Value};
+use forebay::writes::Write;
 use forebay_bench_micro::watch;
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 
 /// Name of the stream.
 pub const STREAM: &str = "orders";
@@ -146,18 +146,18 @@ impl Order {
     /// Returns the order's key.
     #[must_use]
     pub fn user(self) -> i64 {
-        Dice::new(self.number).below(USERS) as i64
+        SeededRng::new(self.number).below(USERS) as i64
     }
 
     /// Returns the number of the order's town.
     #[must_use]
     pub fn town(self) -> u64 {
-        Dice::new(!self.number).below(TOWNS) as u64
+        SeededRng::new(!self.number).below(TOWNS) as u64
     }
 
     /// Returns the insert of the order.
     pub fn insert(self, store: &Store) -> Write {
-        let mut dice = Dice::new(self.number ^ 0x5eed);
+        let mut dice = SeededRng::new(self.number ^ 0x5eed);
         let mut write = store
             .insert(self.user())
             .set("n", self.number as i64)
@@ -183,9 +183,9 @@ impl Order {
 
 /// Returns random letters, cut out of a text so long that a compressor sees few of them twice:
 /// generating each text would take a client longer than the insert.
-fn text(dice: &mut Dice) -> &'static str {
+fn text(dice: &mut SeededRng) -> &'static str {
     static LETTERS: LazyLock<String> = LazyLock::new(|| {
-        let noise = Dice::new(0x7e47).noise(LETTERS_CHARS);
+        let noise = SeededRng::new(0x7e47).noise(LETTERS_CHARS);
         noise.into_iter().map(|byte| char::from(b'a' + byte % 26)).collect()
     });
     let first = dice.below(LETTERS_CHARS - TEXT_CHARS);

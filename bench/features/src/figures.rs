@@ -3,7 +3,7 @@
 use forebay_bench_micro::latency::{Latency, measure};
 use forebay_bench_report::{Rounds, Row, Unit};
 
-use crate::load::Measured;
+use crate::load::LoadResults;
 
 /// Price of two cores and 16 GiB for an hour: r5.large on demand, Linux, us-east-1, as AWS listed
 /// it.
@@ -54,7 +54,7 @@ impl Figures {
     pub fn add_load(
         &mut self,
         name: &str,
-        load: &Measured,
+        load: &LoadResults,
         allowed: (f64, f64),
     ) -> Result<(), String> {
         let mut calls = 0;

@@ -10,7 +10,7 @@ use forebay_bench_micro::raw_kafka::RawProducer;
 use forebay_bench_micro::server::Server;
 use forebay_bench_report::{Contender, Row, Unit, Values, interleave};
 use forebay_testkit::brokers::Brokers;
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 use tokio::runtime::Runtime;
 
 use crate::clients::{insert, insert_all};
@@ -23,7 +23,7 @@ const UNIT: Unit = Unit::Milliseconds;
 
 /// Duration and width of the comparison.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct KafkaPlan {
     /// Number of rounds.
     pub rounds: usize,
     /// Duration of each contender in a round.
@@ -63,7 +63,7 @@ impl Shape {
 ///
 /// # Errors
 /// Fails if a contender fails.
-pub fn run(plan: &Plan, runtime: &Runtime) -> Result<Vec<Row>, String> {
+pub fn run(plan: &KafkaPlan, runtime: &Runtime) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for count in &plan.brokers {
         rows.extend(run_on(plan, runtime, *count)?);
@@ -71,7 +71,7 @@ pub fn run(plan: &Plan, runtime: &Runtime) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-fn run_on(plan: &Plan, runtime: &Runtime, count: usize) -> Result<Vec<Row>, String> {
+fn run_on(plan: &KafkaPlan, runtime: &Runtime, count: usize) -> Result<Vec<Row>, String> {
     let brokers = Brokers::start(count)?;
     let bootstrap = brokers.bootstrap();
     let log = if count == 1 { "one broker" } else { "three brokers" };
@@ -88,7 +88,7 @@ fn run_on(plan: &Plan, runtime: &Runtime, count: usize) -> Result<Vec<Row>, Stri
         let store = runtime.block_on(connect(writer.address()));
         let store = store.map_err(|failure| format!("kafka: {failure}"))?;
         let bytes = ORDER_BYTES * (shape.orders / shape.records()) as usize;
-        let (topic, record) = (format!("raw-{}", shape.orders), Dice::new(1).noise(bytes));
+        let (topic, record) = (format!("raw-{}", shape.orders), SeededRng::new(1).noise(bytes));
         let raw = RawProducer::start_on(&bootstrap, (&topic, count as i32), &record);
         sides.push((shape, store, runtime.block_on(raw)?));
     }

@@ -3,19 +3,21 @@
 //! Each client has every n-th call, and makes it at its due time or, if the previous call took too
 //! long, as soon as that is answered. A call counts from its due time, so a stall costs every call
 //! that was due during the stall.
+//!
+//! The load outlasts its duration if it has no probe of freshness by then: it ends with the first.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_bench_micro::clock::nanos;
-use forebay_bench_micro::taken::Taken;
+use forebay_bench_micro::rusage::ProcessUsage;
 use forebay_bench_micro::watcher::Probe;
 
 use crate::clients::{BlockingClient, on_each, wait_until};
 use crate::data::{Order, WATCHED};
+use crate::latency_window::LatencyWindows;
 use crate::node::Node;
 use crate::selects::Older;
-use crate::stretch::Stretch;
 
 /// Number of calls for each select; all others are inserts.
 pub const SELECT_ONE_IN: u64 = 5;
@@ -34,24 +36,24 @@ pub struct Load<'l> {
     pub next: &'l AtomicU64,
     /// Calls due in a second.
     pub rate: u64,
-    /// Duration; each client makes at least one call.
+    /// Duration; each client makes at least one call, and all together at least one probe.
     pub turn: Duration,
     /// Length of the windows whose worst is reported.
     pub window: Duration,
 }
 
 /// Results of a load.
-pub struct Measured {
+pub struct LoadResults {
     /// Acknowledged inserts.
-    pub inserts: Stretch,
+    pub inserts: LatencyWindows,
     /// Selects that found their row.
-    pub selects: Stretch,
+    pub selects: LatencyWindows,
     /// Calls that were due and not made, because earlier calls took too long.
     pub left_out: u64,
     /// Seconds from the first call to the last answer.
     pub seconds: f64,
     /// Resources that the node took during the load, with its memory at the end.
-    pub node: Taken,
+    pub node: ProcessUsage,
     /// Processor seconds of the clients.
     pub clients_cpu: f64,
     /// Inserts that are visible in emitted values, by their numbers.
@@ -72,18 +74,21 @@ impl Load<'_> {
     ///
     /// # Errors
     /// Fails if a call fails.
-    pub fn run(&self) -> Result<Measured, String> {
-        let (node, own) = (self.node.taken()?, Taken::by(std::process::id())?);
+    pub fn run(&self) -> Result<LoadResults, String> {
+        let (node, own) = (self.node.taken()?, ProcessUsage::by(std::process::id())?);
+        // Set by the first client that has a probe, or fails.
+        let may_end = AtomicBool::new(false);
         let began = nanos();
-        let done = on_each(self.clients, |place, client| self.calls(place, client, began))?;
+        let done =
+            on_each(self.clients, |place, client| self.calls(place, client, began, &may_end))?;
         let seconds = (nanos() - began) as f64 / 1e9;
-        let (node_after, own_after) = (self.node.taken()?, Taken::by(std::process::id())?);
-        let mut measured = Measured {
-            inserts: Stretch::new(self.window),
-            selects: Stretch::new(self.window),
+        let (node_after, own_after) = (self.node.taken()?, ProcessUsage::by(std::process::id())?);
+        let mut measured = LoadResults {
+            inserts: LatencyWindows::new(self.window),
+            selects: LatencyWindows::new(self.window),
             left_out: 0,
             seconds,
-            node: Taken {
+            node: ProcessUsage {
                 cpu_seconds: node_after.cpu_seconds - node.cpu_seconds,
                 disk_bytes: node_after.disk_bytes - node.disk_bytes,
                 ..node_after
@@ -102,24 +107,36 @@ impl Load<'_> {
         Ok(measured)
     }
 
-    fn calls(&self, place: usize, client: &BlockingClient, began: u64) -> Result<OfClient, String> {
+    fn calls(
+        &self,
+        place: usize,
+        client: &BlockingClient,
+        began: u64,
+        may_end: &AtomicBool,
+    ) -> Result<OfClient, String> {
         let (turn, clients) = (self.turn.as_nanos() as u64, self.clients.len() as u64);
         let mut done =
             OfClient { inserts: Vec::new(), selects: Vec::new(), probes: Vec::new(), left_out: 0 };
         let mut call = place as u64;
+        // On a slow machine, few calls fit into a short load, and perhaps no probe.
+        let may_end_at = |call| call >= clients && may_end.load(Ordering::Relaxed);
         loop {
             let due_after = call * 1_000_000_000 / self.rate;
-            if due_after >= turn && call >= clients {
+            if due_after >= turn && may_end_at(call) {
                 return Ok(done);
             }
             wait_until(began + due_after);
             // An excessive load cannot complete: calls that are late at its end are not started.
-            if nanos() - began >= turn && call >= clients {
+            if nanos() - began >= turn && may_end_at(call) {
                 let last = self.rate * turn / 1_000_000_000;
                 done.left_out = last.saturating_sub(call).div_ceil(clients);
                 return Ok(done);
             }
-            self.call(client, call, began + due_after, &mut done, began)?;
+            let called = self.call(client, call, began + due_after, &mut done, began);
+            if called.is_err() || !done.probes.is_empty() {
+                may_end.store(true, Ordering::Relaxed);
+            }
+            called?;
             call += clients;
         }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use forebay::{Client, ClientOptions, Store};
 use forebay_bench_micro::Failure;
 use forebay_bench_micro::clock::nanos;
+use forebay_bench_micro::rusage::ProcessUsage;
 use forebay_bench_micro::server::{Log, Server, scratch};
-use forebay_bench_micro::taken::Taken;
 use forebay_wire::v1;
 use forebay_wire::v1::features_client::FeaturesClient;
 use forebay_wire::v1::writer_client::WriterClient;
@@ -40,7 +40,7 @@ pub struct Node {
 /// # Errors
 /// Errors of the client.
 pub async fn connect(address: &str) -> Result<Store, Failure> {
-    let options = ClientOptions { deadline: DEADLINE, ..ClientOptions::default() };
+    let options = ClientOptions::default().deadline(DEADLINE);
     Ok(Client::connect(address, options).await?.store(data::STREAM).await?)
 }
 
@@ -101,8 +101,8 @@ impl Node {
     ///
     /// # Errors
     /// Fails if the process has ended.
-    pub fn taken(&self) -> Result<Taken, String> {
-        Taken::by(self.server.process_id())
+    pub fn taken(&self) -> Result<ProcessUsage, String> {
+        ProcessUsage::by(self.server.process_id())
     }
 
     /// Waits until the process has folded `events` events for each view; returns the seconds that

@@ -5,22 +5,22 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay::Timestamp;
+use forebay::schema::Timestamp;
 use forebay_bench_micro::clock::nanos;
 use forebay_bench_micro::latency::Latency;
+use forebay_bench_micro::rusage::ProcessUsage;
 use forebay_bench_micro::server::scratch;
-use forebay_bench_micro::taken::Taken;
-use forebay_bench_micro::watch::Watched;
+use forebay_bench_micro::watch::WatchTarget;
 use forebay_bench_micro::watcher::{Watcher, seen};
-use forebay_bench_micro::{Failure, floor, runtime};
+use forebay_bench_micro::{Failure, disk_baseline, runtime};
 use forebay_bench_report::{Row, Unit};
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 use tokio::runtime::Runtime;
 
 use crate::clients::{BlockingClient, closed_loop, on_each};
 use crate::data::{self, Order};
 use crate::figures::Figures;
-use crate::load::{Load, Measured};
+use crate::load::{Load, LoadResults};
 use crate::node::Node;
 use crate::selects::Older;
 use crate::{fold, kafka};
@@ -34,7 +34,7 @@ const P99_TIMES_DISK: (f64, f64) = (6.0, 12.0);
 
 /// Durations and sizes of the run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct FeaturesPlan {
     /// Rows that are inserted before the load.
     pub rows: u64,
     /// Clients that make the load, and insert one by one.
@@ -56,7 +56,7 @@ pub struct Plan {
     /// Whether to measure on an embedded log.
     pub embedded: bool,
     /// Measurements on Kafka.
-    pub kafka: Option<kafka::Plan>,
+    pub kafka: Option<kafka::KafkaPlan>,
     /// Program of the watcher process.
     pub watcher: PathBuf,
 }
@@ -65,7 +65,7 @@ pub struct Plan {
 ///
 /// # Errors
 /// Fails if a measurement fails, or an acknowledged row is not selected, not folded or not emitted.
-pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
+pub fn run(plan: &FeaturesPlan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let mut figures = Figures::default();
     if plan.embedded {
@@ -78,14 +78,14 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-fn embedded(plan: &Plan, runtime: &Runtime, figures: &mut Figures) -> Result<(), Failure> {
+fn embedded(plan: &FeaturesPlan, runtime: &Runtime, figures: &mut Figures) -> Result<(), Failure> {
     let allowed = disk(plan, figures)?;
     let node = runtime.block_on(Node::start())?;
     let next = AtomicU64::new(0);
     let older = fill(plan, runtime, &node, &next, figures)?;
     runtime.block_on(node.await_rest(plan.rest))?;
     selects_alone(plan, &node, &older, figures)?;
-    let watched = Watched {
+    let watched = WatchTarget {
         store: data::EMITTED,
         field: data::NEWEST,
         keys: data::WATCHED,
@@ -120,14 +120,14 @@ fn embedded(plan: &Plan, runtime: &Runtime, figures: &mut Figures) -> Result<(),
 }
 
 /// Resources that the node and this process have taken.
-struct Both {
-    node: Taken,
-    own: Taken,
+struct UsageSample {
+    node: ProcessUsage,
+    own: ProcessUsage,
 }
 
-impl Both {
+impl UsageSample {
     fn now(node: &Node) -> Result<Self, String> {
-        Ok(Self { node: node.taken()?, own: Taken::by(std::process::id())? })
+        Ok(Self { node: node.taken()?, own: ProcessUsage::by(std::process::id())? })
     }
 
     /// Adds the processor time of each of `calls` calls since; returns the bytes that the node has
@@ -139,7 +139,7 @@ impl Both {
         figures: &mut Figures,
     ) -> Result<f64, String> {
         let now = Self::now(node)?;
-        let each = |before: &Taken, after: &Taken| {
+        let each = |before: &ProcessUsage, after: &ProcessUsage| {
             (after.cpu_seconds - before.cpu_seconds) * 1e6 / calls as f64
         };
         let of_node = each(&self.node, &now.node);
@@ -156,11 +156,11 @@ fn name(rate: u64) -> String {
 }
 
 /// Measures the disk's latency, and returns the allowed p99 of inserts and selects.
-fn disk(plan: &Plan, figures: &mut Figures) -> Result<(f64, f64), Failure> {
+fn disk(plan: &FeaturesPlan, figures: &mut Figures) -> Result<(f64, f64), Failure> {
     let folder = scratch()?;
-    let record = Dice::new(1).noise(4_096);
-    let (_, append) = floor::fdatasync(folder.path(), &record, plan.turn)?;
-    let (_, read) = floor::direct_reads(folder.path(), plan.pages_bytes, plan.turn)?;
+    let record = SeededRng::new(1).noise(4_096);
+    let (_, append) = disk_baseline::fdatasync(folder.path(), &record, plan.turn)?;
+    let (_, read) = disk_baseline::direct_reads(folder.path(), plan.pages_bytes, plan.turn)?;
     figures.add_latency("append of 4 KiB and fdatasync", &append)?;
     figures.add_latency("direct read of 4 KiB", &read)?;
     let p99 = |latency: &Latency| latency.at(0.99, Unit::Milliseconds);
@@ -172,7 +172,7 @@ fn disk(plan: &Plan, figures: &mut Figures) -> Result<(f64, f64), Failure> {
 
 /// Inserts the rows that are selected later, and waits until all are folded.
 fn fill(
-    plan: &Plan,
+    plan: &FeaturesPlan,
     runtime: &Runtime,
     node: &Node,
     next: &AtomicU64,
@@ -196,13 +196,13 @@ fn fill(
 
 /// Selects on an otherwise idle node, so that all reads from the device are those of selects.
 fn selects_alone(
-    plan: &Plan,
+    plan: &FeaturesPlan,
     node: &Node,
     older: &Older,
     figures: &mut Figures,
 ) -> Result<(), Failure> {
     let clients = BlockingClient::several(node.address(), 1)?;
-    let before = Both::now(node)?;
+    let before = UsageSample::now(node)?;
     let select = |client: &BlockingClient| client.select(older.one()?);
     let (rate, latency) = closed_loop(&clients, plan.turn, select)?;
     let read = before.add_since(node, ("selects alone, select", latency.count()), figures)?;
@@ -215,7 +215,7 @@ fn selects_alone(
 
 /// Returns the times from acknowledgements of inserts until they were visible in an embedded reader
 /// of another process.
-async fn visible(watcher: &mut Watcher, load: &Measured) -> Result<Latency, Failure> {
+async fn visible(watcher: &mut Watcher, load: &LoadResults) -> Result<Latency, Failure> {
     let sightings = watcher.sightings(&load.probes).await?;
     let mut visible = Latency::new()?;
     for (probe, seen) in load.probes.iter().zip(seen(&load.probes, &sightings)?) {
@@ -227,7 +227,7 @@ async fn visible(watcher: &mut Watcher, load: &Measured) -> Result<Latency, Fail
 
 /// Inserts in batches, as many as fit into the duration.
 fn batches(
-    plan: &Plan,
+    plan: &FeaturesPlan,
     runtime: &Runtime,
     node: &Node,
     next: &AtomicU64,
@@ -235,7 +235,7 @@ fn batches(
 ) -> Result<(), Failure> {
     let clients = BlockingClient::several(node.address(), plan.batch_clients)?;
     let insert = |client: &BlockingClient| client.insert_all(&Order::next(next, plan.batch));
-    let before = Both::now(node)?;
+    let before = UsageSample::now(node)?;
     let (rate, latency) = closed_loop(&clients, plan.turn, insert)?;
     runtime.block_on(node.await_folded(next.load(Ordering::Relaxed)))?;
     let name = format!("batches of {}, {} clients", plan.batch, plan.batch_clients);

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay::Timestamp;
+use forebay::schema::Timestamp;
 
 use crate::data::Order;
 

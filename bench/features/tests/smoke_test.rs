@@ -10,7 +10,7 @@ use forebay_testkit::tree;
 
 #[test]
 fn every_part_measures_what_its_goals_name() {
-    let plan = run::Plan {
+    let plan = run::FeaturesPlan {
         rows: 3_000,
         clients: 3,
         batch_clients: 4,
@@ -21,7 +21,7 @@ fn every_part_measures_what_its_goals_name() {
         turn: Duration::ZERO,
         pages_bytes: 1 << 20,
         embedded: true,
-        kafka: Some(kafka::Plan {
+        kafka: Some(kafka::KafkaPlan {
             rounds: 2,
             turn: Duration::ZERO,
             clients: 16,

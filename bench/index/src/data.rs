@@ -7,6 +7,12 @@
 //! steps, arithmetic says which document it must have reached. The workers in other languages
 //! generate the same data; the vectors below hold for all.
 
+use forebay::schema::KeyValue;
+use forebay_index::DocumentKey;
+
+/// Partitions of every measured store.
+pub const PARTITIONS: u32 = 4;
+
 /// The form of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
@@ -120,6 +126,15 @@ impl Data {
     }
 }
 
+/// Returns a key as readers and writers take it.
+#[must_use]
+pub fn document_key<'k>(data: &Data, key: &'k [u8]) -> DocumentKey<'k> {
+    match data.keys {
+        Keys::Int64 => DocumentKey::from(data.number(key) as i64),
+        _ => DocumentKey::new(KeyValue::Bytes(&key[..data.key_bytes()])),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -140,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn its_end_is_known_beforehand() {
+    fn chain_of_reads_ends_at_the_predicted_document() {
         for entries in [100_000, 1_000_000, 25_000_000] {
             let data = data(entries);
             let mut at = 17;
@@ -168,8 +183,7 @@ mod tests {
         assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
         assert_eq!(data.next(1), 343_212);
         data.value(1, &mut value);
-        let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(hex, VALUE_1);
+        assert_eq!(hex::encode(&value), VALUE_1);
     }
 
     const VALUE_1: &str = concat!(

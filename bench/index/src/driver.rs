@@ -4,12 +4,12 @@
 use std::process::Command;
 
 use crate::clock::nanos;
-use crate::judge::Measured;
 use crate::memory::clear_memory;
 use crate::peers::{Programs, Scratch};
 use crate::plan::{Process, Section, Times, is_asked_for};
-use crate::serve::About;
+use crate::serve::WorkerDescription;
 use crate::table;
+use crate::verdict::Measurements;
 use crate::worker::Worker;
 
 /// Smallest store for which a launch starts with cleared memory; smaller stores are those of tests.
@@ -17,14 +17,14 @@ const MEMORY_CLEARED_FROM: u64 = 1_000_000;
 
 /// Information from the workers in addition to their measurements.
 #[derive(Clone, Debug, Default)]
-pub struct Said {
+pub struct WorkerReports {
     /// Description of each process of each launch, from the time when it was ready.
-    pub about: Vec<(String, About)>,
+    pub about: Vec<(String, WorkerDescription)>,
     /// Failures.
     pub problems: Vec<String>,
 }
 
-impl Said {
+impl WorkerReports {
     fn fails(&mut self, problem: String) {
         eprintln!("bench-index: {problem}");
         self.problems.push(problem);
@@ -40,9 +40,9 @@ pub fn run(
     programs: &Programs,
     times: Times,
     rows: Option<&str>,
-    said: &mut Said,
-) -> Measured {
-    let mut measured = Measured::new();
+    said: &mut WorkerReports,
+) -> Measurements {
+    let mut measured = Measurements::new();
     for section in sections {
         let rounds = if is_asked_for(section.name, rows) {
             eprintln!("bench-index: {}: {}", section.name, section.about);
@@ -54,14 +54,19 @@ pub fn run(
             eprintln!("bench-index: {}: {problem}", section.name);
         }
         // Print the results of each section, in case the run is interrupted.
-        let found = Measured::from([(section.name.to_owned(), rounds)]);
+        let found = Measurements::from([(section.name.to_owned(), rounds)]);
         eprint!("{}", table::values(&found));
         measured.extend(found);
     }
     measured
 }
 
-fn run_section(section: &Section, programs: &Programs, times: Times, said: &mut Said) -> Rounds {
+fn run_section(
+    section: &Section,
+    programs: &Programs,
+    times: Times,
+    said: &mut WorkerReports,
+) -> Rounds {
     let (mut rounds, mut turn) = (forebay_bench_report::Rounds::default(), 0);
     for launch in 0..times.launches {
         if section.data.entries >= MEMORY_CLEARED_FROM {
@@ -102,12 +107,17 @@ fn run_section(section: &Section, programs: &Programs, times: Times, said: &mut 
 }
 
 /// A worker's name, its orders, and the worker or the reason for its absence.
-type Started = (String, Vec<&'static str>, Result<Worker, String>);
+type StartedWorker = (String, Vec<&'static str>, Result<Worker, String>);
 
 /// Starts all workers of a section, and waits until they have loaded their data. They load at the
 /// same time, except for readers of one node: the first of these creates the copy that the others
 /// open.
-fn start(section: &Section, programs: &Programs, times: Times, scratch: &Scratch) -> Vec<Started> {
+fn start(
+    section: &Section,
+    programs: &Programs,
+    times: Times,
+    scratch: &Scratch,
+) -> Vec<StartedWorker> {
     let processes = section.processes.iter().filter(|it| !(times.quick && it.slow));
     let one = |process: &Process, start: fn(&str, &mut Command) -> Result<Worker, String>| {
         let name = format!("{}, {}", section.name, process.role);
@@ -118,9 +128,10 @@ fn start(section: &Section, programs: &Programs, times: Times, scratch: &Scratch
     if section.processes.iter().any(Process::needs_node) {
         return processes.map(|process| one(process, Worker::start)).collect();
     }
-    let spawned: Vec<Started> = processes.map(|process| one(process, Worker::spawn)).collect();
+    let spawned: Vec<StartedWorker> =
+        processes.map(|process| one(process, Worker::spawn)).collect();
     let ready =
-        |(name, orders, worker): Started| (name, orders, worker.and_then(Worker::into_ready));
+        |(name, orders, worker): StartedWorker| (name, orders, worker.and_then(Worker::into_ready));
     spawned.into_iter().map(ready).collect()
 }
 
@@ -130,7 +141,7 @@ fn run_round(
     workers: &mut [(Worker, Vec<&'static str>)],
     round: usize,
     rounds: &mut forebay_bench_report::Rounds,
-    said: &mut Said,
+    said: &mut WorkerReports,
 ) {
     let mut orders: Vec<(usize, &'static str)> = Vec::new();
     for (place, (_, own)) in workers.iter().enumerate() {

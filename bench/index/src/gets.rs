@@ -4,22 +4,19 @@
 use std::any::Any;
 use std::collections::HashMap;
 
-use forebay::{
-    CopyOut, DocumentKey, FieldHandle, FieldType, KeyType, KeyValue, PackedKeys, PackedValues,
-    Read, Reader, ScalarType, StoreSpec,
-};
+use forebay::Reader;
+use forebay::reads::{CopyOut, FieldHandle, PackedKeys, PackedValues, Read};
+use forebay::schema::{FieldType, KeyType, StoreSpec};
 use forebay_bench_report::{Contender, Values};
-use forebay_index::MemoryLines;
+use forebay_index::CacheLineProbe;
 use futures::executor::block_on;
 use hdrhistogram::Histogram;
 
+use crate::cache_line::LoadChain;
 use crate::clock::{median, nanos};
-use crate::data::{Data, KeyBytes, Keys};
-use crate::line::Line;
+use crate::data::{Data, KeyBytes, Keys, PARTITIONS, document_key};
 use crate::node::{FILL_BOUND, Place, runtime};
 
-/// Partitions of every measured store.
-pub const PARTITIONS: u32 = 4;
 /// Gets of one chunk, and chunks of one round.
 const CHUNK: u64 = 512;
 const CHUNKS: u64 = 400;
@@ -49,7 +46,7 @@ pub struct Store {
     _source: Box<dyn Any>,
     value: FieldHandle,
     at: KeyBytes,
-    line: Line,
+    line: LoadChain,
 }
 
 impl Store {
@@ -102,8 +99,8 @@ impl Store {
         reader: Reader,
         source: Box<dyn Any>,
     ) -> forebay::Result<Self> {
-        let value = reader.handle("value", FieldType::Scalar(ScalarType::Bytes))?;
-        let (at, line) = (data.key(0), Line::default());
+        let value = reader.handle("value", FieldType::BYTES)?;
+        let (at, line) = (data.key(0), LoadChain::default());
         Ok(Self { name, data, reader, _source: source, value, at, line })
     }
 
@@ -117,7 +114,7 @@ impl Store {
     ///
     /// # Errors
     /// Fails if the memory cannot be mapped.
-    pub fn with_lines<T>(&self, with: impl FnOnce(MemoryLines<'_>) -> T) -> Result<T, String> {
+    pub fn with_lines<T>(&self, with: impl FnOnce(CacheLineProbe<'_>) -> T) -> Result<T, String> {
         self.reader.with_memory_lines(with).map_err(|error| error.to_string())
     }
 
@@ -132,7 +129,7 @@ impl Store {
     #[inline]
     fn step(&mut self, buffer: &mut [u8]) -> Result<(), String> {
         let key = document_key(&self.data, &self.at);
-        let read = |view: &forebay::View<'_>| view.get_bytes(&self.value, key, buffer);
+        let read = |view: &forebay::reads::View<'_>| view.get_bytes(&self.value, key, buffer);
         let copied = self.reader.read_local(None, read).map_err(|error| error.to_string())?;
         let bytes = self.data.key_bytes();
         match copied {
@@ -202,8 +199,9 @@ impl Store {
             self.batch_keys(&mut from, keys, &mut packed);
             let list = PackedKeys::bytes(&packed, &ends).map_err(|error| error.to_string())?;
             let began = nanos();
-            let read =
-                |view: &forebay::View<'_>| view.multi_get_packed(&list, &self.value, &mut out);
+            let read = |view: &forebay::reads::View<'_>| {
+                view.multi_get_packed(&list, &self.value, &mut out)
+            };
             self.reader.read_local(None, read).map_err(|error| error.to_string())?;
             times.push(nanos() - began);
             if out.value(keys - 1).map(|value| self.data.number(value)) != Some(from) {
@@ -228,7 +226,7 @@ impl Store {
                 packed.chunks_exact(bytes).zip(buffer.chunks_exact_mut(self.data.value_bytes))
             {
                 let key = document_key(&self.data, key);
-                let read = |view: &forebay::View<'_>| view.get_bytes(&self.value, key, out);
+                let read = |view: &forebay::reads::View<'_>| view.get_bytes(&self.value, key, out);
                 match self.reader.read_local(None, read).map_err(|error| error.to_string())? {
                     CopyOut::Length(_) => {}
                     other => return Err(format!("a document is {other:?}")),
@@ -238,15 +236,6 @@ impl Store {
         }
         self.at = self.data.key(from);
         Ok(median(times) / keys as f64)
-    }
-}
-
-/// Returns a key as readers and writers take it.
-#[must_use]
-pub fn document_key<'k>(data: &Data, key: &'k [u8]) -> DocumentKey<'k> {
-    match data.keys {
-        Keys::Int64 => DocumentKey::from(data.number(key) as i64),
-        _ => DocumentKey::new(KeyValue::Bytes(&key[..data.key_bytes()])),
     }
 }
 

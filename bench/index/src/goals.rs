@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn more_may_be_better_and_no_goal_is_never_met() {
+    fn goal_accepts_more_as_better_and_part_without_goal_is_never_met() {
         let goals = read("section = 's'\nvalue = 'get'\nat_least = 2").unwrap();
         let part = &goals.rows[0].parts[0];
         assert_eq!((part.is_met_by(2.0), part.is_met_by(1.9)), (Some(true), Some(false)));

@@ -8,17 +8,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use forebay::{
-    CheckpointOptions, Client, ClientOptions, KeyType, ReaderOptions, StoreId, StoreSpec,
-    StreamOptions,
-};
+use forebay::reads::CheckpointOptions;
+use forebay::schema::{KeyType, StoreId, StoreSpec};
+use forebay::writes::StreamOptions;
+use forebay::{Client, ClientOptions, ReaderOptions};
 use forebay_core::id::PartitionId;
-use forebay_index::LiveDirectory;
+use forebay_index::SharedCopyDirectory;
 use forebay_testkit::tree;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::data::{Data, Keys};
-use crate::gets::{PARTITIONS, document_key};
+use crate::data::{Data, Keys, PARTITIONS, document_key};
 
 /// Name of the store.
 pub const STORE: &str = "read";
@@ -56,7 +55,7 @@ impl Node {
         let program = tree::built("forebayd")?;
         let mut command = Command::new(&program);
         command.args(["dev", "--listen", "127.0.0.1:0", "--durability", "buffered"]);
-        command.arg("--data-dir").arg(folder.join("node")).env("FOREBAY_LOG", "warn");
+        command.arg("--data-dir").arg(folder.join("node")).env("FOREBAY_LOG_FILTER", "warn");
         let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut process =
             started.map_err(|error| format!("start {}: {error}", program.display()))?;
@@ -103,13 +102,13 @@ impl Place {
     #[must_use]
     pub fn reader(&self) -> ReaderOptions {
         let checkpoint = Some(CheckpointOptions::new(&self.directory));
-        ReaderOptions { checkpoint, ..ReaderOptions::new(STORE) }
+        ReaderOptions::new(STORE).checkpoint(checkpoint)
     }
 
     /// Removes the copies that readers share, as a restart of the machine does; checkpoints stay.
     pub fn forget_copies(&self, store: StoreId) {
         let partitions = (0..PARTITIONS).map(PartitionId);
-        LiveDirectory::new(&self.directory).remove(store, partitions);
+        SharedCopyDirectory::new(&self.directory).remove(store, partitions);
     }
 
     /// Returns the current checkpoints.

@@ -12,18 +12,17 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use forebay::{
-    Client, ClientOptions, CopyOut, ErrorCode, FieldHandle, FieldType, Phase, Read, Reader,
-    ScalarType, StoreId,
-};
+use forebay::reads::{CopyOut, FieldHandle, Read};
+use forebay::schema::{FieldType, StoreId};
+use forebay::status::Phase;
+use forebay::{Client, ClientOptions, ErrorCode, Reader};
 use forebay_bench_report::{Contender, Values};
 use tokio::runtime::Runtime;
 
 use crate::clock::nanos;
-use crate::data::{Data, Keys, mix};
-use crate::gets::document_key;
+use crate::data::{Data, Keys, document_key, mix};
 use crate::node::{FILL_BOUND, Place, runtime};
-use crate::serve::{About, serve};
+use crate::serve::{WorkerDescription, serve};
 use crate::worker::Worker;
 
 /// Longest time in which an ended reader may write its last checkpoints.
@@ -43,13 +42,13 @@ const SETTLED: Duration = Duration::from_millis(250);
 const PAGE_BYTES: usize = 4_096;
 
 /// Readers of one directory, opened and ended in many ways.
-pub struct Reopening {
+pub struct ReopenScenario {
     data: Data,
     place: Place,
     store: StoreId,
 }
 
-impl Reopening {
+impl ReopenScenario {
     /// Lets a first reader fill the directory.
     ///
     /// # Errors
@@ -66,7 +65,7 @@ impl Reopening {
     }
 
     /// Opens a reader in a separate process; returns the process and its measurements.
-    fn open(&self, how: &str) -> Result<(Worker, About), String> {
+    fn open(&self, how: &str) -> Result<(Worker, WorkerDescription), String> {
         let program = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
         let mut command = Command::new(program);
         let sizes = [self.data.entries, self.data.value_bytes as u64].map(|size| size.to_string());
@@ -96,7 +95,7 @@ impl Reopening {
 
     fn reopen_once(&self) -> Result<Values, String> {
         let mut values = Vec::new();
-        let mut note = |what: &str, about: &About| {
+        let mut note = |what: &str, about: &WorkerDescription| {
             for (name, value) in about.iter().filter(|(name, _)| name.ends_with("ms")) {
                 values.push((format!("{what}: {name}"), *value));
             }
@@ -158,7 +157,7 @@ fn close(mut worker: Worker) -> Result<(), String> {
 }
 
 /// A reader that was just opened.
-struct Opened {
+struct OpenedReader {
     data: Data,
     runtime: Runtime,
     reader: Reader,
@@ -177,12 +176,12 @@ pub fn opened(entries: u64, value_bytes: usize, how: &str) -> Result<(), String>
     let began = nanos();
     let reader = runtime.block_on(Reader::open(&place.address, options)).map_err(words)?;
     let opened = nanos();
-    let value = reader.handle("value", FieldType::Scalar(ScalarType::Bytes)).map_err(words)?;
-    let this = Opened { data, runtime, reader, value };
+    let value = reader.handle("value", FieldType::BYTES).map_err(words)?;
+    let this = OpenedReader { data, runtime, reader, value };
     this.await_first_get(&this.reader, began)?;
     let got = nanos();
     let ms = |from: u64, to: u64| (to - from) as f64 / 1e6;
-    let mut about = About::from([
+    let mut about = WorkerDescription::from([
         ("connect and open, ms".to_owned(), ms(began, opened)),
         ("connect to first get, ms".to_owned(), ms(began, got)),
     ]);
@@ -220,7 +219,7 @@ pub fn opened(entries: u64, value_bytes: usize, how: &str) -> Result<(), String>
     serve(&about, &mut contenders, std::io::stdin().lock(), std::io::stdout().lock())
 }
 
-impl Opened {
+impl OpenedReader {
     /// Reads a document; returns whether it may be read yet.
     ///
     /// # Errors
@@ -229,7 +228,7 @@ impl Opened {
         self.data.value(number, expected);
         let (key, mut buffer) = (self.data.key(number), vec![0; self.data.value_bytes]);
         let key = document_key(&self.data, &key);
-        let read = |view: &forebay::View<'_>| view.get_bytes(&self.value, key, &mut buffer);
+        let read = |view: &forebay::reads::View<'_>| view.get_bytes(&self.value, key, &mut buffer);
         match reader.read_local(None, read) {
             Ok(CopyOut::Length(length)) if buffer.get(..length) == Some(&expected[..]) => Ok(true),
             Ok(other) => Err(format!("document {number} was served as {other:?}, which is wrong")),
@@ -257,7 +256,7 @@ impl Opened {
     fn await_all(&self, how: &str) -> Result<(), String> {
         let (mut expected, mut number) = (Vec::new(), 1);
         let began = nanos();
-        let is_served = |at: &forebay::PartitionStatus| {
+        let is_served = |at: &forebay::status::PartitionStatus| {
             let is_found = how != "torn" || at.counts.checkpoints.blocks_mended > 0;
             at.phase == Phase::Serving && at.rebuilding.is_none() && is_found
         };

@@ -10,12 +10,12 @@ use forebay_bench_report::{Machine, NoiseWatch, Rounds, commit};
 use forebay_testkit::tree;
 use serde_json::{Value, json};
 
-use crate::driver::Said;
+use crate::chart;
+use crate::driver::WorkerReports;
 use crate::goals::Goals;
-use crate::judge::{Judged, Measured, judge};
-use crate::picture;
 use crate::plan::{Section, Times};
 use crate::table;
+use crate::verdict::{GoalResult, Measurements, judge};
 
 /// Folder of results.
 const FOLDER: &str = "bench/results/latest";
@@ -71,8 +71,8 @@ impl Report {
     pub fn finish(
         &mut self,
         sections: &[Section],
-        measured: Measured,
-        said: Said,
+        measured: Measurements,
+        said: WorkerReports,
     ) -> Result<String, String> {
         let judged = judge(&self.goals, &measured);
         let folder = self.root.join(FOLDER);
@@ -81,16 +81,16 @@ impl Report {
         let result = self.result(sections, &judged, &measured, &said)?;
         let text = serde_json::to_string_pretty(&result).map_err(|error| error.to_string())?;
         fs::write(folder.join("index.json"), text + "\n").map_err(problem)?;
-        picture::draw(&judged, &folder.join("index.svg"))?;
+        chart::draw(&judged, &folder.join("index.svg"))?;
         Ok(self.text(&judged, &measured, &said))
     }
 
     fn result(
         &self,
         sections: &[Section],
-        judged: &[Judged],
-        measured: &Measured,
-        said: &Said,
+        judged: &[GoalResult],
+        measured: &Measurements,
+        said: &WorkerReports,
     ) -> Result<Value, String> {
         let rounds = |name: &str| match measured.get(name) {
             Some(Ok(rounds)) => values_of(rounds),
@@ -122,7 +122,7 @@ impl Report {
         }))
     }
 
-    fn text(&self, judged: &[Judged], measured: &Measured, said: &Said) -> String {
+    fn text(&self, judged: &[GoalResult], measured: &Measurements, said: &WorkerReports) -> String {
         let mut text = table::goals(judged);
         text.push_str(&table::values(measured));
         text.push_str(&table::histograms(measured));
@@ -152,7 +152,7 @@ impl Report {
     }
 }
 
-fn worst(judged: &[Judged]) -> f64 {
+fn worst(judged: &[GoalResult]) -> f64 {
     let spreads = judged.iter().filter_map(|part| part.found);
     spreads.map(|spread| spread.relative()).fold(0.0, f64::max)
 }

@@ -17,16 +17,16 @@ use forebay_bench_report::Contender;
 use crate::memory::Resident;
 
 /// A worker's description: numbers by name.
-pub type About = BTreeMap<String, f64>;
+pub type WorkerDescription = BTreeMap<String, f64>;
 
 /// Describes this process, once it has loaded its data.
 ///
 /// # Errors
 /// Fails if the kernel does not report its memory.
-pub fn about(entries: u64) -> Result<About, String> {
+pub fn about(entries: u64) -> Result<WorkerDescription, String> {
     let resident = Resident::now()?;
     let huge = 100.0 * resident.huge_bytes as f64 / resident.bytes.max(1) as f64;
-    Ok(About::from([
+    Ok(WorkerDescription::from([
         ("entries".to_owned(), entries as f64),
         ("resident MB".to_owned(), resident.bytes as f64 / 1e6),
         ("in huge pages, %".to_owned(), huge),
@@ -38,7 +38,7 @@ pub fn about(entries: u64) -> Result<About, String> {
 /// # Errors
 /// Fails if the driver is gone.
 pub fn serve(
-    about: &About,
+    about: &WorkerDescription,
     contenders: &mut [Contender<'_>],
     orders: impl BufRead,
     mut answers: impl Write,
@@ -76,7 +76,7 @@ mod tests {
         ];
         let orders = "run get\nrun bad\nrun none\nquit\nrun get\n";
         let mut said = Vec::new();
-        serve(&About::new(), &mut contenders, orders.as_bytes(), &mut said).unwrap();
+        serve(&WorkerDescription::new(), &mut contenders, orders.as_bytes(), &mut said).unwrap();
         let said = String::from_utf8(said).unwrap();
         let lines: Vec<&str> = said.lines().collect();
         let none = "failed there is no 'none' here";

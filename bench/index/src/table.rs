@@ -6,14 +6,14 @@ use std::fmt::Write as _;
 use forebay_bench_report::{Rounds, Spread};
 
 use crate::gets::HISTOGRAM;
-use crate::judge::{Judged, Measured, Verdict};
+use crate::verdict::{GoalResult, Measurements, Verdict};
 
 /// Least percentage of a histogram's part that is printed.
 const LEAST_PERCENT: f64 = 0.001;
 
 /// Returns the goals in the order of their file, with a line per goal under each measure.
 #[must_use]
-pub fn goals(judged: &[Judged]) -> String {
+pub fn goals(judged: &[GoalResult]) -> String {
     let mut text = String::new();
     let mut measure = "";
     for part in judged {
@@ -26,7 +26,7 @@ pub fn goals(judged: &[Judged]) -> String {
     text
 }
 
-fn line(part: &Judged) -> String {
+fn line(part: &GoalResult) -> String {
     let goal = part.goal.as_deref().unwrap_or("-");
     let stretch = part.stretch.map_or("-".to_owned(), |stretch| format!("{stretch}"));
     let head =
@@ -45,7 +45,7 @@ fn line(part: &Judged) -> String {
     format!("{head}{found}{beside}{reason}").trim_end().to_owned()
 }
 
-fn word(part: &Judged) -> &'static str {
+fn word(part: &GoalResult) -> &'static str {
     match &part.verdict {
         Verdict::Met if is_stretch(part) => "met, stretch",
         Verdict::Met => "met",
@@ -56,7 +56,7 @@ fn word(part: &Judged) -> &'static str {
     }
 }
 
-fn is_stretch(part: &Judged) -> bool {
+fn is_stretch(part: &GoalResult) -> bool {
     let least = part.goal.as_ref().is_some_and(|goal| goal.starts_with(">="));
     let reaches = |found: Spread, stretch: f64| {
         if least { found.median >= stretch } else { found.median <= stretch }
@@ -82,7 +82,7 @@ fn number(value: f64) -> String {
 
 /// Returns all values of all sections.
 #[must_use]
-pub fn values(measured: &Measured) -> String {
+pub fn values(measured: &Measurements) -> String {
     let mut text = String::new();
     for (section, rounds) in measured {
         let Ok(rounds) = rounds else { continue };
@@ -99,7 +99,7 @@ pub fn values(measured: &Measured) -> String {
 
 /// Returns the histograms of single times in all sections, a line for each.
 #[must_use]
-pub fn histograms(measured: &Measured) -> String {
+pub fn histograms(measured: &Measurements) -> String {
     let mut text = String::new();
     for (section, rounds) in measured {
         let Ok(rounds) = rounds else { continue };
@@ -132,7 +132,7 @@ fn lines_of_histograms(rounds: &Rounds) -> BTreeMap<String, Vec<String>> {
 
 /// Returns the closing line.
 #[must_use]
-pub fn closing(judged: &[Judged]) -> String {
+pub fn closing(judged: &[GoalResult]) -> String {
     let with_goal = judged.iter().filter(|part| part.goal.is_some());
     let met = with_goal.clone().filter(|part| part.verdict == Verdict::Met).count();
     let (mut missed, mut noisy, mut unmeasured) = (0, 0, 0);
@@ -155,8 +155,8 @@ pub fn closing(judged: &[Judged]) -> String {
 mod tests {
     use super::*;
 
-    fn judged(verdict: Verdict, median: f64) -> Judged {
-        Judged {
+    fn judged(verdict: Verdict, median: f64) -> GoalResult {
+        GoalResult {
             measure: "Rust get".to_owned(),
             name: "50 B".to_owned(),
             goal: Some("<= 2.5 D".to_owned()),
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn each_verdict_has_its_word_and_counts_once() {
         let none = Verdict::NotMeasured("needs the image".to_owned());
-        let unmeasured = Judged { found: None, value: None, ..judged(none, 1.0) };
+        let unmeasured = GoalResult { found: None, value: None, ..judged(none, 1.0) };
         let all = [
             judged(Verdict::Met, 2.4),
             judged(Verdict::Met, 2.1),

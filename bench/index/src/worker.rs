@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::serve::About;
+use crate::serve::WorkerDescription;
 
 /// Time limit of a worker's load.
 const LOAD_BOUND: Duration = Duration::from_secs(40 * 60);
@@ -22,7 +22,7 @@ pub struct Worker {
     orders: Option<ChildStdin>,
     answers: Receiver<String>,
     /// Description of the worker's data.
-    pub about: About,
+    pub about: WorkerDescription,
 }
 
 impl Worker {
@@ -47,7 +47,7 @@ impl Worker {
         let (orders, lines) = (child.stdin.take(), child.stdout.take());
         let (sender, answers) = channel();
         let name = name.to_owned();
-        let worker = Self { name, child, orders, answers, about: About::new() };
+        let worker = Self { name, child, orders, answers, about: WorkerDescription::new() };
         let Some(lines) = lines else { return Err(format!("{} has no output", worker.name)) };
         // The thread ends with the pipe.
         thread::spawn(move || {
@@ -70,7 +70,7 @@ impl Worker {
     ///
     /// # Errors
     /// Fails if the order fails, the worker ends, or the order takes too long.
-    pub fn run(&mut self, order: &str) -> Result<About, String> {
+    pub fn run(&mut self, order: &str) -> Result<WorkerDescription, String> {
         let line = format!("run {order}\n");
         let orders = self.orders.as_mut();
         let sent =
@@ -91,7 +91,7 @@ impl Worker {
     }
 
     /// Returns the next answer; lines of other kinds are the libraries' own output.
-    fn answer(&mut self, kind: &str, bound: Duration) -> Result<About, String> {
+    fn answer(&mut self, kind: &str, bound: Duration) -> Result<WorkerDescription, String> {
         loop {
             let line = self.answers.recv_timeout(bound).map_err(|error| match error {
                 RecvTimeoutError::Timeout => format!("{} took over {bound:?}", self.name),
@@ -144,13 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_killed_does_not_end_by_itself() {
+    fn kill_ends_a_busy_worker() {
         let worker = shell("echo 'ready {}'; read order; sleep 1000").unwrap();
         worker.kill().unwrap();
     }
 
     #[test]
-    fn one_that_dies_while_it_loads_is_an_error() {
+    fn worker_that_dies_while_loading_is_an_error() {
         assert!(shell("exit 3").err().unwrap().contains("has ended"));
     }
 }

@@ -3,7 +3,7 @@
 //! The index runs here without a reader around it: its one writer receives the fold's effects, as
 //! the reader's tail passes them.
 
-mod beside;
+mod concurrent_reads;
 mod growth;
 mod overhead;
 
@@ -22,19 +22,20 @@ use forebay_core::id::{
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::layout::Layout;
+use forebay_core::replica_state::PartitionPhase;
 use forebay_core::row::Document;
 use forebay_core::schema::StoreSpec;
-use forebay_core::value::{FieldType, ScalarType, Value};
-use forebay_index::{FieldHandle, Index, PartitionPhase, PartitionWriter, ReadAt};
+use forebay_core::value::{FieldType, Value};
+use forebay_index::{FieldHandle, Index, PartitionWriter, ReadAt};
 use forebay_wire::entry::{decode_entry, encode_entry};
 
-pub use beside::{Beside, READER_CORE};
+pub use concurrent_reads::{ConcurrentReads, READER_CORE};
 pub use growth::Growth;
 pub use overhead::bytes_per_entry;
 
+use crate::cache_line::LoadChain;
 use crate::clock::nanos;
 use crate::data::Data;
-use crate::line::Line;
 
 /// Changes of one entry.
 pub const ENTRY: u64 = 500;
@@ -55,12 +56,12 @@ pub struct Copy {
     writer: PartitionWriter,
     state: PartitionState,
     sequence: u64,
-    line: Line,
+    line: LoadChain,
 }
 
 /// The form of stored documents, beyond key and value.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Kept {
+pub struct DocumentForm {
     /// Whether documents have an expiry.
     pub expires: bool,
     /// Whether documents have a version.
@@ -84,7 +85,7 @@ impl Copy {
         let mut state = PartitionState::new(PartitionRef { store, partition }, count);
         (state.schema_version, state.log_id) = (SchemaVersion(1), Some(LOG));
         state.partition_time = Timestamp::from_micros(1);
-        let line = Line::default();
+        let line = LoadChain::default();
         Ok(Self { data, index, schema, writer, state, sequence: 1, line })
     }
 
@@ -96,7 +97,7 @@ impl Copy {
         let mut copy = Self::empty(data)?;
         for first in (0..data.entries).step_by(ENTRY as usize) {
             let last = data.entries.min(first + ENTRY);
-            copy.take(&copy.effect(first..last, Kept::default())?)?;
+            copy.take(&copy.effect(first..last, DocumentForm::default())?)?;
         }
         Ok(copy)
     }
@@ -105,7 +106,11 @@ impl Copy {
     ///
     /// # Errors
     /// No error in practice: keys and values are within their limits.
-    pub fn effect(&self, numbers: impl Iterator<Item = u64>, kept: Kept) -> Result<Applied> {
+    pub fn effect(
+        &self,
+        numbers: impl Iterator<Item = u64>,
+        kept: DocumentForm,
+    ) -> Result<Applied> {
         let (mut value, mut writes) = (Vec::new(), Vec::new());
         for number in numbers {
             self.data.value(number, &mut value);
@@ -146,7 +151,7 @@ impl Copy {
     /// # Errors
     /// No error in practice: the field is the store's only one.
     pub fn handle(&self) -> Result<FieldHandle> {
-        self.index.handle("value", FieldType::Scalar(ScalarType::Bytes))
+        self.index.field_as("value", FieldType::BYTES)
     }
 
     /// Returns the time of reads.
@@ -194,7 +199,8 @@ impl Copy {
     pub fn settle(&mut self) -> Result<()> {
         let mut numbers = self.updates(REPLACED * self.data.entries).peekable();
         while numbers.peek().is_some() {
-            let effect = self.effect(numbers.by_ref().take(ENTRY as usize), Kept::default())?;
+            let effect =
+                self.effect(numbers.by_ref().take(ENTRY as usize), DocumentForm::default())?;
             self.take(&effect)?;
         }
         Ok(())
@@ -214,7 +220,8 @@ impl Copy {
         let mut numbers = self.updates(ENTRIES * ENTRY);
         let mut times = Vec::with_capacity(ENTRIES as usize);
         for _ in 0..ENTRIES {
-            let effect = self.effect(numbers.by_ref().take(ENTRY as usize), Kept::default());
+            let effect =
+                self.effect(numbers.by_ref().take(ENTRY as usize), DocumentForm::default());
             let effect = effect.map_err(words)?;
             let began = nanos();
             self.take(&effect).map_err(words)?;
@@ -263,7 +270,7 @@ impl Copy {
 
     /// Checks that updates create no document and lose none.
     fn check(&self) -> std::result::Result<(), String> {
-        let documents = self.writer.held().documents;
+        let documents = self.writer.usage().documents;
         if documents == self.data.entries {
             return Ok(());
         }
@@ -303,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_settled_replaces_documents_and_grows_no_more() {
+    fn settled_writer_replaces_documents_and_grows_no_more() {
         let data = Data { entries: 5_000, keys: Keys::Bytes16, value_bytes: 50 };
         let mut copy = Copy::fill(data).unwrap();
         copy.settle().unwrap();

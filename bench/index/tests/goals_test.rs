@@ -4,7 +4,7 @@
 use std::fs;
 
 use forebay_bench_index::goals::Goals;
-use forebay_bench_index::judge::{Measured, judge};
+use forebay_bench_index::verdict::{Measurements, judge};
 use forebay_bench_index::{plan, table};
 use forebay_testkit::tree;
 
@@ -41,7 +41,7 @@ fn documented(page: &str) -> Vec<[String; 3]> {
 #[test]
 fn each_goal_is_printed_also_when_nothing_was_measured() {
     let goals = goals();
-    let judged = judge(&goals, &Measured::new());
+    let judged = judge(&goals, &Measurements::new());
     let text = table::goals(&judged);
     for row in &goals.rows {
         assert!(text.contains(&row.measure), "{} is not in {text}", row.measure);

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use forebay_bench_index::data::{Data, Keys};
-use forebay_bench_index::driver::{self, Said};
+use forebay_bench_index::driver::{self, WorkerReports};
 use forebay_bench_index::peers::Programs;
 use forebay_bench_index::plan::{Process, Runtime, Section, Times};
 
@@ -18,15 +18,15 @@ fn section(name: &'static str, role: &'static str, orders: &[&'static str]) -> S
     }
 }
 
-fn run_section(section: Section, rows: Option<&str>) -> (driver::Rounds, Said) {
+fn run_section(section: Section, rows: Option<&str>) -> (driver::Rounds, WorkerReports) {
     let programs = Programs::new(PathBuf::from(env!("CARGO_BIN_EXE_index")));
     let times = Times { launches: 1, rounds: 2, rounds_nanos: 0, quick: true };
-    let (mut said, name) = (Said::default(), section.name);
+    let (mut said, name) = (WorkerReports::default(), section.name);
     let mut measured = driver::run(&[section], &programs, times, rows, &mut said);
     (measured.remove(name).unwrap(), said)
 }
 
-fn run(orders: &[&'static str], rows: Option<&str>) -> (driver::Rounds, Said) {
+fn run(orders: &[&'static str], rows: Option<&str>) -> (driver::Rounds, WorkerReports) {
     let data = Data { entries: 20_000, keys: Keys::Int64, value_bytes: 16 };
     run_section(Section { data, ..section("1M inline", "reads", orders) }, rows)
 }
@@ -40,7 +40,7 @@ fn a_worker_takes_its_turns_and_says_what_it_holds() {
 }
 
 #[test]
-fn what_is_not_there_or_not_asked_for_is_said() {
+fn run_reports_absent_and_unselected_sections() {
     let (rounds, said) = run(&["none", "D"], None);
     assert_eq!(rounds.unwrap().spread("D").unwrap().rounds, 2, "the others go on");
     assert_eq!(said.problems.len(), 1, "it was asked for again: {:?}", said.problems);

@@ -7,19 +7,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay::{Client, ClientOptions, Reader, ReaderOptions, StreamOptions, SystemClock};
-use forebay::{PartitionId, SystemEntropy};
+use forebay::environment::SystemClock;
+use forebay::environment::SystemEntropy;
+use forebay::schema::PartitionId;
+use forebay::writes::StreamOptions;
+use forebay::{Client, ClientOptions, Reader, ReaderOptions};
 use forebay_bench_report::{Contender, Rounds, Row, Unit, Values, interleave};
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{ClientBatch, Entry, EntryBody};
 use forebay_core::clock::Timestamp;
 use forebay_core::fold::{Applied, Documents, PartitionState, Record};
 use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
+use forebay_entries::CatalogFollower;
 use forebay_index::{Index, PartitionWriter};
 use forebay_log::disk::RealDisk;
-use forebay_log::{
-    CatalogFollower, ChangeLog, EmbeddedLog, EmbeddedOptions, LogRecord, MemoryLog, ReadLimit,
-};
+use forebay_log::{ChangeLog, EmbeddedLog, EmbeddedOptions, LogRecord, MemoryLog, ReadLimit};
 use forebay_reader::{LogBarriers, ReaderParts};
 use forebay_wire::entry::{decode_entry, encode_entry};
 use tokio::runtime::Runtime;
@@ -42,7 +44,7 @@ const REMOTE: &str = "bootstrap over Subscribe";
 
 /// Sizes of the run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ApplyPlan {
     /// Number of rounds.
     pub rounds: usize,
     /// Changes in the log.
@@ -52,7 +54,7 @@ pub struct Plan {
 }
 
 /// Every record of a store's log, by partition, with the control log.
-struct Held {
+struct StoredLog {
     store: StoreId,
     control: Vec<Bytes>,
     partitions: Vec<Vec<LogRecord>>,
@@ -62,7 +64,7 @@ struct Held {
 
 /// The work and the time of one contender in one round.
 struct Pace<'a> {
-    held: &'a Held,
+    held: &'a StoredLog,
     entries: u64,
     seconds: f64,
 }
@@ -71,15 +73,15 @@ struct Pace<'a> {
 ///
 /// # Errors
 /// Fails if a contender fails; the message has its name and the round.
-pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
+pub fn run(plan: &ApplyPlan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let said = |failure: Failure| failure.to_string();
     let server = runtime.block_on(fill(plan.changes)).map_err(said)?;
     // The log exists twice: a log has one process, and each of two bootstraps needs its own.
     let twin = crate::server::copy_of(server.data())?;
     let log = runtime.block_on(open_log(twin.path())).map_err(said)?;
-    let written = runtime.block_on(Held::read(&*log)).map_err(said)?;
-    let shapes: Vec<(usize, Held)> = plan
+    let written = runtime.block_on(StoredLog::read(&*log)).map_err(said)?;
+    let shapes: Vec<(usize, StoredLog)> = plan
         .shapes
         .iter()
         .map(|changes| Ok((*changes, written.with_entries_of(*changes)?)))
@@ -123,7 +125,7 @@ async fn open_log(folder: &std::path::Path) -> Result<Arc<EmbeddedLog>, Failure>
     Ok(Arc::new(log))
 }
 
-impl Held {
+impl StoredLog {
     async fn read(log: &dyn ChangeLog) -> Result<Self, Failure> {
         let control = read_all(log, PartitionRef::CONTROL).await?;
         let catalog = follow(Arc::new(memory_of(&control).await?)).await?;
@@ -221,7 +223,7 @@ fn split(records: &[LogRecord], changes: usize) -> forebay::Result<Vec<LogRecord
 
 /// Returns the steps of applying, each alone, on one thread, and the reader that performs all of
 /// them.
-fn steps(changes: usize, held: &Held) -> Vec<Contender<'_>> {
+fn steps(changes: usize, held: &StoredLog) -> Vec<Contender<'_>> {
     let named = |step: &str| step_name(step, changes);
     let (reader, all, decode) = (named(READER), named(ALL_STEPS), named(DECODE));
     let (fold, index) = (named(FOLD), named(INDEX));
@@ -263,7 +265,7 @@ fn step_name(step: &str, changes: usize) -> String {
     format!("{step}, entries of {changes}")
 }
 
-fn decode_all(held: &Held) -> Result<(), Failure> {
+fn decode_all(held: &StoredLog) -> Result<(), Failure> {
     for record in held.partitions.iter().flatten() {
         std::hint::black_box(decode_entry(&record.entry)?);
     }
@@ -295,7 +297,7 @@ impl Documents for Rows {
 }
 
 impl Copy {
-    fn empty(held: &Held) -> Result<Self, Failure> {
+    fn empty(held: &StoredLog) -> Result<Self, Failure> {
         let count = PartitionCount(data::PARTITIONS);
         let definition = data::spec(STORE).define(held.store)?;
         let layout = forebay_core::layout::Layout::of(&definition);
@@ -309,7 +311,7 @@ impl Copy {
         Ok(Self { index, partitions })
     }
 
-    fn apply_all(&mut self, held: &Held) -> Result<(), Failure> {
+    fn apply_all(&mut self, held: &StoredLog) -> Result<(), Failure> {
         for ((state, writer), records) in self.partitions.iter_mut().zip(&held.partitions) {
             for record in records {
                 let applied = state.apply(decoded(record), writer, self.index.schemas());
@@ -321,7 +323,7 @@ impl Copy {
     }
 
     /// Prepares everything that the fold and the index need to run alone.
-    fn prepare(mut self, held: &Held) -> Result<(Folds, Effects), Failure> {
+    fn prepare(mut self, held: &StoredLog) -> Result<(Folds, Effects), Failure> {
         let mut effects = Vec::new();
         let mut folds = Vec::new();
         for ((state, _), records) in self.partitions.iter_mut().zip(&held.partitions) {
@@ -347,8 +349,8 @@ impl Copy {
     }
 
     /// Checks the number of documents, because a fold that skips changes would be fast.
-    fn check(&self, held: &Held) -> Result<(), Failure> {
-        let documents: u64 = self.partitions.iter().map(|(_, w)| w.held().documents).sum();
+    fn check(&self, held: &StoredLog) -> Result<(), Failure> {
+        let documents: u64 = self.partitions.iter().map(|(_, w)| w.usage().documents).sum();
         let expected = held.changes.min(data::KEYS);
         if documents == expected {
             return Ok(());
@@ -375,7 +377,7 @@ fn decoded(record: &LogRecord) -> Record {
 }
 
 /// Creates a log in memory with all records, and one thread that reads it.
-fn memory_log(held: &Held) -> Result<(Runtime, Arc<MemoryLog>), Failure> {
+fn memory_log(held: &StoredLog) -> Result<(Runtime, Arc<MemoryLog>), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let log = runtime.block_on(async {
         let control = held.control.iter().map(|entry| LogRecord {
@@ -413,7 +415,7 @@ async fn follow(log: Arc<dyn ChangeLog>) -> Result<Arc<CatalogFollower>, Failure
 }
 
 fn options() -> ReaderOptions {
-    ReaderOptions { ready_age_max: AGE, ..ReaderOptions::new(STORE) }
+    ReaderOptions::new(STORE).ready_max_staleness(AGE)
 }
 
 /// Opens a reader on a log of this process and waits until it is ready.
@@ -424,7 +426,6 @@ async fn bootstrap_from(log: Arc<dyn ChangeLog>) -> Result<(), Failure> {
         log,
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
-        on_skipped: None,
         disk: None,
         replicator: None,
     };
@@ -438,7 +439,7 @@ async fn bootstrap_over(address: &str) -> Result<(), Failure> {
     Ok(reader.await_ready(PATIENCE).await?)
 }
 
-fn rows(plan: &Plan, rounds: &Rounds) -> Result<Vec<Row>, String> {
+fn rows(plan: &ApplyPlan, rounds: &Rounds) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for changes in &plan.shapes {
         for step in STEPS {

@@ -9,21 +9,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{
-    CheckpointOptions, Client, ClientOptions, Counts, Definition, Error, ErrorCode, KeyType,
-    PartitionId, PartitionStatus, Read, Reader, ReaderOptions, ReaderStatus, SnapshotStore,
-    StoreId, StoreSpec, StreamOptions, Value,
-};
+use forebay::reads::{CheckpointOptions, Read, SnapshotStore};
+use forebay::schema::{Definition, KeyType, PartitionId, StoreId, StoreSpec, Value};
+use forebay::status::{Counts, PartitionStatus, ReaderStatus};
+use forebay::writes::StreamOptions;
+use forebay::{Client, ClientOptions, Error, ErrorCode, Reader, ReaderOptions};
 use forebay_bench_report::{Contender, Rounds, Row, Unit, Values, interleave};
 use forebay_core::id::{FieldId, PartitionCount, PartitionRef};
 use forebay_core::partition::xxh3_64;
-use forebay_index::LiveDirectory;
+use forebay_index::SharedCopyDirectory;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::clock::nanos;
 use crate::server::{Log, Server, scratch};
-use crate::{Failure, floor, runtime};
+use crate::{Failure, disk_baseline, runtime};
 
 const STORE: &str = "users";
 const BOOTSTRAP: &str = "bootstrap from the local object store";
@@ -37,7 +37,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Sizes of the run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct BootstrapPlan {
     /// Number of rounds.
     pub rounds: usize,
     /// Number of documents.
@@ -47,12 +47,12 @@ pub struct Plan {
     /// Partitions of the store.
     pub partitions: u32,
     /// Memory of the reader.
-    pub memory_budget: u64,
+    pub memory_limit: u64,
 }
 
 /// A node with a filled store, and snapshots of the whole store.
-struct Side {
-    plan: Plan,
+struct BootstrapSide {
+    plan: BootstrapPlan,
     server: Server,
     store: StoreId,
     snapshots: SnapshotStore,
@@ -65,25 +65,26 @@ struct Side {
 ///
 /// # Errors
 /// Fails if a contender fails; the message has its name and the round.
-pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
+pub fn run(plan: &BootstrapPlan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
-    let side = runtime.block_on(Side::start(plan)).map_err(|failure| failure.to_string())?;
+    let side =
+        runtime.block_on(BootstrapSide::start(plan)).map_err(|failure| failure.to_string())?;
     let folder = scratch()?;
     let mut contenders = [
         Contender::several(BOOTSTRAP, || side.measure(&runtime)),
-        Contender::new(DISK, || Ok(floor::sequential(folder.path(), side.bytes)? / 1e6)),
+        Contender::new(DISK, || Ok(disk_baseline::sequential(folder.path(), side.bytes)? / 1e6)),
     ];
     let rounds = interleave(plan.rounds, &mut contenders)?;
     rows(&rounds)
 }
 
-impl Side {
-    async fn start(plan: &Plan) -> Result<Self, Failure> {
+impl BootstrapSide {
+    async fn start(plan: &BootstrapPlan) -> Result<Self, Failure> {
         let (definition, data) = fill(plan).await?;
         let folder = scratch()?;
         let url = format!("file://{}", folder.path().display());
         // The first snapshots contain the whole store, so each is one image.
-        let settings = ["--snapshots", &url, "--snapshot-every-s", "1"];
+        let settings = ["--snapshots", &url, "--snapshot-interval", "1s"];
         let server = Server::start_with(data, Log::Buffered, &settings)?;
         let snapshots = SnapshotStore::open(&url)?;
         let images = await_snapshots(&snapshots, &definition, plan.documents);
@@ -98,7 +99,7 @@ impl Side {
             let begun = self.open(folder.path()).await?;
             let restarted = self.open(folder.path()).await?;
             self.forget_copies(folder.path());
-            floor::forget_cached(folder.path())?;
+            disk_baseline::forget_cached(folder.path())?;
             let rebooted = self.open(folder.path()).await?;
             self.forget_copies(folder.path());
             Ok::<_, Failure>((begun, restarted, rebooted))
@@ -125,19 +126,17 @@ impl Side {
     /// Removes the copies that readers share, as a restart of the machine does.
     fn forget_copies(&self, folder: &Path) {
         let partitions = PartitionCount(self.plan.partitions).partitions();
-        LiveDirectory::new(folder).remove(self.store, partitions);
+        SharedCopyDirectory::new(folder).remove(self.store, partitions);
     }
 
     /// Opens a reader over a folder, and closes it once all of its partitions serve and have their
     /// own checkpoints, which takes seconds.
-    async fn open(&self, folder: &Path) -> Result<Begun, Failure> {
-        let options = ReaderOptions {
-            checkpoint: Some(CheckpointOptions::new(folder)),
-            snapshots: Some(self.snapshots.clone()),
-            memory_budget: Some(self.plan.memory_budget),
-            ..ReaderOptions::new(STORE)
-        };
-        let (began, mut fetched) = (nanos(), Fetched::default());
+    async fn open(&self, folder: &Path) -> Result<BootstrapTimes, Failure> {
+        let options = ReaderOptions::new(STORE)
+            .checkpoint(CheckpointOptions::new(folder))
+            .snapshots(self.snapshots.clone())
+            .memory_limit(self.plan.memory_limit);
+        let (began, mut fetched) = (nanos(), FetchTimes::default());
         let since = |at: u64| (at - began) as f64 / 1e9;
         let reader = Reader::open(self.server.address(), options).await?;
         // Keys that most likely cover each partition; every read is awaited.
@@ -161,7 +160,7 @@ impl Side {
         reader.shut_down(PATIENCE).await?;
         let trouble = fetched.trouble.take();
         let fetched = fetched.last(self.plan.partitions as usize);
-        Ok(Begun { fetched, served, records, trouble })
+        Ok(BootstrapTimes { fetched, served, records, trouble })
     }
 }
 
@@ -178,7 +177,7 @@ async fn await_checkpoints(reader: &Reader) {
 
 /// Time at which the image of each fetched partition was first seen to be complete.
 #[derive(Default)]
-struct Fetched {
+struct FetchTimes {
     begun: BTreeSet<PartitionId>,
     whole: BTreeMap<PartitionId, f64>,
     /// Time of the last poll.
@@ -187,7 +186,7 @@ struct Fetched {
     trouble: Option<Error>,
 }
 
-impl Fetched {
+impl FetchTimes {
     fn look(&mut self, status: &ReaderStatus, now: f64) {
         self.looked = now;
         for partition in &status.partitions {
@@ -219,7 +218,7 @@ impl Fetched {
 }
 
 /// Times in seconds from the opening of a reader.
-struct Begun {
+struct BootstrapTimes {
     /// Time at which the last byte of the last image was seen to be verified; if that was too early
     /// to be seen, the time of the last poll before.
     fetched: f64,
@@ -247,7 +246,7 @@ fn holds(reader: &Reader, key: u64, value: &[u8]) -> Result<bool, Failure> {
 }
 
 /// Fills a store, and stops the node.
-async fn fill(plan: &Plan) -> Result<(Arc<Definition>, TempDir), Failure> {
+async fn fill(plan: &BootstrapPlan) -> Result<(Arc<Definition>, TempDir), Failure> {
     let server = Server::start(Log::Buffered)?;
     let client = Client::connect(server.address(), ClientOptions::default()).await?;
     let spec = StoreSpec::key_value(STORE, KeyType::Int64, plan.partitions);

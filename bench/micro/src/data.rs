@@ -1,10 +1,9 @@
 //! The documents that the benchmarks write: five fields, about 130 bytes, under made-up keys.
 
 use bytes::Bytes;
-use forebay::{
-    Client, ErrorCode, FieldType, KeyType, ScalarType, SchemaVersion, Store, StoreId, StoreSpec,
-    Value, Write,
-};
+use forebay::schema::{FieldType, KeyType, SchemaVersion, StoreId, StoreSpec, Value};
+use forebay::writes::Write;
+use forebay::{Client, ErrorCode, Store};
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::id::{ClientId, Epoch, LogId, Sequence};
 use forebay_core::key::Key;
@@ -25,11 +24,11 @@ const LINE: &str = "likes long walks, short queues, and the sound of water at ni
 #[must_use]
 pub fn spec(name: &str) -> StoreSpec {
     StoreSpec::documents(name, KeyType::String, PARTITIONS)
-        .field("age", FieldType::Scalar(ScalarType::Int32))
-        .field("visits", FieldType::Scalar(ScalarType::Int64))
-        .field("score", FieldType::Scalar(ScalarType::Float32))
-        .field("town", FieldType::Scalar(ScalarType::String))
-        .field("line", FieldType::Scalar(ScalarType::String))
+        .field("age", FieldType::INT32)
+        .field("visits", FieldType::INT64)
+        .field("score", FieldType::FLOAT32)
+        .field("town", FieldType::STRING)
+        .field("line", FieldType::STRING)
 }
 
 /// Creates the store, or opens the existing one.
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_writes_as_keys_go_to_all_keys() {
+    fn writes_as_many_as_keys_reach_all_keys() {
         let keys: BTreeSet<String> = (0..KEYS).map(key).collect();
         assert_eq!(keys.len() as u64, KEYS);
     }

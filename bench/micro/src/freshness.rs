@@ -8,7 +8,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use forebay::{Client, ClientOptions, Store, StreamOptions};
+use forebay::writes::StreamOptions;
+use forebay::{Client, ClientOptions, Store};
 use forebay_bench_report::{Contender, Rounds, Row, Unit, Values, interleave};
 use forebay_testkit::brokers::Brokers;
 use tokio::task::JoinSet;
@@ -16,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::clock::nanos;
 use crate::latency::{self, Latency};
 use crate::server::{Log, Server};
-use crate::watch::{self, Sighting, Watched};
+use crate::watch::{self, Sighting, WatchTarget};
 use crate::watcher::{Probe, Watcher, seen};
 use crate::{Failure, data, runtime};
 
@@ -33,7 +34,7 @@ const DUE_TO_VISIBLE: &str = "due to visible";
 
 /// Durations and sizes of the run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct FreshnessPlan {
     /// Number of rounds.
     pub rounds: usize,
     /// Writes of one round.
@@ -42,7 +43,7 @@ pub struct Plan {
     pub rate: u64,
     /// Number of writes for each timed write, which goes to a watched document.
     pub timed_one_in: u64,
-    /// Watched documents.
+    /// WatchTarget documents.
     pub watched: u64,
     /// Whether Kafka takes part.
     pub kafka: bool,
@@ -50,7 +51,7 @@ pub struct Plan {
     pub watcher: PathBuf,
 }
 
-impl Plan {
+impl FreshnessPlan {
     fn logs(&self) -> &'static [&'static str] {
         let all = &["embedded", "kafka (one broker)"];
         if self.kafka { all } else { &all[..1] }
@@ -66,7 +67,7 @@ impl Plan {
 }
 
 /// The measurements of one round.
-struct Measured {
+struct FreshnessRound {
     rate: f64,
     acknowledged_to_visible: Latency,
     due_to_acknowledged: Latency,
@@ -77,13 +78,13 @@ struct Measured {
 ///
 /// # Errors
 /// Fails if a round fails, or an acknowledged write does not become visible.
-pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
+pub fn run(plan: &FreshnessPlan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let brokers = if plan.kafka { Some(Brokers::start(1)?) } else { None };
     let bootstrap = brokers.as_ref().map(Brokers::bootstrap).unwrap_or_default();
     let mut sides = Vec::new();
     for (log, name) in [Log::Fsync, Log::Kafka(&bootstrap)].into_iter().zip(plan.logs()) {
-        let side = runtime.block_on(Side::start(log, plan));
+        let side = runtime.block_on(FreshnessSide::start(log, plan));
         sides.push((*name, side.map_err(|failure| format!("{name}: {failure}"))?));
     }
     let mut contenders: Vec<Contender<'_>> = sides
@@ -100,7 +101,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     rows(plan, &rounds)
 }
 
-fn values(plan: &Plan, log: &str, measured: &Measured) -> Result<Values, String> {
+fn values(plan: &FreshnessPlan, log: &str, measured: &FreshnessRound) -> Result<Values, String> {
     let mut values = vec![(rate_measure(plan, log), measured.rate)];
     for (what, latency) in [
         (ACKNOWLEDGED_TO_VISIBLE, &measured.acknowledged_to_visible),
@@ -112,7 +113,7 @@ fn values(plan: &Plan, log: &str, measured: &Measured) -> Result<Values, String>
     Ok(values)
 }
 
-fn rows(plan: &Plan, rounds: &Rounds) -> Result<Vec<Row>, String> {
+fn rows(plan: &FreshnessPlan, rounds: &Rounds) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for log in plan.logs() {
         let rate = rate_measure(plan, log);
@@ -126,30 +127,30 @@ fn rows(plan: &Plan, rounds: &Rounds) -> Result<Vec<Row>, String> {
 
 /// Returns the measure of the achieved rate; below the requested rate, the machine could not
 /// follow.
-fn rate_measure(plan: &Plan, log: &str) -> String {
+fn rate_measure(plan: &FreshnessPlan, log: &str) -> String {
     plan.name(log, "acknowledged, 1/s")
 }
 
 /// A server, a client of it in this process, and a watcher in another.
-struct Side {
+struct FreshnessSide {
     store: Store,
     watcher: Watcher,
     written: u64,
     _server: Server,
 }
 
-impl Side {
-    async fn start(log: Log<'_>, plan: &Plan) -> Result<Self, Failure> {
+impl FreshnessSide {
+    async fn start(log: Log<'_>, plan: &FreshnessPlan) -> Result<Self, Failure> {
         let server = Server::start(log)?;
         let client = Client::connect(server.address(), ClientOptions::default()).await?;
         let store = data::open_store(&client, STORE).await?;
         let watched =
-            Watched { store: STORE, field: "visits", keys: plan.watched, rest: watch::REST };
+            WatchTarget { store: STORE, field: "visits", keys: plan.watched, rest: watch::REST };
         let watcher = Watcher::start(&plan.watcher, server.address(), watched)?;
         Ok(Self { store, watcher, written: 0, _server: server })
     }
 
-    async fn round(&mut self, plan: &Plan) -> Result<Measured, Failure> {
+    async fn round(&mut self, plan: &FreshnessPlan) -> Result<FreshnessRound, Failure> {
         let (rate, mut probes) = self.load(plan).await?;
         probes.sort_by_key(|probe| probe.value);
         let sightings = self.watcher.sightings(&probes).await?;
@@ -157,7 +158,7 @@ impl Side {
     }
 
     /// Sends every write when it is due, or as soon after as there is space.
-    async fn load(&mut self, plan: &Plan) -> Result<(f64, Vec<Probe>), Failure> {
+    async fn load(&mut self, plan: &FreshnessPlan) -> Result<(f64, Vec<Probe>), Failure> {
         let stream = self.store.write_stream(StreamOptions::default())?;
         let mut stream = stream.with_deadline(PATIENCE);
         let (began, first) = (nanos(), self.written);
@@ -194,8 +195,8 @@ impl Side {
     }
 }
 
-fn measure(rate: f64, probes: &[Probe], sightings: &[Sighting]) -> Result<Measured, Failure> {
-    let mut measured = Measured {
+fn measure(rate: f64, probes: &[Probe], sightings: &[Sighting]) -> Result<FreshnessRound, Failure> {
+    let mut measured = FreshnessRound {
         rate,
         acknowledged_to_visible: Latency::new()?,
         due_to_acknowledged: Latency::new()?,
@@ -242,7 +243,7 @@ mod tests {
 
     #[test]
     fn the_goals_name_these_rows() {
-        let plan = Plan {
+        let plan = FreshnessPlan {
             rounds: 1,
             writes: 1,
             rate: 10_000,

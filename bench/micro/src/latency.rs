@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_an_error() {
+    fn latency_without_samples_is_an_error() {
         let latency = Latency::new().unwrap();
         assert!(latency.values("ours", Unit::Nanoseconds).unwrap_err().contains("no sample"));
     }

@@ -64,7 +64,7 @@ impl Server {
         match log {
             Log::Fsync => command.args(["--durability", "fsync"]),
             Log::Buffered => command.args(["--durability", "buffered"]),
-            Log::Kafka(brokers) => command.args(["--log", "kafka", "--brokers", brokers]),
+            Log::Kafka(brokers) => command.args(["--change-log", "kafka", "--brokers", brokers]),
         };
         Self::spawn("forebayd", command, data)
     }
@@ -83,7 +83,7 @@ impl Server {
     }
 
     fn spawn(name: &str, mut command: Command, data: TempDir) -> Result<Self, String> {
-        command.env("FOREBAY_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::piped());
+        command.env("FOREBAY_LOG_FILTER", "warn").stdin(Stdio::null()).stdout(Stdio::piped());
         let failed = |error| format!("start {name}: {error}");
         let mut child = OwnedChild(command.spawn().map_err(failed)?);
         let said = child.stdout.take().ok_or_else(|| format!("{name} has no standard output"))?;

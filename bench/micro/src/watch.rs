@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use forebay::{FieldHandle, FieldType, Reader, ReaderOptions, ScalarType};
+use forebay::reads::FieldHandle;
+use forebay::schema::FieldType;
+use forebay::{Reader, ReaderOptions};
 use tokio::runtime::Runtime;
 
 use crate::clock::nanos;
@@ -52,7 +54,7 @@ pub fn key(number: u64) -> String {
 
 /// The documents to watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watched<'a> {
+pub struct WatchTarget<'a> {
     /// Name of the store.
     pub store: &'a str,
     /// Field of 64-bit integers whose values are reported.
@@ -63,7 +65,7 @@ pub struct Watched<'a> {
     pub rest: Duration,
 }
 
-impl Watched<'_> {
+impl WatchTarget<'_> {
     /// Returns the arguments that [`run`] takes.
     #[must_use]
     pub fn arguments(&self, address: &str) -> [String; 5] {
@@ -73,7 +75,7 @@ impl Watched<'_> {
     }
 }
 
-/// Watches until standard input ends. Arguments: those of [`Watched::arguments`].
+/// Watches until standard input ends. Arguments: those of [`WatchTarget::arguments`].
 ///
 /// # Errors
 /// Fails if the reader fails, or no process reads the output.
@@ -82,7 +84,7 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
         return Err("watch needs an address, a store, a field, a number of keys and a rest".into());
     };
     let rest = Duration::from_micros(rest.parse()?);
-    let watched = Watched { store, field, keys: keys.parse()?, rest };
+    let watched = WatchTarget { store, field, keys: keys.parse()?, rest };
     let runtime = runtime()?;
     let watched = watch(&runtime, address, watched);
     // The shutdown does not wait: the task that reads standard input may never end.
@@ -90,13 +92,13 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     watched
 }
 
-fn watch(runtime: &Runtime, address: &str, watched: Watched<'_>) -> Result<(), Failure> {
+fn watch(runtime: &Runtime, address: &str, watched: WatchTarget<'_>) -> Result<(), Failure> {
     let reader = runtime.block_on(async {
         let reader = Reader::open(address, ReaderOptions::new(watched.store)).await?;
         reader.await_ready(READY_WAIT).await?;
         Ok::<_, Failure>(reader)
     })?;
-    let field = reader.handle(watched.field, FieldType::Scalar(ScalarType::Int64))?;
+    let field = reader.handle(watched.field, FieldType::INT64)?;
     say("ready\n")?;
     let ended = Arc::new(AtomicBool::new(false));
     let end = Arc::clone(&ended);

@@ -11,7 +11,7 @@ use forebay_testkit::child::OwnedChild;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::Failure;
-use crate::watch::{self, Sighting, Watched};
+use crate::watch::{self, Sighting, WatchTarget};
 
 /// Longest wait for acknowledged writes to become visible.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -60,7 +60,7 @@ impl Watcher {
     ///
     /// # Errors
     /// Fails if the reader does not become ready.
-    pub fn start(program: &Path, address: &str, watched: Watched<'_>) -> Result<Self, Failure> {
+    pub fn start(program: &Path, address: &str, watched: WatchTarget<'_>) -> Result<Self, Failure> {
         let child = Command::new(program)
             .arg(watch::WATCH)
             .args(watched.arguments(address))

@@ -5,7 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{Client, ClientOptions, Store, StreamOptions};
+use forebay::writes::StreamOptions;
+use forebay::{Client, ClientOptions, Store};
 use forebay_bench_report::{Contender, Rounds, Row, Unit, Values, interleave};
 use forebay_testkit::brokers::Brokers;
 use futures::future::try_join_all;
@@ -18,7 +19,7 @@ use crate::clock::nanos;
 use crate::latency::{self, Latency};
 use crate::raw_kafka::RawProducer;
 use crate::server::{Log, Server, scratch};
-use crate::{Failure, data, floor, runtime};
+use crate::{Failure, data, disk_baseline, runtime};
 
 /// Number of writes of a stream for each timed write.
 const TIMED_ONE_IN: u64 = 16;
@@ -33,7 +34,7 @@ const RAW_MANY: &str = "raw Kafka producer, a stream's number in flight";
 
 /// Duration and width of the comparison.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct WritesPlan {
     /// Number of rounds.
     pub rounds: usize,
     /// Duration of each contender in a round.
@@ -48,14 +49,15 @@ pub struct Plan {
     pub kafka: bool,
 }
 
-impl Plan {
-    fn shapes(&self) -> [(Shape, String); 4] {
+impl WritesPlan {
+    fn shapes(&self) -> [(RequestShape, String); 5] {
         let (clients, batch_clients, batch) = (self.clients, self.batch_clients, self.batch);
         [
-            (Shape::Unary(1), "unary, 1 client".to_owned()),
-            (Shape::Unary(clients), format!("unary, {clients} clients")),
-            (Shape::Batched, format!("batches of {batch}, {batch_clients} clients")),
-            (Shape::Streamed, "stream, 1 client".to_owned()),
+            (RequestShape::Unary(1), "unary, 1 client".to_owned()),
+            (RequestShape::Unary(clients), format!("unary, {clients} clients")),
+            (RequestShape::Shared(clients), format!("unary, {clients} callers of 1 client")),
+            (RequestShape::Batched, format!("batches of {batch}, {batch_clients} clients")),
+            (RequestShape::Streamed, "stream, 1 client".to_owned()),
         ]
     }
 
@@ -66,9 +68,11 @@ impl Plan {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+enum RequestShape {
     /// Requests of one change from this many clients, each with one request in flight.
     Unary(usize),
+    /// Calls of one change from this many callers that share one client, which coalesces them.
+    Shared(usize),
     /// Many changes per request.
     Batched,
     /// A single stream with its usual number of changes in flight.
@@ -76,20 +80,20 @@ enum Shape {
 }
 
 /// A server, and clients that are connected to it.
-struct Side {
+struct WritesSide {
     stores: Vec<Store>,
-    plan: Plan,
+    plan: WritesPlan,
     _server: Server,
 }
 
 /// The measurements of one contender in one round.
-type Measured = Result<(f64, Latency), Failure>;
+type RoundResult = Result<(f64, Latency), Failure>;
 
 /// Measures and forms the rows.
 ///
 /// # Errors
 /// Fails if a contender fails; the message has its name and the round.
-pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
+pub fn run(plan: &WritesPlan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let record = data::record().map_err(|error| error.to_string())?;
     let folder = scratch()?;
@@ -98,7 +102,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let logs = [Log::Fsync, Log::Buffered, Log::Kafka(&bootstrap)];
     let mut sides = Vec::new();
     for (log, name) in logs.into_iter().zip(plan.logs()) {
-        let side = runtime.block_on(Side::start(log, plan));
+        let side = runtime.block_on(WritesSide::start(log, plan));
         sides.push((*name, side.map_err(|failure| format!("{name}: {failure}"))?));
     }
     let raw = match &brokers {
@@ -123,7 +127,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
 
 fn floor_contender<'a>(folder: &'a TempDir, record: &'a [u8], turn: Duration) -> Contender<'a> {
     Contender::several(FLOOR, move || {
-        let (rate, latency) = floor::fdatasync(folder.path(), record, turn)?;
+        let (rate, latency) = disk_baseline::fdatasync(folder.path(), record, turn)?;
         values(FLOOR, rate, &latency)
     })
 }
@@ -156,10 +160,10 @@ fn rate_measure(name: &str) -> String {
     format!("{name}, 1/s")
 }
 
-impl Side {
-    async fn start(log: Log<'_>, plan: &Plan) -> Result<Self, Failure> {
+impl WritesSide {
+    async fn start(log: Log<'_>, plan: &WritesPlan) -> Result<Self, Failure> {
         let server = Server::start(log)?;
-        let options = ClientOptions { deadline: DEADLINE, ..ClientOptions::default() };
+        let options = ClientOptions::default().deadline(DEADLINE);
         let mut stores = Vec::new();
         for _ in 0..plan.clients.max(plan.batch_clients).max(1) {
             let client = Client::connect(server.address(), options.clone()).await?;
@@ -171,15 +175,25 @@ impl Side {
         Ok(side)
     }
 
-    fn contender<'a>(&'a self, runtime: &'a Runtime, name: &str, shape: Shape) -> Contender<'a> {
+    fn contender<'a>(
+        &'a self,
+        runtime: &'a Runtime,
+        name: &str,
+        shape: RequestShape,
+    ) -> Contender<'a> {
         let name = name.to_owned();
         Contender::several(&name.clone(), move || {
             let turn = self.plan.turn;
             let measured = runtime.block_on(async {
                 match shape {
-                    Shape::Unary(clients) => self.unary(clients, turn).await,
-                    Shape::Batched => self.batched(turn).await,
-                    Shape::Streamed => self.streamed(turn).await,
+                    RequestShape::Unary(clients) => {
+                        self.unary(self.stores.iter().take(clients), turn).await
+                    }
+                    RequestShape::Shared(callers) => {
+                        self.unary(self.stores.iter().take(1).cycle().take(callers), turn).await
+                    }
+                    RequestShape::Batched => self.batched(turn).await,
+                    RequestShape::Streamed => self.streamed(turn).await,
                 }
             });
             let (rate, latency) = measured.map_err(|failure| failure.to_string())?;
@@ -198,21 +212,25 @@ impl Side {
                 store.refresh().await?;
                 Ok(1)
             };
-            let measured = runtime.block_on(self.closed_loop(clients, self.plan.turn, call));
+            let measured = runtime.block_on(closed_loop(
+                self.stores.iter().take(clients),
+                self.plan.turn,
+                call,
+            ));
             let (rate, latency) = measured.map_err(|failure| failure.to_string())?;
             values(name, rate, &latency)
         })
     }
 
-    async fn unary(&self, clients: usize, turn: Duration) -> Measured {
+    async fn unary(&self, stores: impl Iterator<Item = &Store>, turn: Duration) -> RoundResult {
         let call = |store: Store, number| async move {
             data::write(&store, number).send().await?;
             Ok(1)
         };
-        self.closed_loop(clients, turn, call).await
+        closed_loop(stores, turn, call).await
     }
 
-    async fn batched(&self, turn: Duration) -> Measured {
+    async fn batched(&self, turn: Duration) -> RoundResult {
         let changes = self.plan.batch as u64;
         let call = move |store: Store, number: u64| async move {
             let mut batch = store.batch();
@@ -222,49 +240,12 @@ impl Side {
             batch.send().await?.into_complete()?;
             Ok(changes)
         };
-        self.closed_loop(self.plan.batch_clients, turn, call).await
-    }
-
-    /// Runs clients that each make one call after the other for `turn`, at least one; the rate
-    /// counts the results of the calls, the latency is of each call.
-    async fn closed_loop<F>(
-        &self,
-        clients: usize,
-        turn: Duration,
-        call: impl Fn(Store, u64) -> F + Clone + Send + 'static,
-    ) -> Measured
-    where
-        F: Future<Output = Result<u64, Failure>> + Send,
-    {
-        let (began, turn_nanos) = (nanos(), turn.as_nanos() as u64);
-        let client = |(place, store): (usize, &Store)| {
-            let (store, call) = (store.clone(), call.clone());
-            flat(tokio::spawn(async move {
-                let mut latency = Latency::new()?;
-                let (mut done, mut last) = (0, nanos());
-                while latency.count() == 0 || last - began < turn_nanos {
-                    let number = place as u64 * 10_007 + latency.count();
-                    done += call(store.clone(), number).await?;
-                    let now = nanos();
-                    latency.record(now - last);
-                    last = now;
-                }
-                Ok((done, latency))
-            }))
-        };
-        let clients = self.stores.iter().take(clients).enumerate().map(client);
-        let mut latency = Latency::new()?;
-        let mut count = 0;
-        for (done, of_client) in try_join_all(clients).await? {
-            count += done;
-            latency.add(&of_client)?;
-        }
-        Ok((count as f64 * 1e9 / (nanos() - began).max(1) as f64, latency))
+        closed_loop(self.stores.iter().take(self.plan.batch_clients), turn, call).await
     }
 
     /// Fills one stream continuously, until its last write is acknowledged. A timed write waits for
     /// all earlier ones, so its latency shows how much a stream holds.
-    async fn streamed(&self, turn: Duration) -> Measured {
+    async fn streamed(&self, turn: Duration) -> RoundResult {
         let store = &self.stores[0];
         let mut stream = store.write_stream(StreamOptions::default())?.with_deadline(DEADLINE);
         let latency = Arc::new(Mutex::new(Latency::new()?));
@@ -296,7 +277,43 @@ async fn flat<T>(task: JoinHandle<Result<T, Failure>>) -> Result<T, Failure> {
     task.await?
 }
 
-fn rows(plan: &Plan, rounds: &Rounds) -> Result<Vec<Row>, String> {
+/// Runs clients that each make one call after the other for `turn`, at least one; the rate
+/// counts the results of the calls, the latency is of each call.
+async fn closed_loop<'a, F>(
+    stores: impl Iterator<Item = &'a Store>,
+    turn: Duration,
+    call: impl Fn(Store, u64) -> F + Clone + Send + 'static,
+) -> RoundResult
+where
+    F: Future<Output = Result<u64, Failure>> + Send,
+{
+    let (began, turn_nanos) = (nanos(), turn.as_nanos() as u64);
+    let client = |(place, store): (usize, &Store)| {
+        let (store, call) = (store.clone(), call.clone());
+        flat(tokio::spawn(async move {
+            let mut latency = Latency::new()?;
+            let (mut done, mut last) = (0, nanos());
+            while latency.count() == 0 || last - began < turn_nanos {
+                let number = place as u64 * 10_007 + latency.count();
+                done += call(store.clone(), number).await?;
+                let now = nanos();
+                latency.record(now - last);
+                last = now;
+            }
+            Ok((done, latency))
+        }))
+    };
+    let clients = stores.enumerate().map(client);
+    let mut latency = Latency::new()?;
+    let mut count = 0;
+    for (done, of_client) in try_join_all(clients).await? {
+        count += done;
+        latency.add(&of_client)?;
+    }
+    Ok((count as f64 * 1e9 / (nanos() - began).max(1) as f64, latency))
+}
+
+fn rows(plan: &WritesPlan, rounds: &Rounds) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for log in plan.logs() {
         for (shape, name) in plan.shapes() {
@@ -315,12 +332,12 @@ fn rows(plan: &Plan, rounds: &Rounds) -> Result<Vec<Row>, String> {
 }
 
 /// Returns the lower bound of a contender.
-fn peer(log: &str, shape: Shape) -> Option<&'static str> {
+fn peer(log: &str, shape: RequestShape) -> Option<&'static str> {
     match (log, shape) {
-        ("embedded fsync", Shape::Unary(1)) => Some(FLOOR),
-        ("embedded buffered", Shape::Unary(1)) => Some(RPC_ONE),
-        ("embedded buffered", Shape::Unary(_)) => Some(RPC_MANY),
-        ("kafka (one broker)", Shape::Unary(1)) => Some(RAW_ONE),
+        ("embedded fsync", RequestShape::Unary(1)) => Some(FLOOR),
+        ("embedded buffered", RequestShape::Unary(1)) => Some(RPC_ONE),
+        ("embedded buffered", RequestShape::Unary(_)) => Some(RPC_MANY),
+        ("kafka (one broker)", RequestShape::Unary(1)) => Some(RAW_ONE),
         ("kafka (one broker)", _) => Some(RAW_MANY),
         _ => None,
     }

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use forebay_bench_micro::push::{self, Shape};
+use forebay_bench_micro::push::{self, DocumentShape};
 use forebay_bench_micro::{apply, bootstrap, freshness, writes};
 use forebay_bench_report::Row;
 
@@ -22,7 +22,7 @@ fn assert_whole(rows: &[Row], measures: &[&str]) {
 
 #[test]
 fn writes_measures_every_shape_on_both_durabilities() {
-    let plan = writes::Plan {
+    let plan = writes::WritesPlan {
         rounds: 2,
         turn: Duration::ZERO,
         clients: 3,
@@ -48,7 +48,7 @@ fn writes_measures_every_shape_on_both_durabilities() {
 
 #[test]
 fn apply_measures_every_step_on_what_a_writer_wrote() {
-    let plan = apply::Plan { rounds: 1, changes: 400, shapes: vec![1, 7] };
+    let plan = apply::ApplyPlan { rounds: 1, changes: 400, shapes: vec![1, 7] };
     let rows = apply::run(&plan).unwrap();
     assert_whole(
         &rows,
@@ -64,12 +64,12 @@ fn apply_measures_every_step_on_what_a_writer_wrote() {
 
 #[test]
 fn bootstrap_serves_what_a_snapshot_holds() {
-    let plan = bootstrap::Plan {
+    let plan = bootstrap::BootstrapPlan {
         rounds: 2,
         documents: 300,
         value_bytes: 50,
         partitions: 2,
-        memory_budget: 1 << 30,
+        memory_limit: 1 << 30,
     };
     let rows = bootstrap::run(&plan).unwrap();
     assert_whole(
@@ -85,7 +85,7 @@ fn bootstrap_serves_what_a_snapshot_holds() {
 
 #[test]
 fn freshness_sees_every_probe_in_another_process() {
-    let plan = freshness::Plan {
+    let plan = freshness::FreshnessPlan {
         rounds: 2,
         writes: 60,
         rate: 1_000,
@@ -107,9 +107,9 @@ fn freshness_sees_every_probe_in_another_process() {
 
 #[test]
 fn push_sees_a_reader_change_its_version_and_let_the_one_before_go() {
-    let plan = push::Plan {
+    let plan = push::PushPlan {
         rounds: 2,
-        shapes: [350, 50].map(|text_bytes| Shape { documents: 2_000, text_bytes }).to_vec(),
+        shapes: [350, 50].map(|text_bytes| DocumentShape { documents: 2_000, text_bytes }).to_vec(),
         partitions: 2,
         steady: Duration::from_millis(200),
         reader: PathBuf::from(env!("CARGO_BIN_EXE_push")),
@@ -135,7 +135,7 @@ fn push_sees_a_reader_change_its_version_and_let_the_one_before_go() {
 
 #[test]
 fn both_take_kafka_in_beside_its_peer() {
-    let plan = writes::Plan {
+    let plan = writes::WritesPlan {
         rounds: 1,
         turn: Duration::ZERO,
         clients: 2,
@@ -155,7 +155,7 @@ fn both_take_kafka_in_beside_its_peer() {
     );
     let beside = |row: &&Row| row.measure.starts_with("kafka (one broker), stream");
     assert!(rows.iter().filter(beside).all(|row| row.ratio.is_some()), "no ratio to the peer");
-    let plan = freshness::Plan {
+    let plan = freshness::FreshnessPlan {
         rounds: 1,
         writes: 40,
         rate: 1_000,

@@ -91,7 +91,7 @@ def use_all_cores() -> None:
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
 
 
-class Filling:
+class PipelinedFill:
     """Batches that a thread sends while the next ones are built.
 
     A send releases the interpreter, and its thread may run on any core: later measurements have no
@@ -139,7 +139,7 @@ class Gets:
         self.dict: dict[bytes, bytes] = {}
         size = 2 * data.entries * (data.value_bytes + 64)
         self.lmdb = lmdb.open(os.path.join(folder, "lmdb"), map_size=size, sync=False)
-        filling = Filling()
+        filling = PipelinedFill()
         for first in range(0, data.entries, WRITTEN_TOGETHER):
             last = min(data.entries, first + WRITTEN_TOGETHER)
             rows = [(data.key(number), data.value(number)) for number in range(first, last)]
@@ -242,7 +242,7 @@ class Gather:
             dict.fromkeys(names, "float32"), key="string", partitions=4
         )
         self.bytes = forebay.Reader.in_memory(key="string", key_value=True, partitions=4)
-        filling = Filling()
+        filling = PipelinedFill()
         # A put copies the given dict.
         fields = dict.fromkeys(names, 0.0)
         for first in range(0, count, WRITTEN_TOGETHER):
@@ -317,7 +317,7 @@ class Gather:
         return run
 
 
-class Mixed:
+class MixedReads:
     """Gathers of 50 of 200 fields of several types, shuffled, with a tenth of the values absent."""
 
     FIELDS, ASKED = 200, 50
@@ -336,7 +336,7 @@ class Mixed:
             ]
             for absent in range(10)
         ]
-        filling = Filling()
+        filling = PipelinedFill()
         for first in range(0, self.count, WRITTEN_TOGETHER):
             last = min(self.count, first + WRITTEN_TOGETHER)
             changes = [
@@ -394,7 +394,7 @@ while True:
     try:
         found = reader.get(data.key(number), reader.field("value", "bytes"))
         break
-    except forebay.Unavailable:
+    except forebay.UnavailableError:
         if time.perf_counter_ns() - opened > 60_000_000_000:
             raise
         time.sleep(0.001)
@@ -584,10 +584,10 @@ def main() -> None:
     if Data(1_000_000, 50).value(1).hex() != VECTOR:
         raise AssertionError("the data differs from the other programs' data")
     data = Data(int(entries), int(value_bytes))
-    roles: dict[str, Callable[[Data, str], Gets | Gather | Mixed | Workers | Weight]] = {
+    roles: dict[str, Callable[[Data, str], Gets | Gather | MixedReads | Workers | Weight]] = {
         "gets": Gets,
         "gather": Gather,
-        "mixed": Mixed,
+        "mixed": MixedReads,
         "workers": Workers,
         "weight": Weight,
     }

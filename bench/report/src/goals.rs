@@ -8,11 +8,11 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
-use crate::report::Row;
+use crate::row::Row;
 
 /// The bound of a row; written as `value_at_most = 20`, `ratio_at_least = 2` and so on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bound {
+pub enum GoalBound {
     /// The row's median, at most.
     ValueAtMost(f64),
     /// The row's median, at least.
@@ -31,7 +31,7 @@ pub struct Goal {
     /// The row's measure, exactly.
     pub measure: String,
     /// The bound.
-    pub bound: Bound,
+    pub bound: GoalBound,
 }
 
 /// All goals of the file.
@@ -101,10 +101,10 @@ impl FromStr for Goals {
 
 fn goal(entry: Entry) -> Result<Goal, String> {
     let bounds = [
-        entry.value_at_most.map(Bound::ValueAtMost),
-        entry.value_at_least.map(Bound::ValueAtLeast),
-        entry.ratio_at_most.map(Bound::RatioAtMost),
-        entry.ratio_at_least.map(Bound::RatioAtLeast),
+        entry.value_at_most.map(GoalBound::ValueAtMost),
+        entry.value_at_least.map(GoalBound::ValueAtLeast),
+        entry.ratio_at_most.map(GoalBound::RatioAtMost),
+        entry.ratio_at_least.map(GoalBound::RatioAtLeast),
     ];
     let Entry { bench, measure, .. } = entry;
     match bounds.into_iter().flatten().collect::<Vec<_>>().as_slice() {
@@ -119,10 +119,10 @@ impl Goal {
     pub fn met_by(&self, row: &Row) -> bool {
         let ratio = row.ratio.map(|ratio| ratio.median);
         match self.bound {
-            Bound::ValueAtMost(most) => row.value.median <= most,
-            Bound::ValueAtLeast(least) => row.value.median >= least,
-            Bound::RatioAtMost(most) => ratio.is_some_and(|ratio| ratio <= most),
-            Bound::RatioAtLeast(least) => ratio.is_some_and(|ratio| ratio >= least),
+            GoalBound::ValueAtMost(most) => row.value.median <= most,
+            GoalBound::ValueAtLeast(least) => row.value.median >= least,
+            GoalBound::RatioAtMost(most) => ratio.is_some_and(|ratio| ratio <= most),
+            GoalBound::RatioAtLeast(least) => ratio.is_some_and(|ratio| ratio >= least),
         }
     }
 
@@ -130,10 +130,10 @@ impl Goal {
     #[must_use]
     pub fn words(&self) -> String {
         match self.bound {
-            Bound::ValueAtMost(bound) => format!("value <= {bound}"),
-            Bound::ValueAtLeast(bound) => format!("value >= {bound}"),
-            Bound::RatioAtMost(bound) => format!("ratio <= {bound}"),
-            Bound::RatioAtLeast(bound) => format!("ratio >= {bound}"),
+            GoalBound::ValueAtMost(bound) => format!("value <= {bound}"),
+            GoalBound::ValueAtLeast(bound) => format!("value >= {bound}"),
+            GoalBound::RatioAtMost(bound) => format!("ratio <= {bound}"),
+            GoalBound::RatioAtLeast(bound) => format!("ratio >= {bound}"),
         }
     }
 }
@@ -141,8 +141,8 @@ impl Goal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Unit;
     use crate::rounds::{Rounds, Spread};
+    use crate::row::Unit;
 
     fn read(entry: &str) -> Result<Goals, String> {
         format!("[[goal]]\nbench = 'b'\nmeasure = 'm'\n{entry}").parse()

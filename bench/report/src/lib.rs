@@ -22,8 +22,10 @@ mod goals;
 mod machine;
 mod report;
 mod rounds;
+mod row;
 
-pub use goals::{Bound, Goal, Goals};
+pub use goals::{Goal, GoalBound, Goals};
 pub use machine::{Machine, Noise, NoiseWatch, commit};
-pub use report::{Bench, Report, Row, RowResult, Unit, end};
+pub use report::{Bench, Report, RowResult, end};
 pub use rounds::{Contender, Rounds, Spread, Values, interleave};
+pub use row::{Row, Unit};

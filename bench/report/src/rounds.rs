@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_not_a_number_are_refused() {
+    fn rounds_refuse_missing_nan_and_zero_values() {
         assert!(Spread::of(&[]).is_err());
         assert!(Spread::of(&[1.0, f64::NAN]).is_err());
         let mut rounds = Rounds::default();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn one_run_may_give_several_values() {
+    fn run_returns_several_values() {
         let values = || Ok(vec![("p50".to_owned(), 2.0), ("p99".to_owned(), 3.0)]);
         let rounds = interleave(2, &mut [Contender::several("get", values)]).unwrap();
         assert_eq!(rounds.spread("p50").unwrap().median, 2.0);

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use forebay_bench_micro::Failure;
 use forebay_bench_micro::clock::{nanos, seconds};
-use forebay_bench_straight_copy::options;
-use forebay_testkit::random::Dice;
+use forebay_bench_naive_copy::options;
+use forebay_testkit::random::SeededRng;
 use rocksdb::{DB, DBCompressionType, ReadOptions, SstFileWriter};
 
 /// Bytes of one write to a socket or a file.
@@ -59,7 +59,7 @@ pub fn write_files(
     rows: u64,
     (key_bytes, value_bytes): (usize, usize),
 ) -> Result<f64, Failure> {
-    let noise = Dice::new(rows).noise(PIECE_BYTES + value_bytes);
+    let noise = SeededRng::new(rows).noise(PIECE_BYTES + value_bytes);
     let mut options = options();
     // Compression gains nothing with this data.
     options.set_compression_type(DBCompressionType::None);
@@ -94,7 +94,8 @@ pub fn loopback(time: Duration) -> Result<(f64, Vec<f64>), Failure> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let sending = thread::spawn(move || -> std::io::Result<()> {
-        let (mut socket, piece) = (TcpStream::connect(address)?, Dice::new(1).noise(PIECE_BYTES));
+        let (mut socket, piece) =
+            (TcpStream::connect(address)?, SeededRng::new(1).noise(PIECE_BYTES));
         let began = nanos();
         while u128::from(nanos() - began) < time.as_nanos() {
             socket.write_all(&piece)?;

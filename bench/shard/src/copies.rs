@@ -1,4 +1,4 @@
-//! Copies of a shard between two processes of `forebayd`, compared with the straight loop between
+//! Copies of a shard between two processes of `forebayd`, compared with the naive copy between
 //! two processes and the ceilings of both, in the same rounds.
 
 use std::env;
@@ -8,27 +8,27 @@ use std::process::Command;
 use std::time::Duration;
 
 use forebay_bench_micro::clock::seconds;
+use forebay_bench_micro::rusage::ProcessUsage;
 use forebay_bench_micro::server::{Server, scratch};
-use forebay_bench_micro::taken::Taken;
-use forebay_bench_micro::{Failure, floor, runtime};
+use forebay_bench_micro::{Failure, disk_baseline, runtime};
+use forebay_bench_naive_copy::{receive, send};
 use forebay_bench_report::{Contender, Rounds, Row, Spread, Unit, Values, interleave};
-use forebay_bench_straight_copy::{receive, send};
 use forebay_testkit::tree;
 
 use crate::ceilings;
-use crate::process::{Process, Ran, Said};
+use crate::process::{OutputLine, Process, ProcessResult};
 use crate::source::{KEY_BYTES, STORE, Source};
 
 const ROWS: &str = "copy of rows";
 const COLD: &str = "copy of rows, source not in the page cache";
 const FILES: &str = "copy of files";
-const STRAIGHT: &str = "straight loop";
+const NAIVE: &str = "naive copy";
 const CEILING: &str = "slower ceiling";
 const LOOPBACK: &str = "bytes through loopback";
 
 /// Sizes and durations of the run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct CopiesPlan {
     /// Number of rounds.
     pub rounds: usize,
     /// Bytes of keys and values of each shard.
@@ -37,7 +37,7 @@ pub struct Plan {
     pub values: Vec<usize>,
     /// Duration of the loopback transfer; without a few whole seconds, seconds are not compared.
     pub loopback: Duration,
-    /// Program with the ends of the straight loop: this benchmark's own.
+    /// Program with the ends of the naive copy: this benchmark's own.
     pub program: PathBuf,
 }
 
@@ -45,7 +45,7 @@ pub struct Plan {
 ///
 /// # Errors
 /// Fails if a contender fails; the message has its name and the round.
-pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
+pub fn run(plan: &CopiesPlan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let mut rows = Vec::new();
     for value_bytes in &plan.values {
@@ -55,7 +55,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
             contender(ROWS, &source, || copy(&source, &[])),
             contender(COLD, &source, || source.forget_cached().and_then(|()| copy(&source, &[]))),
             contender(FILES, &source, || copy(&source, &["--files"])),
-            contender(STRAIGHT, &source, || straight(plan, &source)),
+            contender(NAIVE, &source, || naive(plan, &source)),
             Contender::several(CEILING, || {
                 ceilings_of(plan, &source).map_err(|failure| failure.to_string())
             }),
@@ -67,16 +67,16 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
 }
 
 /// The measurements of one copy.
-struct Copied {
+struct CopyTimes {
     seconds: f64,
-    source: Taken,
-    target: Taken,
+    source: ProcessUsage,
+    target: ProcessUsage,
     /// Measurements that only `forebayd` reports.
-    told: Option<Told>,
+    told: Option<CopyReport>,
 }
 
 /// Further measurements of a copy by `forebayd`.
-struct Told {
+struct CopyReport {
     /// Seconds until a document is read from the copy.
     served_after: f64,
     /// Rates of whole seconds, by any unit.
@@ -86,10 +86,10 @@ struct Told {
 fn contender<'a>(
     name: &'static str,
     source: &'a Source,
-    mut run: impl FnMut() -> Result<Copied, String> + 'a,
+    mut run: impl FnMut() -> Result<CopyTimes, String> + 'a,
 ) -> Contender<'a> {
     Contender::several(name, move || {
-        let Copied { seconds, source: from, target, told } = run()?;
+        let CopyTimes { seconds, source: from, target, told } = run()?;
         let gigabytes = source.user_bytes() / 1e9;
         let measure = |what| measure(name, source.value_bytes, what);
         let mut values = vec![
@@ -101,7 +101,7 @@ fn contender<'a>(
             (measure("memory of the target, MB"), target.memory_bytes / 1e6),
             (measure(FROM_DISK), from.disk_bytes / 1e6),
         ];
-        if let Some(Told { served_after, samples }) = told {
+        if let Some(CopyReport { served_after, samples }) = told {
             values.push((measure(SERVED), served_after));
             values.extend(slowest(&samples)?.map(|slowest| (measure(SLOWEST), slowest)));
         }
@@ -130,54 +130,54 @@ fn slowest(samples: &[f64]) -> Result<Option<f64>, String> {
 
 /// Makes one copy by `forebayd copy` from a running node, and checks that the copy has the
 /// documents of the source.
-fn copy(source: &Source, more: &[&str]) -> Result<Copied, String> {
+fn copy(source: &Source, more: &[&str]) -> Result<CopyTimes, String> {
     let (target, program) = (scratch()?, tree::built("forebayd")?);
     source.serving(|server: &Server| {
-        let before = Taken::by(server.process_id())?;
+        let before = ProcessUsage::by(server.process_id())?;
         let mut command = Command::new(&program);
         command.args(["copy", "--from", server.address(), "--store", STORE, "--partition", "0"]);
-        command.arg("--data-dir").arg(target.path()).args(more).env("FOREBAY_LOG", "warn");
+        command.arg("--data-dir").arg(target.path()).args(more).env("FOREBAY_LOG_FILTER", "warn");
         let ran = Process::start("forebayd copy", &mut command)?.end()?;
-        let after = Taken::by(server.process_id())?;
+        let after = ProcessUsage::by(server.process_id())?;
         let (opening, served) = seconds(|| source.read_copy(target.path()));
         served.and_then(|()| source.check_copy(target.path()))?;
         let cpu_seconds = after.cpu_seconds - before.cpu_seconds;
         let disk_bytes = after.disk_bytes - before.disk_bytes;
         let (served_after, samples) = (ran.seconds + opening, samples(&ran.said));
-        Ok(Copied {
+        Ok(CopyTimes {
             seconds: ran.seconds,
-            source: Taken { cpu_seconds, disk_bytes, ..after },
+            source: ProcessUsage { cpu_seconds, disk_bytes, ..after },
             target: ran.taken,
-            told: Some(Told { served_after, samples }),
+            told: Some(CopyReport { served_after, samples }),
         })
     })
 }
 
-/// Makes one copy by the straight loop; the time ends when its last row is put.
-fn straight(plan: &Plan, source: &Source) -> Result<Copied, String> {
+/// Makes one copy by the naive copy; the time ends when its last row is put.
+fn naive(plan: &CopiesPlan, source: &Source) -> Result<CopyTimes, String> {
     let target = scratch()?;
     let mut command = Command::new(&plan.program);
-    command.arg("straight-source").arg(source.shard());
-    let mut from = Process::start("the straight loop's source", &mut command)?;
+    command.arg("naive-source").arg(source.shard());
+    let mut from = Process::start("the naive copy's source", &mut command)?;
     let address = from.hear("at ")?;
     let mut command = Command::new(&plan.program);
-    command.arg("straight-target").arg(target.path()).arg(address);
-    let mut to = Process::start("the straight loop's target", &mut command)?;
+    command.arg("naive-target").arg(target.path()).arg(address);
+    let mut to = Process::start("the naive copy's target", &mut command)?;
     let rows = to.hear("done ")?;
     let from = from.end()?;
-    let Ran { said, taken, .. } = to.end()?;
+    let ProcessResult { said, taken, .. } = to.end()?;
     // Some rows are of the state.
     if !rows.parse::<u64>().is_ok_and(|rows| rows >= source.rows) {
         return Err(format!("{rows} rows came of {}", source.rows));
     }
     let done = said.iter().find(|said| said.line.starts_with("done "));
     let seconds = done.map_or(0.0, |said| said.after);
-    Ok(Copied { seconds, source: from.taken, target: taken, told: None })
+    Ok(CopyTimes { seconds, source: from.taken, target: taken, told: None })
 }
 
 /// Returns the rates between the progress lines of a copy, except the first and the last ones,
 /// which cover less than a second.
-fn samples(said: &[Said]) -> Vec<f64> {
+fn samples(said: &[OutputLine]) -> Vec<f64> {
     // `1234 of about 5678 rows, 91011 bytes, ...`
     let bytes = |line: &str| line.split(", ").nth(1)?.split(' ').next()?.parse::<u64>().ok();
     let told: Vec<_> =
@@ -193,19 +193,19 @@ fn samples(said: &[Said]) -> Vec<f64> {
     rates.get(1..last).unwrap_or_default().to_vec()
 }
 
-/// Runs an end of the loop, as `copy straight-source SHARD` or `copy straight-target FOLDER
+/// Runs an end of the loop, as `copy naive-source SHARD` or `copy naive-target FOLDER
 /// ADDRESS`.
 ///
 /// # Errors
 /// Fails if the end fails.
-pub fn straight_end(arguments: &[&str]) -> Result<(), Failure> {
+pub fn naive_end(arguments: &[&str]) -> Result<(), Failure> {
     match arguments {
-        ["straight-source", shard] => {
+        ["naive-source", shard] => {
             let listener = TcpListener::bind("127.0.0.1:0")?;
             println!("at {}", listener.local_addr()?);
             send(Path::new(shard), &listener)?;
         }
-        ["straight-target", folder, address] => {
+        ["naive-target", folder, address] => {
             let (copied, db) = receive(Path::new(folder), TcpStream::connect(address)?)?;
             println!("done {}", copied.rows);
             drop(db);
@@ -215,14 +215,15 @@ pub fn straight_end(arguments: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn ceilings_of(plan: &Plan, source: &Source) -> Result<Values, Failure> {
+fn ceilings_of(plan: &CopiesPlan, source: &Source) -> Result<Values, Failure> {
     let (folder, value_bytes) = (scratch()?, source.value_bytes);
     let row = (KEY_BYTES + value_bytes) as f64 / 1e6;
     let read = ceilings::iterate(source.shard())? * row;
     let sizes = (KEY_BYTES, value_bytes);
     let written = ceilings::write_files(folder.path(), source.rows, sizes)? * row;
     let (through, samples) = ceilings::loopback(plan.loopback)?;
-    let (through, disk) = (through / 1e6, floor::sequential(folder.path(), plan.bytes)? / 1e6);
+    let (through, disk) =
+        (through / 1e6, disk_baseline::sequential(folder.path(), plan.bytes)? / 1e6);
     let slower = [read, written, through, disk].into_iter().fold(f64::INFINITY, f64::min);
     let measure = |name, what| measure(name, value_bytes, what);
     let mut values = vec![
@@ -257,7 +258,7 @@ fn rows_of(value_bytes: usize, rounds: &Rounds) -> Result<Vec<Row>, String> {
         "memory of the source, MB",
         "memory of the target, MB",
     ] {
-        rows.push(against(ROWS, what, STRAIGHT, what)?);
+        rows.push(against(ROWS, what, NAIVE, what)?);
     }
     for (name, what) in [(ROWS, SERVED), (ROWS, FROM_DISK), (COLD, FROM_DISK)] {
         rows.push(Row::alone(&measure(name, what), unit(what), rounds, &measure(name, what))?);
@@ -275,8 +276,8 @@ fn rows_of(value_bytes: usize, rounds: &Rounds) -> Result<Vec<Row>, String> {
         rows.push(against(ROWS, SLOWEST, LOOPBACK, SLOWEST)?);
     }
     for what in ["MB/s", "CPU of the source, s/GB", "CPU of the target, s/GB"] {
-        rows.push(against(COLD, what, STRAIGHT, what)?);
-        rows.push(against(FILES, what, STRAIGHT, what)?);
+        rows.push(against(COLD, what, NAIVE, what)?);
+        rows.push(against(FILES, what, NAIVE, what)?);
     }
     for name in ["iterator alone", "file writer alone", LOOPBACK, "single file on the disk"] {
         let ceiling = measure(name, "MB/s");
@@ -285,7 +286,7 @@ fn rows_of(value_bytes: usize, rounds: &Rounds) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-/// Returns this program, whose other forms are the ends of the straight loop.
+/// Returns this program, whose other forms are the ends of the naive copy.
 ///
 /// # Errors
 /// Fails if the path of this program is unknown.

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use forebay_bench_micro::clock::nanos;
-use forebay_bench_micro::taken::Taken;
+use forebay_bench_micro::rusage::ProcessUsage;
 use forebay_testkit::child::OwnedChild;
 use parking_lot::Mutex;
 
@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A line of a process's output.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Said {
+pub struct OutputLine {
     /// Seconds since the start of the process.
     pub after: f64,
     /// Text of the line.
@@ -29,13 +29,13 @@ pub struct Said {
 
 /// The results of a process.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ran {
+pub struct ProcessResult {
     /// Lines of output and errors.
-    pub said: Vec<Said>,
+    pub said: Vec<OutputLine>,
     /// Duration of the process, in seconds.
     pub seconds: f64,
     /// Resources that the process took.
-    pub taken: Taken,
+    pub taken: ProcessUsage,
 }
 
 /// A running process; dropping it kills the process.
@@ -43,10 +43,10 @@ pub struct Process {
     name: String,
     child: OwnedChild,
     began: u64,
-    lines: Receiver<Said>,
-    said: Vec<Said>,
+    lines: Receiver<OutputLine>,
+    said: Vec<OutputLine>,
     /// Resources of the process so far, polled until the watch is gone.
-    taken: Arc<Mutex<Taken>>,
+    taken: Arc<Mutex<ProcessUsage>>,
 }
 
 impl Process {
@@ -92,7 +92,7 @@ impl Process {
     ///
     /// # Errors
     /// Fails if the process fails, or takes too long.
-    pub fn end(mut self) -> Result<Ran, String> {
+    pub fn end(mut self) -> Result<ProcessResult, String> {
         for _ in 0..BOUND.as_millis() / LOOK_EVERY.as_millis() {
             look(self.child.id(), &self.taken);
             let ended = self.child.try_wait();
@@ -107,14 +107,14 @@ impl Process {
                 return Err(format!("{} ended with {status}: {:?}", self.name, self.said));
             }
             let taken = *self.taken.lock();
-            return Ok(Ran { said: std::mem::take(&mut self.said), seconds, taken });
+            return Ok(ProcessResult { said: std::mem::take(&mut self.said), seconds, taken });
         }
         Err(format!("{} took over {BOUND:?}", self.name))
     }
 }
 
 /// Polls a process again and again, until its `taken` is dropped.
-fn watch(process: u32, taken: &Arc<Mutex<Taken>>) {
+fn watch(process: u32, taken: &Arc<Mutex<ProcessUsage>>) {
     look(process, taken);
     let taken = Arc::downgrade(taken);
     thread::spawn(move || {
@@ -127,19 +127,19 @@ fn watch(process: u32, taken: &Arc<Mutex<Taken>>) {
 }
 
 /// Updates the resources of a process; a process that is gone keeps those of the last poll.
-fn look(process: u32, taken: &Mutex<Taken>) {
-    if let Ok(looked) = Taken::by(process) {
+fn look(process: u32, taken: &Mutex<ProcessUsage>) {
+    if let Ok(looked) = ProcessUsage::by(process) {
         let mut taken = taken.lock();
         let memory_bytes = taken.memory_bytes.max(looked.memory_bytes);
-        *taken = Taken { memory_bytes, ..looked };
+        *taken = ProcessUsage { memory_bytes, ..looked };
     }
 }
 
-fn listen(from: impl Read + Send + 'static, began: u64, to: Sender<Said>) {
+fn listen(from: impl Read + Send + 'static, began: u64, to: Sender<OutputLine>) {
     thread::spawn(move || {
         for line in BufReader::new(from).lines().map_while(Result::ok) {
             let after = (nanos() - began) as f64 / 1e9;
-            if to.send(Said { after, line }).is_err() {
+            if to.send(OutputLine { after, line }).is_err() {
                 return;
             }
         }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_and_taken_is_known() {
+    fn process_reports_its_lines_and_usage() {
         let script = "echo at 7; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo no >&2";
         let mut process = shell(script);
         assert_eq!(process.hear("at ").unwrap(), "7");
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_fails_says_why() {
+    fn failed_process_reports_its_errors() {
         assert!(shell("echo broken; exit 3").end().unwrap_err().contains("broken"));
         assert!(shell("exit 0").hear("ready").unwrap_err().contains("did not say"));
     }

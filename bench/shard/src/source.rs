@@ -6,9 +6,12 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay::{Client, ClientOptions, ErrorCode, KeyType, Read, StoreSpec, StreamOptions};
+use forebay::reads::Read;
+use forebay::schema::{KeyType, StoreSpec};
+use forebay::writes::StreamOptions;
+use forebay::{Client, ClientOptions, ErrorCode};
 use forebay_bench_micro::server::{Log, Server};
-use forebay_bench_micro::{Failure, floor};
+use forebay_bench_micro::{Failure, disk_baseline};
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef};
 use forebay_core::key_order::{DOCUMENTS, KeyOrder};
 use forebay_core::limits::COPY_RANGES_MAX;
@@ -16,7 +19,7 @@ use forebay_core::partition::xxh3_64;
 use forebay_core::rows_digest::RowsDigest;
 use forebay_core::schema::Definition;
 use forebay_shard::{Export, ExportMode, Resources, ShardDirectory, ShardWriter};
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 use forebay_wire::shard_copy::{RowsBlock, block_rows};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -94,7 +97,7 @@ impl Source {
     /// # Errors
     /// Fails if the files cannot be read.
     pub fn forget_cached(&self) -> Result<(), String> {
-        floor::forget_cached(&self.shard)
+        disk_baseline::forget_cached(&self.shard)
     }
 
     /// Opens a copy of the shard as a following node does, and reads a document.
@@ -127,7 +130,7 @@ async fn fill(address: &str, rows: u64, value_bytes: usize) -> Result<Definition
     let spec = StoreSpec::key_value(STORE, KeyType::Bytes, 1);
     let store = client.create_store(&spec).await?;
     let mut stream = store.write_stream(StreamOptions::default())?.with_deadline(FILL_BOUND);
-    let mut dice = Dice::new(rows);
+    let mut dice = SeededRng::new(rows);
     for number in 0..rows {
         let value = dice.noise(value_bytes);
         stream.send(store.put(&key(number)[..]).set("value", value)).await?;

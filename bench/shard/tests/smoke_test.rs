@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use forebay_bench_naive_copy as naive_copy;
 use forebay_bench_report::Row;
 use forebay_bench_shard::{copies, orders};
-use forebay_bench_straight_copy as straight_copy;
 use forebay_core::id::{PartitionId, PartitionRef, StoreId};
 use forebay_core::key::KeyType;
 use forebay_core::key_order::KeyOrder;
@@ -28,10 +28,10 @@ fn assert_whole(rows: &[Row], measures: &[&str]) {
 }
 
 #[test]
-fn copies_are_measured_beside_the_straight_loop_and_its_ceilings() {
+fn copies_are_measured_beside_the_naive_copy_and_its_ceilings() {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_copy"));
     let (values, loopback) = (vec![256], Duration::from_millis(10));
-    let plan = copies::Plan { rounds: 1, bytes: 400_000, values, loopback, program };
+    let plan = copies::CopiesPlan { rounds: 1, bytes: 400_000, values, loopback, program };
     let rows = copies::run(&plan).unwrap();
     assert_whole(
         &rows,
@@ -67,19 +67,19 @@ fn options_in(folder: &Path) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_straight_loop_has_the_options_of_our_shards() {
-    let (ours, straight) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+fn the_naive_copy_has_the_options_of_our_shards() {
+    let (ours, naive) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let definition = StoreSpec::key_value("a", KeyType::Bytes, 1).define(StoreId(1)).unwrap();
     // The default of a node.
     let memory = (SHARD_MEMORY_MIB as usize) << 20;
     let directory = ShardDirectory::new(ours.path(), Resources::new(memory).unwrap());
     let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
     let shard = directory.create(at, KeyOrder::of(&definition)).unwrap();
-    drop(DB::open(&straight_copy::options(), straight.path()).unwrap());
-    let (ours, straight) = (options_in(shard.shard().path()), options_in(straight.path()));
+    drop(DB::open(&naive_copy::options(), naive.path()).unwrap());
+    let (ours, naive) = (options_in(shard.shard().path()), options_in(naive.path()));
     assert!(ours.len() > 100, "{ours:?}");
     let differing: BTreeSet<&str> = ours
-        .symmetric_difference(&straight)
+        .symmetric_difference(&naive)
         .map(|option| option.split_once('=').unwrap().0)
         // The unit stage of `make test` gathers the logs of all shards in one folder.
         .filter(|option| *option != "[DBOptions] db_log_dir")
@@ -101,8 +101,13 @@ fn the_straight_loop_has_the_options_of_our_shards() {
 
 #[test]
 fn the_four_orders_are_measured_beside_redis() {
-    let plan =
-        orders::Plan { rounds: 1, operations: 60, connecting: 20, values: vec![100], clients: 3 };
+    let plan = orders::OrdersPlan {
+        rounds: 1,
+        operations: 60,
+        connecting: 20,
+        values: vec![100],
+        clients: 3,
+    };
     let rows = orders::run(&plan).unwrap();
     assert_whole(
         &rows,

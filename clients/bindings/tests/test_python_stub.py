@@ -22,13 +22,13 @@ pub(crate) struct NativeReader {}
 #[pymethods]
 impl NativeReader {
     #[new]
-    #[pyo3(signature = (source, *, serve_partial=false, allowed=vec![]))]
+    #[pyo3(signature = (source, *, allow_incomplete_reads=false, allowed=vec![]))]
     fn new(
         py: Python<'_>,
         source: &str,
-        serve_partial: bool,
+        allow_incomplete_reads: bool,
         allowed: Vec<u32>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, CallError> {
         entry()
     }
 
@@ -39,7 +39,7 @@ impl NativeReader {
 
     /// Returns a field.
     #[pyo3(signature = (key, r#type=None))]
-    fn field(&self, key: &Bound<'_, PyAny>, r#type: Option<&str>) -> Result<Handle, Fault> {
+    fn field(&self, key: &Bound<'_, PyAny>, r#type: Option<&str>) -> Result<Handle, CallError> {
         entry()
     }
 
@@ -47,7 +47,7 @@ impl NativeReader {
         entry()
     }
 
-    fn hidden(self) -> Result<Option<Bound<'py, PyAny>>, Fault> {
+    fn hidden(self) -> Result<Option<Bound<'py, PyAny>>, CallError> {
         entry()
     }
 }
@@ -92,7 +92,7 @@ class Reader:
     """A copy."""
 
     def __new__(
-        cls, source: str, *, serve_partial: bool = False, allowed: list[int] = ()
+        cls, source: str, *, allow_incomplete_reads: bool = False, allowed: list[int] = ()
     ) -> Reader: ...
     @property
     def store(self) -> str: ...

@@ -96,7 +96,7 @@ enum { FB_CELL_F32 = 0, FB_CELL_F64 = 1, FB_CELL_I64 = 2 };
 /*
  * Wait of a read. FB_WAIT_NO_DISK is FB_WAIT_NOTHING for callers that must not wait for a disk
  * either: the read returns FB_UNAVAILABLE if the document is spilled. FB_WAIT_NO_DISK takes no
- * age_max_ms.
+ * max_staleness_ms.
  */
 enum { FB_WAIT_NOTHING = 0, FB_WAIT_TOKEN = 1, FB_WAIT_LATEST = 2, FB_WAIT_NO_DISK = 3 };
 
@@ -118,7 +118,7 @@ enum {
 };
 
 /* Result of a change: refused (see its error), in the log, condition held, or not met. */
-enum { FB_REFUSED = 0, FB_APPENDED = 1, FB_APPLIED = 2, FB_NOT_MET = 3 };
+enum { FB_REFUSED = 0, FB_APPENDED = 1, FB_APPLIED = 2, FB_CONDITION_FAILED = 3 };
 
 enum {
     FB_ALTER_ADD_FIELD = 1,
@@ -220,7 +220,7 @@ typedef struct fb_read {
     uint32_t wait;       /* FB_WAIT_* */
     uint32_t reserved;
     uint64_t timeout_ms; /* limit of the wait */
-    uint64_t age_max_ms; /* older data is FB_STALE; 0 for no bound */
+    uint64_t max_staleness_ms; /* older data is FB_STALE; 0 for no bound */
     fb_text token;       /* for FB_WAIT_TOKEN */
 } fb_read;
 
@@ -293,7 +293,7 @@ typedef struct fb_change {
 } fb_change;
 
 typedef struct fb_outcome {
-    uint32_t result; /* FB_REFUSED, FB_APPENDED, FB_APPLIED, FB_NOT_MET */
+    uint32_t result; /* FB_REFUSED, FB_APPENDED, FB_APPLIED, FB_CONDITION_FAILED */
     uint32_t has_version;
     uint64_t version; /* the document's, if the condition was not met and has_version is 1 */
     fb_error error;   /* reason of FB_REFUSED; free it */
@@ -303,9 +303,9 @@ typedef struct fb_reader_options {
     fb_text store;
     const uint32_t *partitions; /* partitions to follow; NULL for all */
     uint64_t partition_count;
-    uint64_t ready_age_max_ms; /* 0 for 10,000 */
+    uint64_t ready_max_staleness_ms; /* 0 for 10,000 */
     uint64_t open_timeout_ms;  /* 0 for 10,000 */
-    uint32_t serve_partial;
+    uint32_t allow_incomplete_reads;
     uint32_t reserved;
     fb_text checkpoint_dir;        /* readers of a directory share a copy; empty for none */
     uint64_t checkpoint_every_ms;  /* 0 for 10,000 */
@@ -317,13 +317,13 @@ typedef struct fb_reader_options {
      * the reader stops applying entries, and its metrics say why; it still answers reads, which
      * turn stale by their bounds.
      */
-    uint64_t memory_budget;
+    uint64_t memory_limit;
     /*
      * Most bytes of disk, in checkpoint_dir, for documents that exceed the memory budget; 0 spills
      * nothing. The reader spills the least recently written documents; a read of a spilled document
      * waits for the disk. The index stays in memory. FB_INVALID_ARGUMENT without checkpoint_dir.
      */
-    uint64_t spill_bytes_max;
+    uint64_t spill_limit;
     /*
      * URL of the folder of snapshots from which a reader without a checkpoint starts:
      * file:///folder, s3://bucket/folder, az://container/folder or gs://bucket/folder; empty to
@@ -354,7 +354,7 @@ typedef struct fb_stream_options {
 
 typedef struct fb_stream_summary {
     uint64_t settled; /* changes whose outcome is known */
-    uint64_t not_met; /* settled changes whose condition did not hold */
+    uint64_t condition_failed; /* settled changes whose condition did not hold */
     uint64_t failed;  /* settled changes that were refused or stay unknown */
     fb_bytes token;   /* covers all changes that are in the log; free it */
 } fb_stream_summary;
@@ -621,7 +621,7 @@ int32_t fb_scan_open(uint64_t reader, uint64_t *scan, fb_error *error);
  * only 0, partition key TEXT | the document, packed. A count of 0 is the end.
  */
 int32_t fb_scan_next(
-    uint64_t scan, uint64_t age_max_ms, uint64_t documents_max, fb_bytes *documents,
+    uint64_t scan, uint64_t max_staleness_ms, uint64_t documents_max, fb_bytes *documents,
     uint64_t *count, fb_error *error);
 
 /*

@@ -74,7 +74,7 @@ pub struct FbRead {
     pub wait: u32,
     pub reserved: u32,
     pub timeout_ms: u64,
-    pub age_max_ms: u64,
+    pub max_staleness_ms: u64,
     pub token: FbText,
 }
 
@@ -172,15 +172,15 @@ pub struct FbReaderOptions {
     pub store: FbText,
     pub partitions: *const u32,
     pub partition_count: u64,
-    pub ready_age_max_ms: u64,
+    pub ready_max_staleness_ms: u64,
     pub open_timeout_ms: u64,
-    pub serve_partial: u32,
+    pub allow_incomplete_reads: u32,
     pub reserved: u32,
     pub checkpoint_dir: FbText,
     pub checkpoint_every_ms: u64,
     pub checkpoint_bytes_max: u64,
-    pub memory_budget: u64,
-    pub spill_bytes_max: u64,
+    pub memory_limit: u64,
+    pub spill_limit: u64,
     pub snapshots: FbText,
 }
 
@@ -207,7 +207,7 @@ pub struct FbStreamOptions {
 #[repr(C)]
 pub struct FbStreamSummary {
     pub settled: u64,
-    pub not_met: u64,
+    pub condition_failed: u64,
     pub failed: u64,
     pub token: FbBytes,
 }

@@ -1,81 +1,25 @@
 //! Clients and stores: connect, create, open, alter, delete, describe, list.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use forebay::{
-    Alteration, Client, ClientOptions, ColumnRules, Error, FieldSpec, Result, SchemaVersion, Store,
-    StoreOptions, StoreSpec, StreamSpec,
+use forebay::schema::{
+    Alteration, ColumnRules, FieldSpec, SchemaVersion, StoreOptions, StoreSpec, StreamSpec,
 };
+use forebay::{Client, ClientOptions, Error, Result, Store};
 
 use crate::abi::{
     FbAlteration, FbBytes, FbError, FbFieldSpec, FbStoreOptions, FbStoreSpec, FbText,
 };
-use crate::fault::entry;
+use crate::error::ffi_call;
+use crate::handles::{OpenClient, OpenStore};
 use crate::input::{column_index_of, field_type_of, key_type_of, one, put, slice};
-use crate::later::Flight;
 use crate::output::Packer;
 use crate::process::wait;
 use crate::registry::{self, Object};
 
-/// A client; after its close, its stores return `Closed` too.
-pub(crate) struct OpenClient {
-    pub(crate) client: Client,
-    closed: Arc<AtomicBool>,
-    deadline: Duration,
-    flight: Arc<Flight>,
-}
-
-impl OpenClient {
-    pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-    }
-}
-
-/// A store of a client.
-pub(crate) struct OpenStore {
-    store: Store,
-    client_closed: Arc<AtomicBool>,
-    deadline: Duration,
-    flight: Arc<Flight>,
-}
-
-impl OpenStore {
-    /// Creates the object of an in-memory reader's store, which has no client.
-    pub(crate) fn in_memory(store: Store) -> Self {
-        let deadline = ClientOptions::default().deadline;
-        Self { store, client_closed: Arc::default(), deadline, flight: Arc::default() }
-    }
-
-    /// # Errors
-    /// `Closed` if the store's client was closed.
-    pub(crate) fn store(&self) -> Result<&Store> {
-        if self.client_closed.load(Ordering::Acquire) {
-            return Err(Error::closed("the store's client was closed; connect another one"));
-        }
-        Ok(&self.store)
-    }
-
-    pub(crate) fn client_closed(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.client_closed)
-    }
-
-    /// Returns the default deadline of the client's calls.
-    pub(crate) fn deadline(&self) -> Duration {
-        self.deadline
-    }
-
-    /// Returns the limit of the client's changes without a waiting caller.
-    pub(crate) fn flight(&self) -> &Flight {
-        &self.flight
-    }
-}
-
 fn insert_store(client: &OpenClient, store: Store) -> Result<u64> {
-    let (client_closed, flight) = (Arc::clone(&client.closed), Arc::clone(&client.flight));
-    let open = OpenStore { store, client_closed, deadline: client.deadline, flight };
-    registry::insert(Object::Store(open))
+    registry::insert(Object::Store(OpenStore::new(client, store)))
 }
 
 /// Connects a client.
@@ -89,7 +33,7 @@ pub unsafe extern "C" fn fb_client_connect(
     client: *mut u64,
     error: *mut FbError,
 ) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         let mut options = ClientOptions::default();
         if deadline_ms > 0 {
             options.deadline = Duration::from_millis(deadline_ms);
@@ -99,8 +43,8 @@ pub unsafe extern "C" fn fb_client_connect(
         let endpoint = unsafe { endpoint.text()? };
         let deadline = options.deadline;
         let client_made = wait(Client::connect(endpoint, options))??;
-        let (closed, flight) = (Arc::default(), Arc::default());
-        let open = OpenClient { client: client_made, closed, deadline, flight };
+        let (closed, in_flight) = (Arc::default(), Arc::default());
+        let open = OpenClient { client: client_made, closed, deadline, in_flight };
         let id = registry::insert(Object::Client(open))?;
         // SAFETY: as above.
         unsafe { put(client, id) };
@@ -119,7 +63,7 @@ pub unsafe extern "C" fn fb_store_open(
     store: *mut u64,
     error: *mut FbError,
 ) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         let open = registry::open(client)?;
         let client = open.client()?;
         // SAFETY: the caller follows the header's rules.
@@ -142,7 +86,7 @@ pub unsafe extern "C" fn fb_store_create(
     store: *mut u64,
     error: *mut FbError,
 ) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         let open = registry::open(client)?;
         let client = open.client()?;
         // SAFETY: the caller follows the header's rules.
@@ -164,7 +108,7 @@ pub unsafe extern "C" fn fb_store_definition(
     definition: *mut FbBytes,
     error: *mut FbError,
 ) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         let open = registry::open(store)?;
         let mut packer = Packer::default();
         packer.definition(&open.store()?.store()?.definition());
@@ -188,7 +132,7 @@ pub unsafe extern "C" fn fb_store_alter(
     definition: *mut FbBytes,
     error: *mut FbError,
 ) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         let open = registry::open(client)?;
         // SAFETY: the caller follows the header's rules.
         let (name, alterations) = unsafe {
@@ -212,7 +156,7 @@ pub unsafe extern "C" fn fb_store_alter(
 /// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_store_delete(client: u64, name: FbText, error: *mut FbError) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         let open = registry::open(client)?;
         // SAFETY: the caller follows the header's rules.
         let name = unsafe { name.text()? };
@@ -232,7 +176,7 @@ pub unsafe extern "C" fn fb_store_describe(
     definition: *mut FbBytes,
     error: *mut FbError,
 ) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         let open = registry::open(client)?;
         // SAFETY: the caller follows the header's rules.
         let name = unsafe { name.text()? };
@@ -256,7 +200,7 @@ pub unsafe extern "C" fn fb_store_list(
     definitions: *mut FbBytes,
     error: *mut FbError,
 ) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         let open = registry::open(client)?;
         let listed = wait(open.client()?.client.list_stores())??;
         let mut packer = Packer::default();

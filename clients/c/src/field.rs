@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use forebay::{Error, FieldHandle, Result};
+use forebay::reads::FieldHandle;
+use forebay::{Error, Result};
 use parking_lot::Mutex;
 
 use crate::output::type_code;

@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use forebay::{
-    ColumnIndex, DocumentKey, Error, FieldType, KeyType, KeyValue, Read, Result, ScalarType, Token,
-    Value, VectorType,
-};
+use forebay::reads::{DocumentKey, Read};
+use forebay::schema::{ColumnIndex, FieldType, KeyType, KeyValue, ScalarType, Value, VectorType};
+use forebay::writes::Token;
+use forebay::{Error, Result};
 use forebay_core::row::decode_value;
 
 use crate::abi::{FbKey, FbRead, FbText, FbValue};
@@ -234,10 +234,10 @@ impl FbKey {
 }
 
 /// The wait of a read, and its staleness bound.
-pub(crate) struct How {
+pub(crate) struct ReadOptions {
     pub(crate) read: Read,
     pub(crate) waits: bool,
-    pub(crate) age_max: Option<Duration>,
+    pub(crate) max_staleness: Option<Duration>,
     /// Whether the read uses only memory.
     pub(crate) in_memory: bool,
 }
@@ -253,9 +253,14 @@ const NO_DISK: u32 = 3;
 /// # Errors
 /// `InvalidArgument` for an unknown wait, for an invalid token, and for a staleness bound on a read
 /// that waits for nothing, not even for a disk.
-pub(crate) unsafe fn how(read: *const FbRead) -> Result<How> {
+pub(crate) unsafe fn read_options(read: *const FbRead) -> Result<ReadOptions> {
     if read.is_null() {
-        return Ok(How { read: Read::local(), waits: false, age_max: None, in_memory: false });
+        return Ok(ReadOptions {
+            read: Read::local(),
+            waits: false,
+            max_staleness: None,
+            in_memory: false,
+        });
     }
     // SAFETY: the caller vouches for it.
     let (given, token) = unsafe {
@@ -269,13 +274,14 @@ pub(crate) unsafe fn how(read: *const FbRead) -> Result<How> {
         2 => Read::latest(timeout),
         _ => return Err(Error::invalid_argument("no such wait; see FB_WAIT in forebay.h")),
     };
-    let age_max = (given.age_max_ms > 0).then(|| Duration::from_millis(given.age_max_ms));
+    let max_staleness =
+        (given.max_staleness_ms > 0).then(|| Duration::from_millis(given.max_staleness_ms));
     let in_memory = given.wait == NO_DISK;
-    if in_memory && age_max.is_some() {
+    if in_memory && max_staleness.is_some() {
         let message = "a read that waits for no disk has no bound of age; leave one of the two out";
         return Err(Error::invalid_argument(message));
     }
-    Ok(How { read, waits: matches!(given.wait, 1 | 2), age_max, in_memory })
+    Ok(ReadOptions { read, waits: matches!(given.wait, 1 | 2), max_staleness, in_memory })
 }
 
 /// Returns milliseconds as the caller gives them; 0 is the default.

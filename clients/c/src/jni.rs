@@ -13,15 +13,7 @@
 
 use jni_sys::{JNIEnv, jbyteArray, jclass, jint, jlong, jobject};
 
-use crate::abi::FbText;
-
-fn at<T>(address: jlong) -> *mut T {
-    std::ptr::with_exposed_provenance_mut(address as usize)
-}
-
-fn text(address: jlong, length: jlong) -> FbText {
-    FbText { data: at(address), length: length as u64 }
-}
+use address::at;
 
 /// Declares `Java_io_forebay_JniCalls_NAME` for each call; each takes `jlong`s and returns a
 /// status.
@@ -44,6 +36,7 @@ macro_rules! calls {
     };
 }
 
+mod address;
 mod entry_points;
 
 /// Returns the version of this library's ABI; Java refuses another version.
@@ -61,11 +54,11 @@ pub extern "system" fn Java_io_forebay_JniCalls_function(
     number: jlong,
 ) -> jlong {
     let function: *const () = match number {
-        0 => crate::read::fb_reader_get_bytes as *const (),
-        1 => crate::many::fb_reader_get_many_into as *const (),
-        2 => crate::many::fb_reader_gather_f32 as *const (),
-        3 => crate::many::fb_reader_gather_f64 as *const (),
-        4 => crate::many::fb_reader_gather_i64 as *const (),
+        0 => crate::reader::fb_reader_get_bytes as *const (),
+        1 => crate::batch_read::fb_reader_get_many_into as *const (),
+        2 => crate::batch_read::fb_reader_gather_f32 as *const (),
+        3 => crate::batch_read::fb_reader_gather_f64 as *const (),
+        4 => crate::batch_read::fb_reader_gather_i64 as *const (),
         _ => std::ptr::null(),
     };
     function.expose_provenance() as jlong

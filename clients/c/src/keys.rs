@@ -1,7 +1,9 @@
 //! Many keys as the caller packs them: concatenated, with the partition keys in a second array if
 //! the store declares a partition key.
 
-use forebay::{DocumentKey, Error, KeyList, KeyType, PackedKeys, Result};
+use forebay::reads::{DocumentKey, KeyList, PackedKeys};
+use forebay::schema::KeyType;
+use forebay::{Error, Result};
 
 use crate::abi::FbKeys;
 use crate::input::{key_type_of, one, slice};

@@ -5,29 +5,32 @@
 //! Every entry point catches unwinding, returns a status, and fills the caller's error. The
 //! caller's memory is read only during the call.
 //!
-//! `fault` turns failures into statuses, `registry` has the open objects, `abi` has the structs of
-//! the header, `input` reads the caller's memory, and `output` creates the bytes that the caller
-//! frees.
+//! `error` turns failures into statuses, `handles` has the types of the objects, `registry` has the
+//! open objects by id, `abi` has the structs of the header, `input` reads the caller's memory,
+//! `output` creates the bytes that the caller frees, and `release` frees them.
 
 #![allow(clippy::too_many_arguments, reason = "a C function has no other way to take options")]
 
 mod abi;
 mod admin;
+mod async_write;
+mod batch_read;
+mod error;
 mod event;
-mod fault;
 mod field;
-mod heap;
+mod handles;
+mod inbox;
 mod input;
+mod java_critical;
 mod jni;
 mod keys;
-mod later;
 mod log;
-mod many;
 mod memory;
 mod output;
 mod process;
-mod read;
+mod reader;
 mod registry;
+mod release;
 mod select;
 mod status;
 mod verify;

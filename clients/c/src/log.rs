@@ -13,9 +13,9 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 use crate::abi::{FbError, FbSink};
+use crate::error::ffi_call;
 use crate::event::Sink;
-use crate::fault::entry;
-use crate::output::Packer;
+use crate::output::packed_record;
 
 /// `FB_LOG_OFF` to `FB_LOG_TRACE` of the header.
 const LEVELS: [LevelFilter; 6] = [
@@ -40,7 +40,7 @@ static INSTALLED: OnceLock<bool> = OnceLock::new();
 /// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_log_to(level: u32, sink: *const FbSink, error: *mut FbError) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         // SAFETY: the caller follows the header's rules.
         let sink = if level == 0 { None } else { Some(unsafe { Sink::of(sink)? }) };
         Ok(log_to(level, sink)?)
@@ -87,7 +87,7 @@ impl Subscriber for Records {
         let mut words = Words::default();
         event.record(&mut words);
         let metadata = event.metadata();
-        sink.tell_record(packed(*metadata.level(), metadata.target(), &words.text()));
+        sink.tell_record(packed_record(*metadata.level(), metadata.target(), &words.text()));
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -133,24 +133,6 @@ impl Visit for Words {
     }
 }
 
-/// Packs a record as the header describes: level u32 | target TEXT | message TEXT.
-fn packed(level: Level, target: &str, message: &str) -> Vec<u8> {
-    let code = LEVELS.iter().position(|known| *known == level).unwrap_or(0);
-    let mut packer = Packer::default();
-    packer.u32(code as u32);
-    packer.text(target.as_bytes());
-    packer.text(message.as_bytes());
-    packer.into_bytes()
-}
-
-/// Returns the record that states the number of dropped records of an inbox.
-pub(crate) fn dropped(count: u64) -> Vec<u8> {
-    let message = format!(
-        "{count} records were dropped, because nothing fetched them in time; raise the level"
-    );
-    packed(Level::WARN, OURS, &message)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,7 +162,7 @@ mod tests {
         say();
         assert_eq!(ask(2), 0);
         say();
-        let record = packed(Level::WARN, "forebay_test", "held up partition=3 name=n");
+        let record = packed_record(Level::WARN, "forebay_test", "held up partition=3 name=n");
         assert_eq!(std::mem::take(&mut *HEARD.lock()), [record]);
         assert_eq!(ask(4), 0);
         say();

@@ -3,15 +3,16 @@
 
 use std::time::Duration;
 
-use forebay::{Error, Forced, Reader, Result, Timestamp};
+use forebay::schema::Timestamp;
+use forebay::testing::Forced;
+use forebay::{Error, Reader, Result};
 
 use crate::abi::{FbAlteration, FbBytes, FbChange, FbError, FbStoreSpec};
-use crate::admin::OpenStore;
-use crate::fault::entry;
+use crate::error::ffi_call;
+use crate::handles::{OpenReader, OpenStore};
 use crate::input::{one, put, slice};
 use crate::output::Packer;
 use crate::process::wait_here;
-use crate::read::OpenReader;
 use crate::registry::{self, Object};
 use crate::write::batch_of;
 
@@ -28,7 +29,7 @@ pub unsafe extern "C" fn fb_memory_open(
     store: *mut u64,
     error: *mut FbError,
 ) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         // SAFETY: the caller follows the header's rules.
         let memory = Reader::in_memory(&unsafe { one(spec)?.spec()? }, [])?;
         // SAFETY: as above.
@@ -60,7 +61,7 @@ pub unsafe extern "C" fn fb_memory_clock(
     now_us: *mut i64,
     error: *mut FbError,
 ) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         let open = registry::open(reader)?;
         let now = open.reader()?.memory()?.now();
         // SAFETY: the caller follows the header's rules.
@@ -75,7 +76,7 @@ pub unsafe extern "C" fn fb_memory_clock(
 /// Pointers satisfy the header's rules.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fb_memory_set_clock(reader: u64, now_us: i64, error: *mut FbError) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         let open = registry::open(reader)?;
         Ok(open.reader()?.memory()?.set_clock(Timestamp::from_micros(now_us))?)
     })
@@ -92,7 +93,7 @@ pub unsafe extern "C" fn fb_memory_force(
     age_ms: u64,
     error: *mut FbError,
 ) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         let open = registry::open(reader)?;
         Ok(open.reader()?.memory()?.force(forced(state, age_ms)?)?)
     })
@@ -123,7 +124,7 @@ pub unsafe extern "C" fn fb_memory_alter(
     definition: *mut FbBytes,
     error: *mut FbError,
 ) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         let open = registry::open(reader)?;
         // SAFETY: the caller follows the header's rules.
         let alterations = unsafe {
@@ -143,6 +144,7 @@ pub unsafe extern "C" fn fb_memory_alter(
 mod tests {
     use super::*;
     use crate::abi::{FbStoreOptions, FbText};
+    use crate::release;
     use forebay::ErrorCode;
 
     fn spec(name: &str) -> FbStoreSpec {
@@ -182,16 +184,16 @@ mod tests {
             assert_eq!(fb_memory_set_clock(reader, now, none), refused);
             assert_eq!(fb_memory_force(reader, 4, 0, none), refused);
             assert_eq!(fb_memory_clock(store, &mut now, none), refused);
-            assert_eq!(crate::read::fb_reader_await_ready(reader, 0, none), 0);
+            assert_eq!(crate::reader::fb_reader_await_ready(reader, 0, none), 0);
             assert_eq!(fb_memory_force(reader, 1, 0, none), 0);
             let unavailable = ErrorCode::Unavailable.number();
-            assert_eq!(crate::read::fb_reader_await_ready(reader, 1, none), unavailable);
+            assert_eq!(crate::reader::fb_reader_await_ready(reader, 1, none), unavailable);
             assert_eq!(fb_memory_force(reader, 3, 0, none), 0);
             let closed = ErrorCode::Closed.number();
             assert_eq!(fb_memory_force(reader, 0, 0, none), closed);
-            assert_eq!(registry::fb_close(reader, none), 0);
+            assert_eq!(release::fb_close(reader, none), 0);
             assert_eq!(fb_memory_clock(reader, &mut now, none), closed);
-            assert_eq!(registry::fb_close(store, none), 0);
+            assert_eq!(release::fb_close(store, none), 0);
         }
     }
 }

@@ -1,14 +1,15 @@
 //! Output of the library: bytes that the caller frees, and the packed forms of documents,
 //! definitions and status that `forebay.h` describes.
 
-use forebay::{
-    ColumnIndex, Definition, FieldRead, FieldType, KeyType, KeyValue, Presence, Result, RowRef,
-    ScalarType, Value, VectorType,
+use forebay::Result;
+use forebay::reads::{FieldRead, Presence, RowRef};
+use forebay::schema::{
+    ColumnIndex, Definition, FieldType, KeyType, KeyValue, ScalarType, Value, VectorType,
 };
 use forebay_core::row::encode_value;
+use tracing::Level;
 
-use crate::abi::{FbBytes, FbError, FbPacked, FbText};
-use crate::fault::Fault;
+use crate::abi::FbBytes;
 
 /// "None" for a time, a version or a duration that may be missing.
 pub(crate) const NONE: i64 = i64::MIN;
@@ -33,37 +34,6 @@ pub(crate) unsafe fn free(bytes: FbBytes) {
     let slice = std::ptr::slice_from_raw_parts_mut(bytes.data, bytes.length as usize);
     // SAFETY: `owned` created pointer and length from one boxed slice.
     drop(unsafe { Box::from_raw(slice) });
-}
-
-/// Frees bytes of the library, and empties the struct.
-///
-/// # Safety
-/// `bytes` is null, or was filled by an entry point, or is zero throughout.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fb_bytes_free(bytes: *mut FbBytes) {
-    if !bytes.is_null() {
-        // SAFETY: the caller vouches for the pointer.
-        unsafe { free(bytes.replace(FbBytes::EMPTY)) };
-    }
-}
-
-/// Frees the four parts of packed values, and empties the struct.
-///
-/// # Safety
-/// The rules of [`fb_bytes_free`] apply.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fb_packed_free(packed: *mut FbPacked) {
-    if packed.is_null() {
-        return;
-    }
-    // SAFETY: the caller vouches for the pointer.
-    unsafe {
-        let parts = &mut *packed;
-        for part in [&mut parts.values, &mut parts.ends, &mut parts.statuses, &mut parts.presences]
-        {
-            fb_bytes_free(part);
-        }
-    }
 }
 
 /// Returns a type's code in the header: `FB_TYPE_*`.
@@ -221,25 +191,6 @@ impl Packer {
         }
     }
 
-    /// Appends an error: code u32, 0 for none | applies u32 | partition u32 | key digest u64 |
-    /// limit u64 | actual u64 | pending u64 | message, store and field TEXT.
-    pub(crate) fn error(&mut self, fault: Option<Fault>) {
-        let told = fault.map_or(FbError::NONE, Fault::told);
-        self.u32(told.code as u32);
-        self.u32(told.applies);
-        self.u32(told.partition);
-        for number in [told.key_digest, told.limit, told.actual, told.pending] {
-            self.u64(number);
-        }
-        for text in [told.message, told.store, told.field] {
-            // SAFETY: `told` has created the three texts by `owned`; each is freed here, once.
-            unsafe {
-                self.text(FbText { data: text.data, length: text.length }.bytes().unwrap_or(&[]));
-                free(text);
-            }
-        }
-    }
-
     pub(crate) fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
@@ -256,4 +207,16 @@ pub(crate) fn presence_of<T>(read: FieldRead<T>, with: impl FnOnce(T)) -> u32 {
         with(value);
     }
     presence.into()
+}
+
+/// Packs a log record as the header describes: level u32, which is `FB_LOG_ERROR` to
+/// `FB_LOG_TRACE`, | target TEXT | message TEXT.
+pub(crate) fn packed_record(level: Level, target: &str, message: &str) -> Vec<u8> {
+    let levels = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
+    let code = levels.iter().position(|known| *known == level).map_or(0, |index| index + 1);
+    let mut packer = Packer::default();
+    packer.u32(code as u32);
+    packer.text(target.as_bytes());
+    packer.text(message.as_bytes());
+    packer.into_bytes()
 }

@@ -10,14 +10,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::{ArcSwapOption, Guard};
-use forebay::{Error, PendingWrite, Result};
+use forebay::writes::PendingWrite;
+use forebay::{Error, Result};
 use parking_lot::Mutex;
 
-use crate::admin::{OpenClient, OpenStore};
-use crate::event::Inbox;
-use crate::later::OpenStream;
-use crate::many::{OpenPlan, OpenScan};
-use crate::read::OpenReader;
+use crate::handles::{OpenClient, OpenPlan, OpenReader, OpenScan, OpenStore, OpenStream};
+use crate::inbox::Inbox;
 
 /// Slots of one chunk.
 const CHUNK_SLOTS: usize = 1024;
@@ -56,12 +54,12 @@ impl Object {
     }
 }
 
-struct Held {
+struct Entry {
     id: u64,
     object: Object,
 }
 
-type Slot = ArcSwapOption<Held>;
+type Slot = ArcSwapOption<Entry>;
 
 static CHUNKS: [OnceLock<Box<[Slot]>>; CHUNKS_MAX] = [const { OnceLock::new() }; CHUNKS_MAX];
 static FREE: Mutex<FreeSlots> =
@@ -75,9 +73,9 @@ struct FreeSlots {
 }
 
 /// An object that cannot go away while this is held.
-pub(crate) struct Open(Guard<Option<Arc<Held>>>);
+pub(crate) struct OpenObject(Guard<Option<Arc<Entry>>>);
 
-impl Open {
+impl OpenObject {
     fn object(&self) -> &Object {
         &self.0.as_ref().expect("an empty slot is refused before it becomes this").object
     }
@@ -85,7 +83,7 @@ impl Open {
 
 macro_rules! opened {
     ($($name:ident, $variant:ident, $type:ty);* $(;)?) => {
-        impl Open {
+        impl OpenObject {
             $(
                 pub(crate) fn $name(&self) -> Result<&$type> {
                     match self.object() {
@@ -153,7 +151,7 @@ pub(crate) fn insert(object: Object) -> Result<u64> {
     // A slot whose generations are used up is never free again.
     slots.generations[number] += 1;
     let id = (u64::from(slots.generations[number]) << SLOT_BITS) | number as u64;
-    slot(number).expect("the chunk was made above").store(Some(Arc::new(Held { id, object })));
+    slot(number).expect("the chunk was made above").store(Some(Arc::new(Entry { id, object })));
     Ok(id)
 }
 
@@ -161,10 +159,10 @@ pub(crate) fn insert(object: Object) -> Result<u64> {
 ///
 /// # Errors
 /// `Closed` if there is none.
-pub(crate) fn open(id: u64) -> Result<Open> {
+pub(crate) fn open(id: u64) -> Result<OpenObject> {
     let held = slot_of(id).ok_or_else(closed)?.load();
     let found = held.as_ref().is_some_and(|held| held.id == id);
-    if found { Ok(Open(held)) } else { Err(closed()) }
+    if found { Ok(OpenObject(held)) } else { Err(closed()) }
 }
 
 /// Ends an id. Current users of the object continue; the last of them frees the object.
@@ -190,15 +188,6 @@ pub(crate) fn close(id: u64) -> Result<()> {
         _ => {}
     }
     Ok(())
-}
-
-/// Closes the object of this id. Calls in flight end normally; later calls return `Closed`.
-///
-/// # Safety
-/// Pointers satisfy the header's rules.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fb_close(id: u64, error: *mut crate::abi::FbError) -> i32 {
-    crate::fault::entry(error, || Ok(close(id)?))
 }
 
 #[cfg(test)]

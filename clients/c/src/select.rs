@@ -3,11 +3,13 @@
 
 use std::ops::Bound;
 
-use forebay::{Error, Result, Select, Selected, SelectedEvent, Timestamp};
+use forebay::reads::{Select, Selected, SelectedEvent};
+use forebay::schema::Timestamp;
+use forebay::{Error, Result};
 
 use crate::abi::{FbBytes, FbError, FbRead, FbSelect};
-use crate::fault::entry;
-use crate::input::{how, one, put, slice};
+use crate::error::ffi_call;
+use crate::input::{one, put, read_options, slice};
 use crate::output::{Packer, type_code};
 use crate::process::{wait, wait_here};
 use crate::registry;
@@ -34,7 +36,7 @@ pub unsafe extern "C" fn fb_store_select(
     selected: *mut FbBytes,
     error: *mut FbError,
 ) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         let open = registry::open(store)?;
         let store = open.store()?.store()?;
         // SAFETY: the caller follows the header's rules.
@@ -64,21 +66,21 @@ unsafe fn narrowed(select: Select, given: *const FbSelect) -> Result<Select> {
 /// Returns the select, with its wait.
 ///
 /// # Safety
-/// The rules of [`how`] apply.
+/// The rules of [`read_options`] apply.
 ///
 /// # Errors
-/// Errors of [`how`]; `InvalidArgument` for a read that waits for no disk.
+/// Errors of [`read_options`]; `InvalidArgument` for a read that waits for no disk.
 unsafe fn reading(select: Select, read: *const FbRead) -> Result<Select> {
     // SAFETY: the caller vouches for it.
-    let how = unsafe { how(read)? };
-    if how.in_memory {
+    let options = unsafe { read_options(read)? };
+    if options.in_memory {
         let message = "a node answers selects from its disk, so a select cannot avoid the wait; \
             ask for another wait";
         return Err(Error::invalid_argument(message));
     }
-    Ok(select.read(match how.age_max {
-        Some(bound) => how.read.max_age(bound),
-        None => how.read,
+    Ok(select.read(match options.max_staleness {
+        Some(bound) => options.read.max_staleness(bound),
+        None => options.read,
     }))
 }
 
@@ -183,9 +185,11 @@ impl Packer {
 
 #[cfg(test)]
 mod tests {
+    use forebay::schema::{KeyType, StoreSpec};
+    use forebay::{ErrorCode, Reader};
+
     use super::*;
     use crate::abi::{FbKey, FbText, FbValue};
-    use forebay::{ErrorCode, KeyType, Reader, StoreSpec};
 
     const NO_TEXT: FbText = FbText { data: std::ptr::null(), length: 0 };
     const NO_VALUE: FbValue = FbValue { value_type: 0, reserved: 0, data: NO_TEXT };
@@ -236,7 +240,7 @@ mod tests {
     #[test]
     fn a_select_waits_as_a_read_does_but_for_a_disk() {
         let read =
-            |wait| FbRead { wait, reserved: 0, timeout_ms: 1, age_max_ms: 0, token: NO_TEXT };
+            |wait| FbRead { wait, reserved: 0, timeout_ms: 1, max_staleness_ms: 0, token: NO_TEXT };
         // SAFETY: the referents live throughout.
         unsafe {
             assert!(reading(select(), &read(2)).is_ok());

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use forebay::{Error, Fetching, Phase, ReaderMetrics, ReaderStatus};
+use forebay::Error;
+use forebay::status::{Fetching, Phase, ReaderMetrics, ReaderStatus};
 
 use crate::output::{NONE, Packer};
 

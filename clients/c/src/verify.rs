@@ -3,10 +3,13 @@
 
 use std::time::Duration;
 
-use forebay::{Definition, Difference, DocumentKey, PartitionId, Result, Verified};
+use forebay::Result;
+use forebay::reads::DocumentKey;
+use forebay::schema::{Definition, PartitionId};
+use forebay::status::{Difference, Verified};
 
 use crate::abi::{FbBytes, FbError};
-use crate::fault::entry;
+use crate::error::ffi_call;
 use crate::input::put;
 use crate::output::Packer;
 use crate::registry;
@@ -47,7 +50,7 @@ pub unsafe extern "C" fn fb_reader_verify(
     verified: *mut FbBytes,
     error: *mut FbError,
 ) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         let open = registry::open(reader)?;
         let open = open.reader()?;
         let wait_max = Duration::from_millis(timeout_ms);
@@ -62,7 +65,7 @@ pub unsafe extern "C" fn fb_reader_verify(
 
 #[cfg(test)]
 mod tests {
-    use forebay::{KeyType, StoreId, StoreSpec};
+    use forebay::schema::{KeyType, StoreId, StoreSpec};
     use forebay_core::id::{PartitionRef, Position};
     use forebay_core::key::Key;
 
@@ -92,7 +95,7 @@ mod tests {
         for (what, text) in [(1, "u1"), (2, "u2"), (3, "u3")] {
             let mut one = Packer::default();
             one.u8(what);
-            one.key(forebay::KeyValue::String(text));
+            one.key(forebay::schema::KeyValue::String(text));
             one.u32(0);
             expected.extend(one.into_bytes());
         }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use forebay::{
-    Batch, BatchOutcome, DocumentVersion, Error, Result, Store, Value, Write, WriteResult,
-};
+use forebay::schema::{DocumentVersion, Value};
+use forebay::writes::{Batch, BatchOutcome, Write, WriteResult};
+use forebay::{Error, Result, Store};
 
 use crate::abi::{FbBytes, FbChange, FbError, FbOp, FbOutcome};
-use crate::fault::{entry, told};
+use crate::error::{fb_error_of, ffi_call};
 use crate::input::{put, slice, slice_mut, ttl_of};
 use crate::output::owned;
 use crate::process::{wait, wait_here};
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn fb_store_write(
     token: *mut FbBytes,
     error: *mut FbError,
 ) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         let open = registry::open(store)?;
         let store = open.store()?.store()?;
         // SAFETY: the caller follows the header's rules.
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn fb_pending_retry(
     token: *mut FbBytes,
     error: *mut FbError,
 ) -> i32 {
-    entry(error, || {
+    ffi_call(error, || {
         let taken = registry::open(pending)?.pending()?.lock().take();
         let again =
             || Error::closed("the write is already being retried; retry the write's new id");
@@ -114,7 +114,7 @@ unsafe fn tell(
 
 fn outcome(result: &Result<WriteResult>) -> FbOutcome {
     let (code, version) = result_code(result);
-    let error = result.as_ref().err().map_or(FbError::NONE, |error| told(error, None));
+    let error = result.as_ref().err().map_or(FbError::NONE, |error| fb_error_of(error, None));
     let has_version = version.is_some().into();
     FbOutcome { result: code, has_version, version: version.map_or(0, |version| version.0), error }
 }
@@ -124,7 +124,7 @@ pub(crate) fn result_code(result: &Result<WriteResult>) -> (u32, Option<Document
     match result {
         Ok(WriteResult::Appended) => (1, None),
         Ok(WriteResult::Applied) => (2, None),
-        Ok(WriteResult::NotMet(version)) => (3, *version),
+        Ok(WriteResult::ConditionFailed(version)) => (3, *version),
         Err(_) => (0, None),
     }
 }

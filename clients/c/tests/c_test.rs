@@ -59,7 +59,7 @@ impl Drop for Node {
 fn start_node(folder: &Path, snapshots: &str) -> (Node, String) {
     let mut forebayd = Command::new(tree::built("forebayd").unwrap());
     forebayd.args(["dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(folder.join("data"));
-    forebayd.args(["--snapshot-every-s", "1", "--snapshots", snapshots]);
+    forebayd.args(["--snapshot-interval", "1s", "--snapshots", snapshots]);
     forebayd.stdout(Stdio::piped()).stderr(fs::File::create(folder.join("log")).unwrap());
     let child = forebayd.spawn().unwrap();
     let mut node = Node(child);
@@ -143,12 +143,15 @@ fn the_header_and_the_library_agree_on_every_layout() {
         ("fb_op.value", offset_of!(FbOp, value)),
         ("fb_change.if_newer", offset_of!(FbChange, if_newer)),
         ("fb_outcome.error", offset_of!(FbOutcome, error)),
-        ("fb_reader_options.serve_partial", offset_of!(FbReaderOptions, serve_partial)),
+        (
+            "fb_reader_options.allow_incomplete_reads",
+            offset_of!(FbReaderOptions, allow_incomplete_reads),
+        ),
         ("fb_reader_options.checkpoint_every_ms", {
             offset_of!(FbReaderOptions, checkpoint_every_ms)
         }),
-        ("fb_reader_options.memory_budget", { offset_of!(FbReaderOptions, memory_budget) }),
-        ("fb_reader_options.spill_bytes_max", offset_of!(FbReaderOptions, spill_bytes_max)),
+        ("fb_reader_options.memory_limit", { offset_of!(FbReaderOptions, memory_limit) }),
+        ("fb_reader_options.spill_limit", offset_of!(FbReaderOptions, spill_limit)),
         ("fb_reader_options.snapshots", offset_of!(FbReaderOptions, snapshots)),
         ("fb_store_options.log_window_us", offset_of!(FbStoreOptions, log_window_us)),
         ("fb_store_options.log_bytes", offset_of!(FbStoreOptions, log_bytes)),

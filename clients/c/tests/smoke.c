@@ -207,8 +207,8 @@ static void spill(uint64_t client, fb_text name, fb_text last, const char *folde
 
     memset(&options, 0, sizeof options);
     options.store = name;
-    options.memory_budget = 512 << 10;
-    options.spill_bytes_max = 64 << 20;
+    options.memory_limit = 512 << 10;
+    options.spill_limit = 64 << 20;
     expect(fb_reader_open(client, &options, &reader, NULL) == FB_INVALID_ARGUMENT,
            "spilling needs a directory");
     options.checkpoint_dir = text(folder);
@@ -225,7 +225,7 @@ static void spill(uint64_t client, fb_text name, fb_text last, const char *folde
         check(fb_reader_get_bytes(reader, raw, &large, NULL, buffer, 1024, &length, &presence,
                                   &failure), "get from memory or disk");
         expect(presence == FB_VALUE && length == 1024, "each is there");
-        bounded.age_max_ms = WAIT_MS;
+        bounded.max_staleness_ms = WAIT_MS;
         expect(fb_reader_presence(reader, raw, &large, &bounded, &presence, NULL)
                    == FB_INVALID_ARGUMENT, "a read that waits for no disk has no bound of age");
     }
@@ -260,7 +260,7 @@ static void over_budget(uint64_t client, const char *folder)
     check(fb_store_create(client, &spec, &store, &failure), "create a large store");
     memset(&options, 0, sizeof options);
     options.store = spec.name;
-    options.memory_budget = 512 << 10;
+    options.memory_limit = 512 << 10;
     check(fb_reader_open(client, &options, &reader, &failure), "open with a budget");
     check(fb_reader_await_ready(reader, WAIT_MS, &failure), "await ready within a budget");
     for (number = 0; number < 1000; number++) {
@@ -601,9 +601,9 @@ static void print_layouts(void)
     FIELD(fb_read, token); FIELD(fb_field_spec, fallback); FIELD(fb_field_spec, index);
     FIELD(fb_store_spec, options); FIELD(fb_alteration, options); FIELD(fb_op, value);
     FIELD(fb_change, if_newer);
-    FIELD(fb_outcome, error); FIELD(fb_reader_options, serve_partial);
-    FIELD(fb_reader_options, checkpoint_every_ms); FIELD(fb_reader_options, memory_budget);
-    FIELD(fb_reader_options, spill_bytes_max); FIELD(fb_reader_options, snapshots);
+    FIELD(fb_outcome, error); FIELD(fb_reader_options, allow_incomplete_reads);
+    FIELD(fb_reader_options, checkpoint_every_ms); FIELD(fb_reader_options, memory_limit);
+    FIELD(fb_reader_options, spill_limit); FIELD(fb_reader_options, snapshots);
     FIELD(fb_store_options, log_window_us); FIELD(fb_store_options, log_bytes);
     FIELD(fb_sink, ticket);
     FIELD(fb_stream_summary, token); FIELD(fb_select, column); FIELD(fb_select, from_us);

@@ -177,7 +177,7 @@ def hear_finish() -> Figures:
 def wait_tokens(readers: Readers, tokens: dict[str, str]) -> None:
     """Wait until this process has applied everything that the load has written."""
     for reader in (readers.movies, readers.users):
-        reader.wait_token(bytes.fromhex(tokens[reader.store]), TOKEN_SECONDS)
+        reader.await_token(bytes.fromhex(tokens[reader.store]), TOKEN_SECONDS)
 
 
 def read_all(readers: Readers, finish: Figures) -> Figures:
@@ -207,7 +207,7 @@ def dump(reader: forebay.Reader, keys: str, out: TextIO) -> Rows:
     asked = map(int, Path(keys).read_text(encoding="utf-8").splitlines())
     write(reader.store, "key", ((key, reader.get_document(key)) for key in asked), out)
     # Pairs, not yet a dict: a document that is seen twice must be reported twice.
-    seen = list(reader.iterate())
+    seen = list(reader.scan())
     write(reader.store, "iteration", seen, out)
     return dict(seen)
 

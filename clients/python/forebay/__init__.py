@@ -2,7 +2,7 @@
 
 A `Client` (or, on asyncio, an `AsyncClient`) writes to stores and administers them. A `Reader`
 holds a live copy of a store in this process and answers from its own memory. All errors are
-`Error`; each code has its class. Log records go to the logger `forebay`.
+`ForebayError`; each code has its class. Log records go to the logger `forebay`.
 """
 
 import importlib
@@ -24,23 +24,23 @@ from forebay._changes import (
 )
 from forebay._client import Client
 from forebay._errors import (
-    Closed,
-    Conflict,
-    Corrupt,
-    DeadlineExceeded,
-    Error,
-    Internal,
-    InvalidArgument,
-    LimitExceeded,
-    NotFound,
-    PermissionDenied,
-    Stale,
-    TokenLost,
-    Unauthenticated,
-    Unavailable,
-    UnknownOutcome,
-    Unsupported,
-    UpgradeNeeded,
+    ClosedError,
+    ConflictError,
+    CorruptError,
+    DeadlineExceededError,
+    ForebayError,
+    InternalError,
+    InvalidArgumentError,
+    LimitExceededError,
+    NotFoundError,
+    PermissionDeniedError,
+    StaleError,
+    TokenLostError,
+    UnauthenticatedError,
+    UnavailableError,
+    UnknownOutcomeError,
+    UnsupportedError,
+    UpgradeNeededError,
 )
 from forebay._model import ABSENT, Absent, KeyStatus, PartitionedKey, Presence
 from forebay._native import (
@@ -63,17 +63,17 @@ if TYPE_CHECKING:
         CheckpointCounts,
         Counts,
         Definition,
-        Fetching,
         Field,
         PackedValues,
         PartitionStatus,
         ReaderMetrics,
         ReaderStatus,
-        Selected,
         SelectedColumn,
         SelectedEvent,
+        SelectResult,
+        SnapshotDownload,
         StreamSummary,
-        Verified,
+        Verification,
         WriteOutcome,
     )
     from forebay._async_verbs import (
@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     from forebay._memory import InMemoryReader
     from forebay._types import Document, Fields, FieldValue, Key, Keys, Value, Vector
 
-# A fork copies no threads: objects that the parent has opened raise `Closed` in the child.
+# A fork copies no threads: objects that the parent has opened raise `ClosedError` in the child.
 os.register_at_fork(after_in_child=_native.after_fork_in_child)
 
 __all__ = [
@@ -105,29 +105,28 @@ __all__ = [
     "Change",
     "CheckpointCounts",
     "Client",
-    "Closed",
-    "Conflict",
-    "Corrupt",
+    "ClosedError",
+    "ConflictError",
+    "CorruptError",
     "Counts",
-    "DeadlineExceeded",
+    "DeadlineExceededError",
     "Definition",
     "Document",
-    "Error",
-    "Fetching",
     "Field",
     "FieldHandle",
     "FieldSpec",
     "FieldValue",
     "Fields",
+    "ForebayError",
     "GatherPlan",
     "InMemoryReader",
-    "Internal",
-    "InvalidArgument",
+    "InternalError",
+    "InvalidArgumentError",
     "Key",
     "KeyStatus",
     "Keys",
-    "LimitExceeded",
-    "NotFound",
+    "LimitExceededError",
+    "NotFoundError",
     "Operation",
     "OrderedReads",
     "OrderedScan",
@@ -135,26 +134,27 @@ __all__ = [
     "PartitionStatus",
     "PartitionedKey",
     "PendingWrite",
-    "PermissionDenied",
+    "PermissionDeniedError",
     "Presence",
     "Reader",
     "ReaderMetrics",
     "ReaderStatus",
-    "Selected",
+    "SelectResult",
     "SelectedColumn",
     "SelectedEvent",
-    "Stale",
+    "SnapshotDownload",
+    "StaleError",
     "Store",
     "StreamSummary",
-    "TokenLost",
-    "Unauthenticated",
-    "Unavailable",
-    "UnknownOutcome",
-    "Unsupported",
-    "UpgradeNeeded",
+    "TokenLostError",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnknownOutcomeError",
+    "UnsupportedError",
+    "UpgradeNeededError",
     "Value",
     "Vector",
-    "Verified",
+    "Verification",
     "WriteOutcome",
     "WriteStream",
     "delete",
@@ -171,18 +171,18 @@ __all__ = [
 
 # Names that need asyncio, NumPy or data classes are imported on their first use: with all of them
 # `import forebay` would take five times as long.
-_LATER = {
+_LAZY = {
     "_aio": "AsyncClient",
     "_aio_reader": "AsyncReader",
-    "_answers": "BatchOutcome CheckpointCounts Counts Definition Fetching Field PackedValues "
-    "PartitionStatus ReaderMetrics ReaderStatus Selected SelectedColumn SelectedEvent "
-    "StreamSummary Verified WriteOutcome",
+    "_answers": "BatchOutcome CheckpointCounts Counts Definition Field PackedValues "
+    "PartitionStatus ReaderMetrics ReaderStatus SelectResult SelectedColumn SelectedEvent "
+    "SnapshotDownload StreamSummary Verification WriteOutcome",
     "_async_verbs": "AsyncAcknowledgement AsyncOrderedReads AsyncOrderedScan AsyncStore "
     "AsyncWriteStream",
     "_memory": "InMemoryReader",
     "_types": "Document Fields FieldValue Key Keys Value Vector",
 }
-_MODULES = {name: module for module, names in _LATER.items() for name in names.split()}
+_MODULES = {name: module for module, names in _LAZY.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from forebay import _native
 from forebay._aio_reader import AsyncReader
+from forebay._async_call import AsyncCalls
 from forebay._async_verbs import AsyncClientVerbs
-from forebay._await import Calls
-from forebay._errors import Closed
+from forebay._errors import ClosedError
 from forebay._reader import Reader
 
 Self = TypeVar("Self", bound="AsyncClient")
@@ -35,13 +35,13 @@ class AsyncClient(AsyncClientVerbs):
         self._endpoint = endpoint
         self._deadline = deadline
         self._attempt = attempt
-        self._calls: Calls | None = None
+        self._calls: AsyncCalls | None = None
         self._connected: _native.Client | None = None
 
     async def connect(self: Self) -> Self:
         """Connect, on the running event loop; `async with` does it."""
         if self._connected is None:
-            calls = Calls()
+            calls = AsyncCalls()
             try:
                 call = _native.connect(self._endpoint, self._deadline, self._attempt)
                 self._connected = await calls.run(call)
@@ -65,7 +65,10 @@ class AsyncClient(AsyncClientVerbs):
         self.close()
 
     def close(self) -> None:
-        """Close the connection; a second call changes nothing. Calls in flight raise `Closed`."""
+        """Close the connection; a second call changes nothing.
+
+        Calls in flight raise `ClosedError`.
+        """
         if self._connected is not None and self._calls is not None:
             self._connected.close()
             self._calls.close()
@@ -75,13 +78,13 @@ class AsyncClient(AsyncClientVerbs):
         store: str,
         *,
         partitions: Sequence[int] | None = None,
-        serve_partial: bool = False,
-        ready_age_max: float | None = None,
+        allow_incomplete_reads: bool = False,
+        ready_max_staleness: float | None = None,
         open_timeout: float | None = None,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_every: float | None = None,
-        memory_budget: int | None = None,
-        spill_bytes_max: int = 0,
+        memory_limit: int | None = None,
+        spill_limit: int = 0,
         snapshots: str | None = None,
     ) -> AsyncReader:
         """Open an embedded reader over this client's connection; see `Client.reader`."""
@@ -90,19 +93,19 @@ class AsyncClient(AsyncClientVerbs):
             native,
             store,
             partitions=None if partitions is None else list(partitions),
-            serve_partial=serve_partial,
-            ready_age_max=ready_age_max,
+            allow_incomplete_reads=allow_incomplete_reads,
+            ready_max_staleness=ready_max_staleness,
             open_timeout=open_timeout,
             checkpoint_dir=checkpoint_dir,
             checkpoint_every=checkpoint_every,
-            memory_budget=memory_budget,
-            spill_bytes_max=spill_bytes_max,
+            memory_limit=memory_limit,
+            spill_limit=spill_limit,
             snapshots=snapshots,
         )
         opened = await calls.run(opening)
         return AsyncReader(Reader(opened, store))
 
-    def _open(self) -> tuple[_native.Client, Calls]:
+    def _open(self) -> tuple[_native.Client, AsyncCalls]:
         if self._connected is None or self._calls is None:
-            raise Closed("Closed: the client is not connected; use `async with`, or connect()")
+            raise ClosedError("Closed: the client is not connected; use `async with`, or connect()")
         return self._connected, self._calls

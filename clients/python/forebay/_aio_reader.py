@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from forebay import _native
-from forebay._await import Calls
+from forebay._async_call import AsyncCalls
 from forebay._model import ABSENT, Absent
 from forebay._reader import Reader
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from forebay._answers import PackedValues, Verified
+    from forebay._answers import PackedValues, Verification
     from forebay._types import Document, FieldValue, Key, Keys
 
 Self = TypeVar("Self", bound="AsyncReader")
@@ -38,7 +38,7 @@ class AsyncReader:
     def __init__(self, reader: Reader) -> None:
         """Wrap this reader, for the running event loop."""
         self.reader = reader
-        self._calls = Calls()
+        self._calls = AsyncCalls()
 
     async def __aenter__(self: Self) -> Self:
         """Return the reader."""
@@ -54,8 +54,8 @@ class AsyncReader:
         await self.close()
 
     async def close(self, timeout: float = 10.0) -> None:
-        """Close the reader, as `Reader.close` does; waits in flight raise `Closed`."""
-        closing = self.reader.close_call(timeout)
+        """Close the reader, as `Reader.close` does; waits in flight raise `ClosedError`."""
+        closing = self.reader.calls().close(timeout)
         try:
             await self._calls.run(closing)
         finally:
@@ -63,22 +63,22 @@ class AsyncReader:
 
     async def await_ready(self, timeout: float) -> None:
         """Wait until the reader is ready; see `Reader.await_ready`."""
-        left = timeout - await self._attach(timeout)
-        await self._calls.run(self.reader.await_ready_call(left))
+        left = timeout - await self._reopen(timeout)
+        await self._calls.run(self.reader.calls().await_ready(left))
 
-    async def wait_token(self, token: bytes, timeout: float) -> None:
+    async def await_token(self, token: bytes, timeout: float) -> None:
         """Wait until everything that the token covers is applied in this process."""
-        left = timeout - await self._attach(timeout)
-        await self._calls.run(self.reader.wait_token_call(token, left))
+        left = timeout - await self._reopen(timeout)
+        await self._calls.run(self.reader.calls().await_token(token, left))
 
-    async def verify(self, partition: int, timeout: float = 60.0) -> Verified:
+    async def verify(self, partition: int, timeout: float = 60.0) -> Verification:
         """Compare a partition with the node's shard; see `Reader.verify`."""
-        left = timeout - await self._attach(timeout)
-        return await self._calls.run(self.reader.verify_call(partition, left))
+        left = timeout - await self._reopen(timeout)
+        return await self._calls.run(self.reader.calls().verify(partition, left))
 
-    async def _attach(self, timeout: float | None) -> float:
+    async def _reopen(self, timeout: float | None) -> float:
         """Reopen the reader if a fork requires it; return the time that this took."""
-        opening = self.reader.attach_call(timeout)
+        opening = self.reader.calls().reopen(timeout)
         if opening is None:
             return 0.0
         loop = asyncio.get_running_loop()
@@ -90,10 +90,10 @@ class AsyncReader:
     async def _wait(
         self, keys: Keys, after: bytes | None, latest: bool, timeout: float | None
     ) -> None:
-        took = await self._attach(timeout)
+        took = await self._reopen(timeout)
         timeout = None if timeout is None else timeout - took
         if after is not None or latest:
-            call = self.reader.wait_call(keys, after=after, latest=latest, timeout=timeout)
+            call = self.reader.calls().wait(keys, after=after, latest=latest, timeout=timeout)
             await self._calls.run(call)
 
     @overload
@@ -104,7 +104,7 @@ class AsyncReader:
         *,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> FieldValue | None | Absent: ...
 
@@ -117,7 +117,7 @@ class AsyncReader:
         *,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> FieldValue | None | Default: ...
 
@@ -129,12 +129,12 @@ class AsyncReader:
         *,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> object:
         """Return a field of a document, after the read's wait; see `Reader.get`."""
         await self._wait([key], after, latest, timeout)
-        return self.reader.get(key, field, default, max_age=max_age)
+        return self.reader.get(key, field, default, max_staleness=max_staleness)
 
     async def get_into(
         self,
@@ -144,12 +144,12 @@ class AsyncReader:
         *,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> int | None | Absent:
         """Copy a string or bytes field to a buffer; see `Reader.get_into`."""
         await self._wait([key], after, latest, timeout)
-        return self.reader.get_into(key, field, buffer, max_age=max_age)
+        return self.reader.get_into(key, field, buffer, max_staleness=max_staleness)
 
     async def get_document(
         self,
@@ -157,12 +157,12 @@ class AsyncReader:
         *,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> Document | None:
         """Return a whole document, after the read's wait."""
         await self._wait([key], after, latest, timeout)
-        return self.reader.get_document(key, max_age=max_age)
+        return self.reader.get_document(key, max_staleness=max_staleness)
 
     async def get_many(
         self,
@@ -173,12 +173,14 @@ class AsyncReader:
         statuses: npt.NDArray[np.uint8] | None = None,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> list[FieldValue]:
         """Return one field of many documents, after the read's wait."""
         await self._wait(keys, after, latest, timeout)
-        return self.reader.get_many(keys, field, default, statuses=statuses, max_age=max_age)
+        return self.reader.get_many(
+            keys, field, default, statuses=statuses, max_staleness=max_staleness
+        )
 
     async def get_packed(
         self,
@@ -187,12 +189,12 @@ class AsyncReader:
         *,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> PackedValues:
         """Return a string or bytes field of many documents as buffers; see `Reader.get_packed`."""
         await self._wait(keys, after, latest, timeout)
-        return self.reader.get_packed(keys, field, max_age=max_age)
+        return self.reader.get_packed(keys, field, max_staleness=max_staleness)
 
     async def get_documents(
         self,
@@ -201,12 +203,12 @@ class AsyncReader:
         statuses: npt.NDArray[np.uint8] | None = None,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> list[Document | None]:
         """Return many documents, after the read's wait."""
         await self._wait(keys, after, latest, timeout)
-        return self.reader.get_documents(keys, statuses=statuses, max_age=max_age)
+        return self.reader.get_documents(keys, statuses=statuses, max_staleness=max_staleness)
 
     async def gather(
         self,
@@ -218,11 +220,11 @@ class AsyncReader:
         statuses: npt.NDArray[np.uint8] | None = None,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> npt.NDArray[Any]:
         """Fill a matrix, after the read's wait; see `Reader.gather`."""
         await self._wait(keys, after, latest, timeout)
         return self.reader.gather(
-            plan, keys, out=out, mask=mask, statuses=statuses, max_age=max_age
+            plan, keys, out=out, mask=mask, statuses=statuses, max_staleness=max_staleness
         )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from forebay._errors import Error
+from forebay._errors import ForebayError
 from forebay._model import Presence
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ class WriteOutcome:
 
     token: bytes
     """Position of the write in the log; a read `after` this token sees the write."""
-    result: Literal["appended", "applied", "not_met"]
-    """`appended`: the write had no condition. `applied`: the condition held. `not_met`: the
-    condition did not hold, and nothing happened.
+    result: Literal["appended", "applied", "condition_failed"]
+    """`appended`: the write had no condition. `applied`: the condition held.
+    `condition_failed`: the condition did not hold, and nothing happened.
     """
     version: int | None
     """The document's version if the condition was not met, in a store that keeps versions."""
@@ -74,13 +74,13 @@ class BatchOutcome:
 
     token: bytes
     """Positions in the log of every change that is in the log."""
-    results: list[WriteOutcome | Error]
+    results: list[WriteOutcome | ForebayError]
     """The outcome of each change, in order. An error here is final."""
 
     def complete(self) -> BatchOutcome:
         """Return the outcome if every change is in the log; else raise the first error."""
         for result in self.results:
-            if isinstance(result, Error):
+            if isinstance(result, ForebayError):
                 raise result
         return self
 
@@ -176,7 +176,7 @@ class SelectedEvent:
 
 
 @dataclass(frozen=True)
-class Selected:
+class SelectResult:
     """The result of a select."""
 
     columns: tuple[SelectedColumn, ...]
@@ -195,11 +195,11 @@ class StreamSummary:
     """Positions in the log of every write that is in the log."""
     settled: int
     """Writes whose outcome is known."""
-    not_met: int
+    condition_failed: int
     """Settled writes whose condition did not hold."""
     failed: int
     """Settled writes that were refused, or whose outcome stays unknown."""
-    first_error: Error | None
+    first_error: ForebayError | None
     """The first error since the last flush."""
 
 
@@ -243,7 +243,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Fetching:
+class SnapshotDownload:
     """Progress of a snapshot download."""
 
     bytes: int
@@ -271,15 +271,15 @@ class PartitionStatus:
     documents: int
     bytes: int
     percent: int
-    fetching: Fetching | None
+    fetching: SnapshotDownload | None
     """Progress of the snapshot that the copy starts from, while it is fetched or waits for its
     turn.
     """
-    rebuilding: Error | None
+    rebuilding: ForebayError | None
     """Reason why another copy is built in addition to the served copy, if so."""
-    halted: Error | None
+    halted: ForebayError | None
     """Reason why nothing is applied until this process is upgraded or restarted."""
-    trouble: Error | None
+    trouble: ForebayError | None
     """Reason why nothing is applied at the moment."""
     counts: Counts
 
@@ -303,7 +303,7 @@ class ReaderStatus:
 
 
 @dataclass(frozen=True)
-class Verified:
+class Verification:
     """The result of comparing a reader's copy of a partition with its node's, at one position."""
 
     partition: int
@@ -334,7 +334,7 @@ class ReaderMetrics:
     """Estimated bytes of memory of all documents."""
     memory_used: int
     """Bytes of the partitions that this reader maintains: documents, their index and free space."""
-    memory_budget: int | None
+    memory_limit: int | None
     """The bound of `memory_used`; None without a bound."""
     spilled_bytes: int
     """Bytes on disk of the documents that exceed the memory budget."""

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from forebay import _native
 from forebay._reader import Reader
+from forebay._sync_call import Calls
 from forebay._verbs import ClientVerbs
-from forebay._wait import Calls
 
 Self = TypeVar("Self", bound="Client")
 
@@ -34,7 +34,7 @@ class Client(ClientVerbs):
         """Connect to a node, such as `forebayd dev`, at `host:port`.
 
         A call has `deadline` seconds, retries included (10 unless set), and one attempt `attempt`
-        seconds (4 unless set). Raises `Unavailable` if no node answers there.
+        seconds (4 unless set). Raises `UnavailableError` if no node answers there.
         """
         self._native = _native.connect(endpoint, deadline, attempt).wait()
 
@@ -52,7 +52,7 @@ class Client(ClientVerbs):
         self.close()
 
     def close(self) -> None:
-        """Close the connection; a second call changes nothing. Later calls raise `Closed`."""
+        """Close the connection; a second call changes nothing. Later calls raise `ClosedError`."""
         self._native.close()
 
     def _open(self) -> tuple[_native.Client, Calls]:
@@ -63,13 +63,13 @@ class Client(ClientVerbs):
         store: str,
         *,
         partitions: Sequence[int] | None = None,
-        serve_partial: bool = False,
-        ready_age_max: float | None = None,
+        allow_incomplete_reads: bool = False,
+        ready_max_staleness: float | None = None,
         open_timeout: float | None = None,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_every: float | None = None,
-        memory_budget: int | None = None,
-        spill_bytes_max: int = 0,
+        memory_limit: int | None = None,
+        spill_limit: int = 0,
         snapshots: str | None = None,
     ) -> Reader:
         """Open an embedded reader over this client's connection; see `Reader`."""
@@ -77,12 +77,12 @@ class Client(ClientVerbs):
             self._native,
             store,
             partitions=None if partitions is None else list(partitions),
-            serve_partial=serve_partial,
-            ready_age_max=ready_age_max,
+            allow_incomplete_reads=allow_incomplete_reads,
+            ready_max_staleness=ready_max_staleness,
             open_timeout=open_timeout,
             checkpoint_dir=checkpoint_dir,
             checkpoint_every=checkpoint_every,
-            memory_budget=memory_budget,
-            spill_bytes_max=spill_bytes_max,
+            memory_limit=memory_limit,
+            spill_limit=spill_limit,
             snapshots=snapshots,
         )

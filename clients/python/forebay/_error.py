@@ -8,10 +8,11 @@ if TYPE_CHECKING:
     from forebay._native import PendingWrite
 
 
-class Error(Exception):
+class ForebayError(Exception):
     """A failure: the event, its context, and what to do next. Never contains a value.
 
-    `code` is the name of the code, which is also the name of the class.
+    `code` is the name of the code, as every language spells it; the class has that name and ends
+    in `Error`.
     """
 
     code: ClassVar[str] = ""
@@ -42,7 +43,7 @@ class Error(Exception):
         """The write itself, if it is unsettled: `Store.retry` settles the same write."""
 
 
-def pending_of(error: Error) -> PendingWrite:
+def pending_of(error: ForebayError) -> PendingWrite:
     """Return the write of an error, or raise the error if it has none."""
     if error.pending is None:
         raise error

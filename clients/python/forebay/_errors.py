@@ -5,69 +5,69 @@ The exceptions, a class for each error code.
 
 from __future__ import annotations
 
-from forebay._error import Error, pending_of
+from forebay._error import ForebayError, pending_of
 
 __all__ = [
-    "Closed",
-    "Conflict",
-    "Corrupt",
-    "DeadlineExceeded",
-    "Error",
-    "Internal",
-    "InvalidArgument",
-    "LimitExceeded",
-    "NotFound",
-    "PermissionDenied",
-    "Stale",
-    "TokenLost",
-    "Unauthenticated",
-    "Unavailable",
-    "UnknownOutcome",
-    "Unsupported",
-    "UpgradeNeeded",
+    "ClosedError",
+    "ConflictError",
+    "CorruptError",
+    "DeadlineExceededError",
+    "ForebayError",
+    "InternalError",
+    "InvalidArgumentError",
+    "LimitExceededError",
+    "NotFoundError",
+    "PermissionDeniedError",
+    "StaleError",
+    "TokenLostError",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnknownOutcomeError",
+    "UnsupportedError",
+    "UpgradeNeededError",
     "pending_of",
 ]
 
 
-class InvalidArgument(Error):
+class InvalidArgumentError(ForebayError, ValueError):
     """The request can never succeed in its present form."""
 
     code = "InvalidArgument"
 
 
-class NotFound(Error):
+class NotFoundError(ForebayError, LookupError):
     """The named store or field does not exist; an absent key is no error."""
 
     code = "NotFound"
 
 
-class Conflict(Error):
+class ConflictError(ForebayError):
     """Another definition came first."""
 
     code = "Conflict"
 
 
-class Unavailable(Error):
+class UnavailableError(ForebayError, ConnectionError):
     """The service is not ready or not reachable yet."""
 
     code = "Unavailable"
     is_retryable = True
 
 
-class DeadlineExceeded(Error):
+class DeadlineExceededError(ForebayError, TimeoutError):
     """The deadline passed before anything was sent."""
 
     code = "DeadlineExceeded"
 
 
-class UnknownOutcome(Error):
+class UnknownOutcomeError(ForebayError):
     """The write may or may not be in the log; the same retry settles it."""
 
     code = "UnknownOutcome"
     is_retryable = True
 
 
-class LimitExceeded(Error):
+class LimitExceededError(ForebayError):
     """A limit was exceeded.
 
     `limit` and `actual` say by how much.
@@ -76,38 +76,38 @@ class LimitExceeded(Error):
     code = "LimitExceeded"
 
 
-class Stale(Error):
+class StaleError(ForebayError):
     """The data is older than the caller's bound."""
 
     code = "Stale"
     is_retryable = True
 
 
-class TokenLost(Error):
+class TokenLostError(ForebayError):
     """The token's log is no longer served."""
 
     code = "TokenLost"
 
 
-class Corrupt(Error):
+class CorruptError(ForebayError):
     """The bytes fail their checksum or contradict their format."""
 
     code = "Corrupt"
 
 
-class Unsupported(Error):
+class UnsupportedError(ForebayError):
     """This build, mode or implementation does not offer it."""
 
     code = "Unsupported"
 
 
-class UpgradeNeeded(Error):
+class UpgradeNeededError(ForebayError):
     """The format, change kind or fold version is newer than this build."""
 
     code = "UpgradeNeeded"
 
 
-class Closed(Error):
+class ClosedError(ForebayError):
     """The reader or client was closed.
 
     An object that was opened before a fork is closed in the child.
@@ -116,19 +116,19 @@ class Closed(Error):
     code = "Closed"
 
 
-class Unauthenticated(Error):
+class UnauthenticatedError(ForebayError):
     """The call has no valid credentials."""
 
     code = "Unauthenticated"
 
 
-class PermissionDenied(Error):
+class PermissionDeniedError(ForebayError, PermissionError):
     """The credentials are valid, but lack the required role."""
 
     code = "PermissionDenied"
 
 
-class Internal(Error):
+class InternalError(ForebayError):
     """An invariant is broken; the service's log records contain evidence."""
 
     code = "Internal"

@@ -10,14 +10,14 @@ from forebay import _changes as changes
 from forebay import _native
 from forebay._definition import FieldTypes, store_spec
 from forebay._reader import Reader
+from forebay._sync_call import Calls
 from forebay._verbs import Store
-from forebay._wait import Calls
 
 if TYPE_CHECKING:
     from forebay._answers import BatchOutcome, Definition, WriteOutcome
     from forebay._types import Fields, Key, Rows
 
-State = Literal["nothing", "not_ready", "stale", "closed"]
+SimulatedState = Literal["none", "not_ready", "stale", "closed"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
@@ -41,11 +41,11 @@ class InMemoryReader(Reader):
     >>> users.advance(60)
     >>> users.get("ada", "visits")
     forebay.ABSENT
-    >>> users.force("stale", age=3600)
-    >>> users.get("ada", "visits", max_age=5)
+    >>> users.simulate("stale", age=3600)
+    >>> users.get("ada", "visits", max_staleness=5)
     Traceback (most recent call last):
         ...
-    forebay.Stale: Stale: ...
+    forebay.StaleError: Stale: ...
     """
 
     _memory: _native.Memory
@@ -111,7 +111,7 @@ class InMemoryReader(Reader):
     def set_clock(self, now: datetime) -> None:
         """Set the reader's clock to a time with a time zone. Expired documents become absent.
 
-        Raises `InvalidArgument` for a time before the clock's current time.
+        Raises `InvalidArgumentError` for a time before the clock's current time.
         """
         self._memory.set_clock((now - _EPOCH) // _MICROSECOND)
 
@@ -119,15 +119,17 @@ class InMemoryReader(Reader):
         """Move the reader's clock forward."""
         self.set_clock(self.clock + timedelta(seconds=seconds))
 
-    def force(self, state: State, *, age: float | None = None) -> None:
+    def simulate(self, state: SimulatedState, *, age: float | None = None) -> None:
         """Simulate a state, until the next call.
 
-        - `not_ready`: the reader has not caught up, and its reads and waits raise `Unavailable`.
-        - `stale`: the data is `age` seconds old, and reads with a lower `max_age` raise `Stale`.
-        - `closed`: every call raises `Closed`, permanently.
-        - `nothing`: the reader is ready, and as fresh as its clock.
+        - `not_ready`: the reader has not caught up, and its reads and waits raise
+          `UnavailableError`.
+        - `stale`: the data is `age` seconds old, and reads with a lower `max_staleness` raise
+          `StaleError`.
+        - `closed`: every call raises `ClosedError`, permanently.
+        - `none`: the reader is ready, and as fresh as its clock.
         """
-        self._memory.force(state, age)
+        self._memory.simulate(state, age)
 
 
 def open_in_memory(

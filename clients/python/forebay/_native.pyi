@@ -16,12 +16,12 @@ from forebay._answers import (
     Definition,
     ReaderMetrics,
     ReaderStatus,
-    Selected,
+    SelectResult,
     StreamSummary,
-    Verified,
+    Verification,
     WriteOutcome,
 )
-from forebay._errors import Error
+from forebay._errors import ForebayError
 from forebay._model import Absent, Presence
 from forebay._types import Document, Fields, FieldValue, Key, Keys, Value
 
@@ -51,13 +51,13 @@ def open_reader(
     store: str,
     *,
     partitions: list[int] | None = None,
-    serve_partial: bool = False,
-    ready_age_max: float | None = None,
+    allow_incomplete_reads: bool = False,
+    ready_max_staleness: float | None = None,
     open_timeout: float | None = None,
     checkpoint_dir: str | os.PathLike[str] | None = None,
     checkpoint_every: float | None = None,
-    memory_budget: int | None = None,
-    spill_bytes_max: int = 0,
+    memory_limit: int | None = None,
+    spill_limit: int = 0,
     snapshots: str | None = None,
 ) -> Call[OpenedReader]:
     """Returns the call that opens a reader, for an event loop."""
@@ -71,7 +71,7 @@ class Call(Generic[_Answer]):
 
     def wait(self) -> _Answer:
         """Starts the call and waits for its result; Ctrl-C ends the wait."""
-    def start(self, completions: Completions, ticket: int) -> Started:
+    def start(self, completions: Completions, ticket: int) -> StartedCall:
         """Starts the call; its result goes to `completions` under the ticket."""
 
 @final
@@ -81,20 +81,11 @@ class Completions:
     def __new__(cls) -> Completions: ...
     def fileno(self) -> int:
         """Returns the file descriptor that is readable while results are available."""
-    def take(self) -> list[tuple[int, Any, Error | None]]:
+    def take(self) -> list[tuple[int, Any, ForebayError | None]]:
         """Takes the results so far."""
 
 @final
-class PendingWrite:
-    """A write that was sent and is unsettled, from `Error.pending`."""
-
-    def retry(self) -> Call[BatchOutcome]:
-        """Returns the call that sends the same write again under the same sequence; can be used
-        once.
-        """
-
-@final
-class Started:
+class StartedCall:
     """A call that an event loop awaits."""
 
     def cancel(self) -> None:
@@ -172,9 +163,9 @@ class Store:
         limit: int | None = None,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
-    ) -> Call[Selected]:
+    ) -> Call[SelectResult]:
         """Creates a select of retained events, without sending anything."""
     def ordered(self) -> OrderedReads: ...
     def write_stream(
@@ -183,6 +174,21 @@ class Store:
         bytes_max: int | None = None,
         deadline: float | None = None,
     ) -> WriteStream: ...
+
+@final
+class FieldHandle:
+    """A field of a reader: resolved once by name, then bound to its id and type.
+
+    A handle survives renames and, while values fit, a wider type; after a drop, reads return
+    absent.
+    """
+
+    @property
+    def name(self) -> str:
+        """Name that the handle was resolved by."""
+    @property
+    def type(self) -> str:
+        """Type that the field is read as."""
 
 @final
 class GatherPlan:
@@ -209,7 +215,7 @@ class Memory:
     def clock(self) -> int:
         """Returns the time of the reader's clock, in microseconds since the Unix epoch."""
     def set_clock(self, micros: int) -> None: ...
-    def force(self, state: str, age: float | None = None) -> None:
+    def simulate(self, state: str, age: float | None = None) -> None:
         """Simulates the state of this name; `age` is the age of stale data, in seconds."""
     def alter(self, alterations: list[Alteration]) -> Definition: ...
 
@@ -226,7 +232,7 @@ class OrderedReads:
         key: Key,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> Call[Document | None]: ...
     def get_many(
@@ -234,26 +240,26 @@ class OrderedReads:
         keys: Keys,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
-    ) -> Call[list[Document | Error | None]]: ...
+    ) -> Call[list[Document | ForebayError | None]]: ...
     def scan(
         self,
         *,
         partition_key: str | bytes | int | None = None,
         start: str | bytes | int | None = None,
-        after_start: bool = False,
+        start_inclusive: bool = True,
         end: str | bytes | int | None = None,
-        with_end: bool = False,
+        end_inclusive: bool = False,
         prefix: str | bytes | None = None,
         fields: list[str] | None = None,
-        backward: bool = False,
+        reverse: bool = False,
         limit: int | None = None,
         cursor: bytes | None = None,
-        may_move: bool = False,
+        allow_snapshot_change: bool = False,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> OrderedScan:
         """Creates a scan, without sending anything."""
@@ -268,19 +274,13 @@ class OrderedScan:
         """Returns the cursor at which the scan continues."""
 
 @final
-class FieldHandle:
-    """A field of a reader: resolved once by name, then bound to its id and type.
+class PendingWrite:
+    """A write that was sent and is unsettled, from `ForebayError.pending`."""
 
-    A handle survives renames and, while values fit, a wider type; after a drop, reads return
-    absent.
-    """
-
-    @property
-    def name(self) -> str:
-        """Name that the handle was resolved by."""
-    @property
-    def type(self) -> str:
-        """Type that the field is read as."""
+    def retry(self) -> Call[BatchOutcome]:
+        """Returns the call that sends the same write again under the same sequence; can be used
+        once.
+        """
 
 class Reader:
     """The live copy of a store in this process."""
@@ -291,13 +291,13 @@ class Reader:
         store: str,
         *,
         partitions: list[int] | None = None,
-        serve_partial: bool = False,
-        ready_age_max: float | None = None,
+        allow_incomplete_reads: bool = False,
+        ready_max_staleness: float | None = None,
         open_timeout: float | None = None,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_every: float | None = None,
-        memory_budget: int | None = None,
-        spill_bytes_max: int = 0,
+        memory_limit: int | None = None,
+        spill_limit: int = 0,
         snapshots: str | None = None,
     ) -> Reader: ...
     @property
@@ -311,7 +311,7 @@ class Reader:
         *,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> FieldValue | None | Absent:
         """Returns a field of a document: its value, None for null, and `default` (`ABSENT`
@@ -327,7 +327,7 @@ class Reader:
         *,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> FieldValue | None | _Default:
         """Returns a field of a document: its value, None for null, and `default` (`ABSENT`
@@ -342,7 +342,7 @@ class Reader:
         *,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> int | None | Absent:
         """Copies a string (as UTF-8) or bytes field to the start of a writable buffer and
@@ -356,7 +356,7 @@ class Reader:
         *,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> Presence:
         """Returns whether a field of a document is absent, null or a value."""
@@ -366,7 +366,7 @@ class Reader:
         *,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> Document | None:
         """Returns a whole document as a dict, or None if it does not exist. Copies every field:
@@ -381,7 +381,7 @@ class Reader:
         statuses: npt.NDArray[np.uint8] | None = None,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> list[FieldValue]:
         """Returns one field of many documents, in the order of the keys. `statuses`, an array of
@@ -395,7 +395,7 @@ class Reader:
         *,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> tuple[bytes, bytes, bytes, bytes]:
         """Reads a string or bytes field of many documents as four buffers; `Reader.get_packed`
@@ -408,7 +408,7 @@ class Reader:
         statuses: npt.NDArray[np.uint8] | None = None,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> list[Document | None]:
         """Returns many documents, None for each that does not exist. `statuses` is as for
@@ -416,8 +416,8 @@ class Reader:
         """
     def field(self, name: str, type: str | None = None) -> FieldHandle:
         """Resolves a field by name or earlier name, to be read as a type: its own unless given,
-        a type that widens to it, or a type that it widens to. Raises `NotFound` and
-        `InvalidArgument`.
+        a type that widens to it, or a type that it widens to. Raises `NotFoundError` and
+        `InvalidArgumentError`.
         """
     def plan_gather(
         self, fields: list[str | tuple[str, Value]], dtype: str, lossy: bool
@@ -433,41 +433,24 @@ class Reader:
         statuses: npt.NDArray[np.uint8] | None = None,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> None:
         """Fills arrays; `Reader.gather` is the convenient form."""
-    def scan(self) -> Scan:
-        """Starts a scan; `Reader.iterate` is the convenient form."""
+    def open_scan(self) -> Scan:
+        """Opens a scan; `Reader.scan` is the convenient form."""
     def scan_next(
-        self, scan: Scan, documents_max: int, max_age: float | None = None
+        self, scan: Scan, documents_max: int, max_staleness: float | None = None
     ) -> list[tuple[Any, Document]]:
         """Returns up to `documents_max` more keys and documents of a scan; none at its end."""
     def await_ready(self, timeout: float) -> None:
         """Waits until every followed partition serves fresh data, at most `timeout` seconds.
-        Raises `Unavailable` with phase, percent and remaining time.
+        Raises `UnavailableError` with phase, percent and remaining time.
         """
-    def wait_token(self, token: bytes, timeout: float) -> None:
+    def await_token(self, token: bytes, timeout: float) -> None:
         """Waits until everything that the token covers is applied, at most `timeout` seconds."""
-    def attach_call(self, timeout: float | None = None) -> Call[None] | None:
-        """Returns the call that reopens the reader in a forked child, for an event loop; None if
-        nothing is to be done.
-        """
-    def await_ready_call(self, timeout: float) -> Call[None]:
-        """Returns the call of `await_ready`, for an event loop."""
-    def wait_token_call(self, token: bytes, timeout: float) -> Call[None]:
-        """Returns the call of `wait_token`, for an event loop."""
-    def wait_call(
-        self,
-        keys: Keys,
-        *,
-        after: bytes | None = None,
-        latest: bool = False,
-        timeout: float | None = None,
-    ) -> Call[None]:
-        """Returns the call of the wait of a read of these keys, for an event loop."""
-    def close_call(self, timeout: float) -> Call[None]:
-        """Closes the reader, and returns the call that waits for the last checkpoints."""
+    def calls(self) -> ReaderCalls:
+        """Returns the calls that an event loop awaits."""
     @property
     def is_ready(self) -> bool:
         """Whether the process should get traffic."""
@@ -480,26 +463,50 @@ class Reader:
         """Returns the current status of the reader and of each of its partitions."""
     def metrics(self) -> ReaderMetrics:
         """Returns counts and sizes since the reader was opened."""
-    def verify(self, partition: int, timeout: float = 60.0) -> Verified:
+    def verify(self, partition: int, timeout: float = 60.0) -> Verification:
         """Compares the reader's copy of a partition with the shard of the connected node, at one
         position, and names the documents that differ. Waits at most `timeout` seconds for the
         shard, and then until the reader has reached the same position. Reads both completely,
         the shard over the network; while the reader's copy is read, the partition applies no
-        entries but still answers reads. Raises `Unsupported` for an in-memory reader, and if
-        another reader of the directory maintains the copy.
+        entries but still answers reads. Raises `UnsupportedError` for an in-memory reader, and
+        if another reader of the directory maintains the copy.
         """
-    def verify_call(self, partition: int, timeout: float) -> Call[Verified]:
-        """Returns the call of `verify`, for an event loop."""
     def on_schema_change(self, callback: Callable[[int], object]) -> None:
         """Calls back with each schema version that the reader reaches from now on, in order, on
         a separate thread. Exceptions of the callback go to `sys.unraisablehook`.
         """
     def close(self, timeout: float = 10.0) -> None:
-        """Closes the reader: reads in flight end, later ones raise `Closed`, and the memory is
-        freed after the last of them. A reader with checkpoints writes a last checkpoint of each
-        partition, and this call waits for them, at most `timeout` seconds. A second close
+        """Closes the reader: reads in flight end, later ones raise `ClosedError`, and the memory
+        is freed after the last of them. A reader with checkpoints writes a last checkpoint of
+        each partition, and this call waits for them, at most `timeout` seconds. A second close
         changes nothing.
         """
+
+@final
+class ReaderCalls:
+    """Waits of a reader, for an event loop."""
+
+    def reopen(self, timeout: float | None = None) -> Call[None] | None:
+        """Returns the call that reopens the reader in a forked child; None if nothing is to be
+        done.
+        """
+    def await_ready(self, timeout: float) -> Call[None]:
+        """Returns the call of `Reader.await_ready`."""
+    def await_token(self, token: bytes, timeout: float) -> Call[None]:
+        """Returns the call of `Reader.await_token`."""
+    def wait(
+        self,
+        keys: Keys,
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        timeout: float | None = None,
+    ) -> Call[None]:
+        """Returns the call of the wait of a read of these keys."""
+    def verify(self, partition: int, timeout: float) -> Call[Verification]:
+        """Returns the call of `Reader.verify`."""
+    def close(self, timeout: float) -> Call[None]:
+        """Closes the reader, and returns the call that waits for the last checkpoints."""
 
 @final
 class Scan:

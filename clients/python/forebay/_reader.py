@@ -25,8 +25,8 @@ class Reader(_native.Reader):
 
     `source` is `host:port`; `Client.reader` opens a reader over a client's connection. Opening
     returns at once; wait with `await_ready`. `partitions` limits the followed partitions;
-    `serve_partial` answers before a partition has caught up, when absent may mean "not yet". Safe
-    to share between threads.
+    `allow_incomplete_reads` answers before a partition has caught up, when absent may mean "not
+    yet". Safe to share between threads.
 
     With a `checkpoint_dir` the reader writes checkpoints there, every `checkpoint_every` seconds
     (10 unless set) and when it is closed, and the next open starts from them instead of from the
@@ -34,33 +34,34 @@ class Reader(_native.Reader):
     reader maintains the copy, and when it ends, for whatever reason, another one takes over while
     all others continue to read.
 
-    `memory_budget` is the most bytes of the documents and their index. The default is half of the
+    `memory_limit` is the most bytes of the documents and their index. The default is half of the
     control group's limit or of the host's memory, whichever is less, and less than half if half
     would leave less than 56 MiB and 8 MiB for each partition. If an entry needs more memory, the
     reader spills documents, if it may. Otherwise the reader stops applying entries, and `status`
     says so; it still answers reads, which turn stale by their bounds. Readers that share a copy
     count it once, in the budget of the reader that maintains it.
 
-    `spill_bytes_max` is the most bytes of disk, in `checkpoint_dir`, for documents that exceed the
-    memory budget; 0 spills nothing, and more than 0 needs the directory (`InvalidArgument`). The
-    reader spills the least recently written documents, and a read of a spilled document waits for
-    the disk; the index stays in memory.
+    `spill_limit` is the most bytes of disk, in `checkpoint_dir`, for documents that exceed the
+    memory budget; 0 spills nothing, and more than 0 needs the directory (`InvalidArgumentError`).
+    The reader spills the least recently written documents, and a read of a spilled document waits
+    for the disk; the index stays in memory.
 
     `snapshots` is the URL of the folder of snapshots from which a reader without a checkpoint
     starts (`file:///folder`, `s3://bucket/folder`, `az://container/folder`, `gs://bucket/folder`).
     A snapshot avoids reading the whole log, and replaces the trimmed part of the log. Images are
     fetched into `checkpoint_dir`. Credentials come from the environment, by the names that the
-    object stores' own tools use. Raises `InvalidArgument` for a URL that names no such folder.
+    object stores' own tools use. Raises `InvalidArgumentError` for a URL that names no such folder.
 
     After a fork a reader with a directory is usable in the child: its first use there reopens it,
     over a connection of the child's own to the same node, within the time of that call (its
-    `timeout`, else `open_timeout`). A scan that the parent started raises `Closed` in the child,
-    and callbacks are registered again. A reader without a directory raises `Closed` in a child.
+    `timeout`, else `open_timeout`). A scan that the parent started raises `ClosedError` in the
+    child, and callbacks are registered again. A reader without a directory raises `ClosedError` in
+    a child.
 
     Every read takes `after` (a token: wait until that write is applied), `latest` (wait until
     everything acknowledged before is applied), both at most `timeout` seconds (10 unless set), and
-    `max_age` (raise `Stale` for data older than this many seconds). A read looks up a field's name
-    after its wait, so it finds a field that was added before the token's write.
+    `max_staleness` (raise `StaleError` for data older than this many seconds). A read looks up a
+    field's name after its wait, so it finds a field that was added before the token's write.
 
     >>> with forebay.Reader("127.0.0.1:7070", "users") as users:     # doctest: +SKIP
     ...     users.await_ready(30)
@@ -123,7 +124,7 @@ class Reader(_native.Reader):
         *,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> PackedValues:
         """Return a string or bytes field of many documents as buffers, with no object per value.
@@ -135,7 +136,7 @@ class Reader(_native.Reader):
         from forebay._answers import PackedValues
 
         values, ends, statuses, presences = self.packed(
-            keys, field, after=after, latest=latest, max_age=max_age, timeout=timeout
+            keys, field, after=after, latest=latest, max_staleness=max_staleness, timeout=timeout
         )
         return PackedValues(
             values,
@@ -169,7 +170,7 @@ class Reader(_native.Reader):
         statuses: npt.NDArray[np.uint8] | None = None,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> npt.NDArray[Any]:
         """Fill a matrix with a row per key and the plan's columns, and return it.
@@ -195,20 +196,20 @@ class Reader(_native.Reader):
             statuses=statuses,
             after=after,
             latest=latest,
-            max_age=max_age,
+            max_staleness=max_staleness,
             timeout=timeout,
         )
         return out[:rows]
 
-    def iterate(
-        self, *, max_age: float | None = None, batch: int = 1024
+    def scan(
+        self, *, max_staleness: float | None = None, batch: int = 1024
     ) -> Iterator[tuple[Any, Document]]:
         """Yield the key and the document of every live document, in no order.
 
-        A document that lives throughout the iteration is seen exactly once, as it is at that
-        moment; a document that is created or deleted during the iteration may be seen or not. Keys
+        A document that lives throughout the scan is seen exactly once, as it is at that
+        moment; a document that is created or deleted during the scan may be seen or not. Keys
         of a store that is partitioned by a field are `PartitionedKey`s.
         """
-        scan = self.scan()
-        while found := self.scan_next(scan, batch, max_age):
+        scan = self.open_scan()
+        while found := self.scan_next(scan, batch, max_staleness):
             yield from found

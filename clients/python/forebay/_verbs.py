@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, TypeVar
 from forebay import _changes as changes
 from forebay import _native
 from forebay._definition import FieldTypes, store_spec, stream_spec
-from forebay._errors import Error, pending_of
-from forebay._wait import Calls
+from forebay._errors import ForebayError, pending_of
+from forebay._sync_call import Calls
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from forebay._answers import BatchOutcome, Definition, Selected, StreamSummary, WriteOutcome
+    from forebay._answers import BatchOutcome, Definition, SelectResult, StreamSummary, WriteOutcome
     from forebay._types import Document, Fields, Key, Keys, Value
 
 Self = TypeVar("Self", bound="WriteStream")
@@ -29,11 +29,11 @@ class ClientVerbs:
     """Administration of stores."""
 
     def _open(self) -> tuple[_native.Client, Calls]:
-        """Return the native client and the runner of its calls. Raises `Closed`."""
+        """Return the native client and the runner of its calls. Raises `ClosedError`."""
         raise NotImplementedError
 
     def store(self, name: str) -> Store:
-        """Open a store. Raises `NotFound` if there is no store of this name."""
+        """Open a store. Raises `NotFoundError` if there is no store of this name."""
         native, calls = self._open()
         return Store(calls.run(native.store(name)), calls)
 
@@ -62,9 +62,9 @@ class ClientVerbs:
         entries are trimmed. If it is not set, or no service creates snapshots, all entries are
         retained.
 
-        Raises `InvalidArgument` or `LimitExceeded` for an invalid store (a `log_window` below 0, or
-        above 100 years), `Conflict` if the name is taken, `UnknownOutcome` if the store may have
-        been created: the same call settles the creation.
+        Raises `InvalidArgumentError` or `LimitExceededError` for an invalid store (a `log_window`
+        below 0, or above 100 years), `ConflictError` if the name is taken, `UnknownOutcomeError` if
+        the store may have been created: the same call settles the creation.
         """
         native, calls = self._open()
         spec = store_spec(
@@ -128,9 +128,9 @@ class ClientVerbs:
         """Alter a store, which gives the store its next version. All alterations happen, or none.
 
         If `from_version` is given and another client has altered the store since, the call is a
-        `Conflict`. Raises `InvalidArgument`, with the reason, if old data would become unreadable,
-        and `UnknownOutcome` if the alteration may have happened: the same call settles it, and
-        alters nothing twice.
+        `ConflictError`. Raises `InvalidArgumentError`, with the reason, if old data would become
+        unreadable, and `UnknownOutcomeError` if the alteration may have happened: the same call
+        settles it, and alters nothing twice.
         """
         native, calls = self._open()
         return calls.run(native.alter_store(name, list(alterations), from_version))
@@ -171,8 +171,9 @@ class Store:
     def write(self, change: _native.Change, *, deadline: float | None = None) -> WriteOutcome:
         """Send a change, and retry until its outcome is known.
 
-        Raises `NotFound`, `InvalidArgument` or `LimitExceeded` for an invalid change, with nothing
-        written. Raises `UnknownOutcome` at the deadline: `retry` settles the same write.
+        Raises `NotFoundError`, `InvalidArgumentError` or `LimitExceededError` for an invalid
+        change, with nothing written. Raises `UnknownOutcomeError` at the deadline: `retry` settles
+        the same write.
         """
         return self._calls.run(self._native.write(change, deadline))
 
@@ -244,8 +245,8 @@ class Store:
         """
         return self._calls.run(self._native.batch(batch, deadline))
 
-    def retry(self, error: Error) -> BatchOutcome:
-        """Settle the write of an `UnknownOutcome` by sending the same write again.
+    def retry(self, error: ForebayError) -> BatchOutcome:
+        """Settle the write of an `UnknownOutcomeError` by sending the same write again.
 
         A change that is in the log already does not happen again. Raises the error if it has no
         write.
@@ -266,9 +267,9 @@ class Store:
         limit: int | None = None,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
-    ) -> Selected:
+    ) -> SelectResult:
         """Return retained events of a stream, ordered by event time unless by a column.
 
         The select finds the events of a `key`, of `equal=(column, value)` in an indexed column, or
@@ -282,12 +283,13 @@ class Store:
 
         Every read takes `after` (a token: wait until that write is applied), `latest` (wait until
         everything acknowledged before is applied), both at most `timeout` seconds (10 unless set),
-        and `max_age` (raise `Stale` for data older than this many seconds).
+        and `max_staleness` (raise `StaleError` for data older than this many seconds).
 
-        Raises `InvalidArgument` for a store of documents, a key or value of another type, a column
-        without the index that the select needs, and a select with two criteria; `NotFound` for a
-        column that the stream does not have; `LimitExceeded` if the result has too many events or
-        bytes, or the node would have to look at too many events; `Unsupported` in memory.
+        Raises `InvalidArgumentError` for a store of documents, a key or value of another type, a
+        column without the index that the select needs, and a select with two criteria;
+        `NotFoundError` for a column that the stream does not have; `LimitExceededError` if the
+        result has too many events or bytes, or the node would have to look at too many events;
+        `UnsupportedError` in memory.
 
         >>> dear = orders.select(  # doctest: +SKIP
         ...     equal=("city", "Rome"), order_by="price", descending=True, limit=10
@@ -307,7 +309,7 @@ class Store:
             limit=limit,
             after=after,
             latest=latest,
-            max_age=max_age,
+            max_staleness=max_staleness,
             timeout=timeout,
         )
         return self._calls.run(call)
@@ -342,7 +344,7 @@ class OrderedReads:
 
     Every read takes `after` (a token: wait until that write is applied), `latest` (wait until
     everything acknowledged before is applied), both at most `timeout` seconds (10 unless set), and
-    `max_age` (raise `Stale` for data older than this many seconds).
+    `max_staleness` (raise `StaleError` for data older than this many seconds).
     """
 
     def __init__(self, native: _native.OrderedReads, calls: Calls) -> None:
@@ -356,11 +358,11 @@ class OrderedReads:
         *,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> Document | None:
         """Return a document, or None."""
-        return self._calls.run(self._native.get(key, after, latest, max_age, timeout))
+        return self._calls.run(self._native.get(key, after, latest, max_staleness, timeout))
 
     def get_many(
         self,
@@ -368,61 +370,61 @@ class OrderedReads:
         *,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
-    ) -> list[Document | Error | None]:
+    ) -> list[Document | ForebayError | None]:
         """Return documents in the order of the keys; an error for a key that cannot be answered.
 
         The documents of one partition are read at one position.
         """
-        return self._calls.run(self._native.get_many(keys, after, latest, max_age, timeout))
+        return self._calls.run(self._native.get_many(keys, after, latest, max_staleness, timeout))
 
     def scan(
         self,
         *,
         partition_key: str | bytes | int | None = None,
         start: str | bytes | int | None = None,
-        after_start: bool = False,
+        start_inclusive: bool = True,
         end: str | bytes | int | None = None,
-        with_end: bool = False,
+        end_inclusive: bool = False,
         prefix: str | bytes | None = None,
         fields: Sequence[str] | None = None,
-        backward: bool = False,
+        reverse: bool = False,
         limit: int | None = None,
         cursor: bytes | None = None,
-        may_move: bool = False,
+        allow_snapshot_change: bool = False,
         after: bytes | None = None,
         latest: bool = False,
-        max_age: float | None = None,
+        max_staleness: float | None = None,
         timeout: float | None = None,
     ) -> OrderedScan:
         """Return a scan of all documents, or of a range or a prefix of their primary keys.
 
-        The scan starts at `start` (after it with `after_start`) and ends before `end` (after it
-        with `with_end`), or the other way with `backward`. Each partition is read at one position
-        while the store changes. A store with a declared partition key needs `partition_key` for a
-        range.
+        The range has the keys from `start` to `end`: `start` itself with `start_inclusive`, `end`
+        itself with `end_inclusive`. `reverse` yields them from the last to the first. Each
+        partition is read at one position while the store changes. A store with a declared partition
+        key needs `partition_key` for a range.
 
         With the `cursor` of another scan of the same documents, the scan continues after that
         scan's last document, at its position, which nodes hold for a minute. If the position is no
-        longer held, the scan continues at a later position with `may_move`, and raises `TokenLost`
-        without it.
+        longer held, the scan continues at a later position with `allow_snapshot_change`, and raises
+        `TokenLostError` without it.
         """
         native = self._native.scan(
             partition_key=partition_key,
             start=start,
-            after_start=after_start,
+            start_inclusive=start_inclusive,
             end=end,
-            with_end=with_end,
+            end_inclusive=end_inclusive,
             prefix=prefix,
             fields=None if fields is None else list(fields),
-            backward=backward,
+            reverse=reverse,
             limit=limit,
             cursor=cursor,
-            may_move=may_move,
+            allow_snapshot_change=allow_snapshot_change,
             after=after,
             latest=latest,
-            max_age=max_age,
+            max_staleness=max_staleness,
             timeout=timeout,
         )
         return OrderedScan(native, self._calls)
@@ -480,7 +482,7 @@ class WriteStream:
         """Close the stream; an exception of the block takes precedence over an error of a write."""
         try:
             self.close()
-        except Error:
+        except ForebayError:
             if error is None:
                 raise
 
@@ -488,15 +490,16 @@ class WriteStream:
         """Queue a change once there is space, and return before the change is sent.
 
         The acknowledgement may be dropped, because the stream still counts the write. Raises
-        `NotFound`, `InvalidArgument` or `LimitExceeded` for an invalid change, and `Unavailable` if
-        there is no space before the deadline; then the stream has not taken the change.
+        `NotFoundError`, `InvalidArgumentError` or `LimitExceededError` for an invalid change, and
+        `UnavailableError` if there is no space before the deadline; then the stream has not taken
+        the change.
         """
         native = self._native.try_send(change)
         if native is None:
             native = self._calls.run(self._native.send(change))
         return Acknowledgement(native, self._calls)
 
-    def outcomes(self, batch: Iterable[_native.Change]) -> Iterator[WriteOutcome | Error]:
+    def outcomes(self, batch: Iterable[_native.Change]) -> Iterator[WriteOutcome | ForebayError]:
         """Send changes, and yield the outcome of each, in order, once it is known.
 
         The stream sends ahead of the yielded outcomes, as far as it has space. Raises the errors of
@@ -515,8 +518,8 @@ class WriteStream:
     def flush(self) -> StreamSummary:
         """Wait until every write that was sent is settled.
 
-        Raises the first error of a write since the last flush, and `UnknownOutcome` if writes are
-        still in flight at the deadline: flush again, and the same writes settle.
+        Raises the first error of a write since the last flush, and `UnknownOutcomeError` if writes
+        are still in flight at the deadline: flush again, and the same writes settle.
         """
         return self._calls.run(self._native.flush())
 
@@ -555,15 +558,15 @@ class Acknowledgement:
     def outcome(self, timeout: float | None = None) -> WriteOutcome:
         """Wait for the outcome, at most `timeout` seconds, and return or raise it.
 
-        Raises `DeadlineExceeded` if the outcome is not known by then: the stream continues with the
-        write.
+        Raises `DeadlineExceededError` if the outcome is not known by then: the stream continues
+        with the write.
         """
         known = self._native.known()
         return known if known is not None else self._calls.run(self._native.outcome(timeout))
 
-    def settled(self) -> WriteOutcome | Error:
+    def settled(self) -> WriteOutcome | ForebayError:
         """Wait for the outcome, and return it, or return its error."""
         try:
             return self.outcome()
-        except Error as error:
+        except ForebayError as error:
             return error

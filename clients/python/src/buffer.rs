@@ -4,7 +4,7 @@ use forebay::Error;
 use pyo3::buffer::{Element, PyBuffer, PyUntypedBuffer};
 use pyo3::prelude::*;
 
-use crate::fault::Fault;
+use crate::error::CallError;
 
 /// Returns a buffer as elements of `T`; `None` if they have another type or the other byte order
 /// (which PyO3 does not check), or are not aligned.
@@ -44,7 +44,7 @@ impl<T: Element> OutArray<T> {
         dtype: &str,
         rows: usize,
         width: Option<usize>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, CallError> {
         let refused = |why: String| Error::invalid_argument(format!("{what} {why}"));
         let untyped = PyUntypedBuffer::get(object)
             .map_err(|_| refused(format!("is not an array; give a NumPy array of {dtype}")))?;
@@ -90,7 +90,7 @@ impl OutArray<u8> {
     ///
     /// # Errors
     /// `InvalidArgument`, which states the requirement.
-    pub(crate) fn check_bytes(object: &Bound<'_, PyAny>) -> Result<Self, Fault> {
+    pub(crate) fn check_bytes(object: &Bound<'_, PyAny>) -> Result<Self, CallError> {
         let wanted = "give a bytearray, a memoryview or an array of uint8";
         let refused = |why: &str| Error::invalid_argument(format!("buffer {why}; {wanted}"));
         let untyped = PyUntypedBuffer::get(object).map_err(|_| refused("is not a buffer"))?;

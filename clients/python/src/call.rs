@@ -12,133 +12,39 @@ use std::os::unix::net::UnixStream;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use forebay::{
-    Acknowledgement, BatchOutcome, Client, Definition, Error, PendingWrite, Selected, Store,
-    StreamSummary, WriteOutcome, WriteResult,
-};
-use forebay_wire::token::Token;
+use forebay::Error;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::attached::Opened;
-use crate::client::{NativeClient, NativeStore};
-use crate::fault::{Fault, entry, exception};
-use crate::opening::OpenedReader;
-use crate::ordered::{FoundDocuments, ScannedDocuments};
+use crate::error::{CallError, native_call};
 use crate::process::{self, ProcessOwned};
-use crate::python::model;
-use crate::schema::definition_object;
-use crate::select::selected_object;
-use crate::stream::NativeAcknowledgement;
-use crate::verified::FoundVerified;
+use crate::python::IntoPython;
 
-/// The result of a call.
-pub(crate) enum Answer {
-    Nothing,
-    /// A client and the address that it is connected to.
-    Client(Client, String),
-    Store(Store),
-    Definition(Arc<Definition>),
-    Definitions(Vec<Definition>),
-    Write(WriteOutcome),
-    Batch(BatchOutcome),
-    Acknowledgement(Acknowledgement),
-    Summary(StreamSummary),
-    Reader(Box<Opened>),
-    Documents(FoundDocuments),
-    Scanned(ScannedDocuments),
-    Selected(Box<Selected>),
-    Verified(Box<FoundVerified>),
-}
+/// The result of a call, for the thread that converts it.
+type Answer = Result<Box<dyn IntoPython>, CallError>;
 
-impl Answer {
-    fn into_object(self, py: Python<'_>) -> Result<Bound<'_, PyAny>, Fault> {
-        Ok(match self {
-            Self::Nothing => py.None().into_bound(py),
-            Self::Client(client, endpoint) => {
-                Bound::new(py, NativeClient::new(client, endpoint))?.into_any()
-            }
-            Self::Store(store) => Bound::new(py, NativeStore::new(store))?.into_any(),
-            Self::Definition(definition) => definition_object(py, &definition)?,
-            Self::Definitions(all) => {
-                let all = all.iter().map(|definition| definition_object(py, definition));
-                PyList::new(py, all.collect::<Result<Vec<_>, _>>()?)?.into_any()
-            }
-            Self::Write(outcome) => write_object(py, &outcome.token, outcome.result)?,
-            Self::Batch(outcome) => batch_object(py, &outcome)?,
-            Self::Acknowledgement(acknowledgement) => {
-                Bound::new(py, NativeAcknowledgement::new(acknowledgement))?.into_any()
-            }
-            Self::Summary(summary) => summary_object(py, &summary)?,
-            Self::Documents(found) => found.into_object(py)?,
-            Self::Scanned(found) => found.into_object(py)?,
-            Self::Selected(selected) => selected_object(py, &selected)?,
-            Self::Verified(found) => found.into_object(py)?,
-            Self::Reader(opened) => Bound::new(py, OpenedReader::new(*opened))?.into_any(),
-        })
-    }
-}
-
-/// Returns a `forebay.WriteOutcome`.
-pub(crate) fn write_object<'py>(
-    py: Python<'py>,
-    token: &Token,
-    result: WriteResult,
-) -> PyResult<Bound<'py, PyAny>> {
-    let (result, version) = match result {
-        WriteResult::Appended => ("appended", None),
-        WriteResult::Applied => ("applied", None),
-        WriteResult::NotMet(version) => ("not_met", version),
-    };
-    let parts = PyDict::new(py);
-    parts.set_item("token", PyBytes::new(py, &token.encode()))?;
-    parts.set_item("result", result)?;
-    parts.set_item("version", version.map(|version| version.0))?;
-    model(py, "WriteOutcome", &parts)
-}
-
-fn batch_object<'py>(py: Python<'py>, outcome: &BatchOutcome) -> PyResult<Bound<'py, PyAny>> {
-    let result = |result: &Result<WriteResult, Error>| match result {
-        Ok(result) => write_object(py, &outcome.token, *result),
-        Err(error) => exception(py, error, None),
-    };
-    let results = outcome.results.iter().map(result).collect::<PyResult<Vec<_>>>()?;
-    let parts = PyDict::new(py);
-    parts.set_item("token", PyBytes::new(py, &outcome.token.encode()))?;
-    parts.set_item("results", PyList::new(py, results)?)?;
-    model(py, "BatchOutcome", &parts)
-}
-
-fn summary_object<'py>(py: Python<'py>, summary: &StreamSummary) -> PyResult<Bound<'py, PyAny>> {
-    let first_error = summary.first_error.as_ref();
-    let first_error = first_error.map(|error| exception(py, error, None)).transpose()?;
-    let parts = PyDict::new(py);
-    parts.set_item("token", PyBytes::new(py, &summary.token.encode()))?;
-    parts.set_item("settled", summary.settled)?;
-    parts.set_item("not_met", summary.not_met)?;
-    parts.set_item("failed", summary.failed)?;
-    parts.set_item("first_error", first_error)?;
-    model(py, "StreamSummary", &parts)
-}
-
-type Answering = Pin<Box<dyn Future<Output = Result<Answer, Fault>> + Send>>;
+type AnswerFuture = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
 /// A call that is not started yet.
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct Call {
-    answering: ProcessOwned<Mutex<Option<Answering>>>,
+    future: ProcessOwned<Mutex<Option<AnswerFuture>>>,
     /// Whether the call ends without this process's threads.
     is_local: bool,
 }
 
 impl Call {
-    pub(crate) fn new<E: Into<Fault>>(
-        future: impl Future<Output = Result<Answer, E>> + Send + 'static,
+    pub(crate) fn new<T: IntoPython, E: Into<CallError>>(
+        future: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> Self {
-        let answering: Answering = Box::pin(async { future.await.map_err(Into::into) });
-        let answering = ProcessOwned::new("call", Mutex::new(Some(answering)));
-        Self { answering, is_local: false }
+        let future: AnswerFuture = Box::pin(async {
+            match future.await {
+                Ok(result) => Ok(Box::new(result) as Box<dyn IntoPython>),
+                Err(error) => Err(error.into()),
+            }
+        });
+        let future = ProcessOwned::new("call", Mutex::new(Some(future)));
+        Self { future, is_local: false }
     }
 
     /// Returns the same call, marked as local if it is of a store in memory.
@@ -147,8 +53,8 @@ impl Call {
         self
     }
 
-    fn take(&self) -> Result<Answering, Fault> {
-        let taken = self.answering.get()?.lock().take();
+    fn take(&self) -> Result<AnswerFuture, CallError> {
+        let taken = self.future.get()?.lock().take();
         taken.ok_or_else(|| {
             Error::invalid_argument("the call was already made; make another call").into()
         })
@@ -158,36 +64,36 @@ impl Call {
 #[pymethods]
 impl Call {
     /// Starts the call and waits for its result; Ctrl-C ends the wait.
-    fn wait<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Fault> {
-        entry(|| {
-            let answering = self.take()?;
+    fn wait<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, CallError> {
+        native_call(|| {
+            let future = self.take()?;
             let answer = match self.is_local {
-                true => process::wait_here(py, answering)?,
-                false => process::wait(py, answering)?,
+                true => process::wait_here(py, future)?,
+                false => process::wait(py, future)?,
             };
-            answer?.into_object(py)
+            Ok(answer?.into_python(py)?)
         })
     }
 
     /// Starts the call; its result goes to `completions` under the ticket.
-    fn start(&self, completions: &Completions, ticket: u64) -> Result<Started, Fault> {
-        entry(|| {
-            let answering = self.take()?;
-            let inbox = Arc::clone(&completions.inbox);
-            let abort = process::spawn(async move { inbox.put(ticket, answering.await) })?;
-            Ok(Started { abort })
+    fn start(&self, completions: &Completions, ticket: u64) -> Result<StartedCall, CallError> {
+        native_call(|| {
+            let future = self.take()?;
+            let queue = Arc::clone(&completions.queue);
+            let abort = process::spawn(async move { queue.put(ticket, future.await) })?;
+            Ok(StartedCall { abort })
         })
     }
 }
 
 /// A call that an event loop awaits.
 #[pyclass(frozen, module = "forebay._native")]
-pub(crate) struct Started {
+pub(crate) struct StartedCall {
     abort: tokio::task::AbortHandle,
 }
 
 #[pymethods]
-impl Started {
+impl StartedCall {
     /// Gives the call up; its outcome stays unknown.
     fn cancel(&self) {
         self.abort.abort();
@@ -195,22 +101,22 @@ impl Started {
 }
 
 /// Ticket, result, error; the result or the error is None.
-type Taken<'py> = (u64, Option<Bound<'py, PyAny>>, Option<PyErr>);
+type Completion<'py> = (u64, Option<Bound<'py, PyAny>>, Option<PyErr>);
 
 /// The results for one event loop.
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct Completions {
-    inbox: Arc<Inbox>,
+    queue: Arc<CompletionQueue>,
     woken: UnixStream,
 }
 
-struct Inbox {
-    answers: Mutex<Vec<(u64, Result<Answer, Fault>)>>,
+struct CompletionQueue {
+    answers: Mutex<Vec<(u64, Answer)>>,
     waker: UnixStream,
 }
 
-impl Inbox {
-    fn put(&self, ticket: u64, answer: Result<Answer, Fault>) {
+impl CompletionQueue {
+    fn put(&self, ticket: u64, answer: Answer) {
         let mut answers = self.answers.lock();
         answers.push((ticket, answer));
         if answers.len() == 1 {
@@ -227,7 +133,7 @@ impl Completions {
         let (waker, woken) = UnixStream::pair()?;
         waker.set_nonblocking(true)?;
         woken.set_nonblocking(true)?;
-        Ok(Self { inbox: Arc::new(Inbox { answers: Mutex::default(), waker }), woken })
+        Ok(Self { queue: Arc::new(CompletionQueue { answers: Mutex::default(), waker }), woken })
     }
 
     /// Returns the file descriptor that is readable while results are available.
@@ -236,47 +142,22 @@ impl Completions {
     }
 
     /// Takes the results so far.
-    fn take<'py>(&self, py: Python<'py>) -> Result<Vec<Taken<'py>>, Fault> {
-        entry(|| {
+    fn take<'py>(&self, py: Python<'py>) -> Result<Vec<Completion<'py>>, CallError> {
+        native_call(|| {
             let mut wakes = [0; 64];
             while match (&self.woken).read(&mut wakes) {
                 Ok(read) => read == wakes.len(),
                 Err(error) => error.kind() == ErrorKind::Interrupted,
             } {}
-            let answers = std::mem::take(&mut *self.inbox.answers.lock());
-            let object = |(ticket, answer): (u64, Result<Answer, Fault>)| match answer
-                .and_then(|answer| answer.into_object(py))
+            let answers = std::mem::take(&mut *self.queue.answers.lock());
+            let completion = |(ticket, answer): (u64, Answer)| match answer
+                .map_err(PyErr::from)
+                .and_then(|result| result.into_python(py))
             {
                 Ok(object) => (ticket, Some(object), None),
-                Err(fault) => (ticket, None, Some(fault.into())),
+                Err(error) => (ticket, None, Some(error)),
             };
-            Ok(answers.into_iter().map(object).collect())
-        })
-    }
-}
-
-/// A write that was sent and is unsettled, from `Error.pending`.
-#[pyclass(frozen, name = "PendingWrite", module = "forebay._native")]
-pub(crate) struct Pending {
-    write: ProcessOwned<Mutex<Option<PendingWrite>>>,
-}
-
-impl Pending {
-    pub(crate) fn new(write: PendingWrite) -> Self {
-        Self { write: ProcessOwned::new("write", Mutex::new(Some(write))) }
-    }
-}
-
-#[pymethods]
-impl Pending {
-    /// Returns the call that sends the same write again under the same sequence; can be used once.
-    fn retry(&self) -> Result<Call, Fault> {
-        entry(|| {
-            let write = self.write.get()?.lock().take().ok_or_else(|| {
-                let message = "the write was already retried; retry the write of its newest error";
-                Error::invalid_argument(message)
-            })?;
-            Ok(Call::new(async { write.retry().await.map(Answer::Batch) }))
+            Ok(answers.into_iter().map(completion).collect())
         })
     }
 }

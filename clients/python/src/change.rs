@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use forebay::{DocumentVersion, Error, Store, Value, Write};
+use forebay::schema::{DocumentVersion, Value};
+use forebay::writes::Write;
+use forebay::{Error, Store};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::fault::{Fault, entry};
+use crate::error::{CallError, native_call};
 use crate::key::{OwnedKey, key_of};
 use crate::python::class;
 use crate::schema::duration_of;
@@ -34,40 +36,40 @@ enum Kind {
 #[pymethods]
 impl Operation {
     #[staticmethod]
-    fn increment(by: &Bound<'_, PyAny>) -> Result<Self, Fault> {
-        entry(|| Ok(Self { kind: Kind::Increment(value_of(by)?) }))
+    fn increment(by: &Bound<'_, PyAny>) -> Result<Self, CallError> {
+        native_call(|| Ok(Self { kind: Kind::Increment(value_of(by)?) }))
     }
 
     #[staticmethod]
-    fn minimum(value: &Bound<'_, PyAny>) -> Result<Self, Fault> {
-        entry(|| Ok(Self { kind: Kind::Min(value_of(value)?) }))
+    fn minimum(value: &Bound<'_, PyAny>) -> Result<Self, CallError> {
+        native_call(|| Ok(Self { kind: Kind::Min(value_of(value)?) }))
     }
 
     #[staticmethod]
-    fn maximum(value: &Bound<'_, PyAny>) -> Result<Self, Fault> {
-        entry(|| Ok(Self { kind: Kind::Max(value_of(value)?) }))
+    fn maximum(value: &Bound<'_, PyAny>) -> Result<Self, CallError> {
+        native_call(|| Ok(Self { kind: Kind::Max(value_of(value)?) }))
     }
 
     #[staticmethod]
-    fn list_append(items: &Bound<'_, PyAny>, bound: u32) -> Result<Self, Fault> {
-        entry(|| Ok(Self { kind: Kind::ListAppend(values_of(items)?, bound) }))
+    fn list_append(items: &Bound<'_, PyAny>, bound: u32) -> Result<Self, CallError> {
+        native_call(|| Ok(Self { kind: Kind::ListAppend(values_of(items)?, bound) }))
     }
 
     #[staticmethod]
-    fn set_add(items: &Bound<'_, PyAny>, bound: u32) -> Result<Self, Fault> {
-        entry(|| Ok(Self { kind: Kind::SetAdd(values_of(items)?, bound) }))
+    fn set_add(items: &Bound<'_, PyAny>, bound: u32) -> Result<Self, CallError> {
+        native_call(|| Ok(Self { kind: Kind::SetAdd(values_of(items)?, bound) }))
     }
 
     #[staticmethod]
-    fn set_remove(items: &Bound<'_, PyAny>) -> Result<Self, Fault> {
-        entry(|| Ok(Self { kind: Kind::SetRemove(values_of(items)?) }))
+    fn set_remove(items: &Bound<'_, PyAny>) -> Result<Self, CallError> {
+        native_call(|| Ok(Self { kind: Kind::SetRemove(values_of(items)?) }))
     }
 }
 
 impl Operation {
     /// Converts a value of the dict of fields: an operation, ABSENT to remove the field, None for
     /// null.
-    fn of(object: &Bound<'_, PyAny>, absent: &Bound<'_, PyAny>) -> Result<Kind, Fault> {
+    fn of(object: &Bound<'_, PyAny>, absent: &Bound<'_, PyAny>) -> Result<Kind, CallError> {
         if let Ok(operation) = object.cast::<Self>() {
             return Ok(operation.get().kind.clone());
         }
@@ -119,8 +121,8 @@ impl Change {
         if_absent: bool,
         if_version: Option<u64>,
         if_newer: Option<String>,
-    ) -> Result<Self, Fault> {
-        entry(|| {
+    ) -> Result<Self, CallError> {
+        native_call(|| {
             let verb = match verb {
                 "put" => Verb::Put,
                 "upsert" => Verb::Upsert,
@@ -145,24 +147,24 @@ impl Change {
     }
 }
 
-fn fields_of(fields: &Bound<'_, PyDict>) -> Result<Vec<(String, Kind)>, Fault> {
+fn fields_of(fields: &Bound<'_, PyDict>) -> Result<Vec<(String, Kind)>, CallError> {
     let absent = class(fields.py(), "forebay._model", "ABSENT")?;
     let field = |(name, object): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         let name: String = name.extract()?;
-        let kind = Operation::of(&object, &absent).map_err(|fault| at_field(fault, &name))?;
+        let kind = Operation::of(&object, &absent).map_err(|failure| at_field(failure, &name))?;
         Ok((name, kind))
     };
     fields.iter().map(field).collect()
 }
 
-fn at_field(fault: Fault, name: &str) -> Fault {
-    match fault {
-        Fault::Forebay(error, pending) => Fault::Forebay(error.with_field(name), pending),
-        fault => fault,
+fn at_field(failure: CallError, name: &str) -> CallError {
+    match failure {
+        CallError::Forebay(error, pending) => CallError::Forebay(error.with_field(name), pending),
+        failure => failure,
     }
 }
 
-fn field_ttls_of(ttls: &Bound<'_, PyDict>) -> Result<Vec<(String, Duration)>, Fault> {
+fn field_ttls_of(ttls: &Bound<'_, PyDict>) -> Result<Vec<(String, Duration)>, CallError> {
     let ttl = |(name, seconds): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         Ok((name.extract()?, duration_of(seconds.extract()?)?))
     };

@@ -1,20 +1,23 @@
 //! Clients and stores: each method returns a [`Call`], which a thread waits for or a loop awaits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{Client, ClientOptions, SchemaVersion, Store};
+use forebay::schema::SchemaVersion;
+use forebay::{Client, ClientOptions, Store};
 use pyo3::prelude::*;
 use pyo3::types::PyDateTime;
 
-use crate::asked::How;
-use crate::call::{Answer, Call};
+use crate::call::Call;
 use crate::change::Change;
-use crate::fault::{Fault, entry};
+use crate::error::{CallError, native_call};
 use crate::log;
-use crate::ordered::NativeOrdered;
+use crate::ordered_reads::NativeOrdered;
 use crate::process::ProcessOwned;
+use crate::python::IntoPython;
+use crate::read_options::ReadOptions;
 use crate::schema::{NewAlteration, NewStore, definition_object, duration_of};
-use crate::select::{Between, By, Equal, time_of};
+use crate::select::{ColumnRange, ColumnValue, SelectCriteria, time_of};
 use crate::stream::NativeStream;
 
 /// Returns the call that connects a client.
@@ -25,15 +28,15 @@ pub(crate) fn connect(
     endpoint: String,
     deadline: Option<f64>,
     attempt: Option<f64>,
-) -> Result<Call, Fault> {
-    entry(|| {
+) -> Result<Call, CallError> {
+    native_call(|| {
         log::start(py)?;
         let mut options = ClientOptions::default();
         options.deadline = deadline.map_or(Ok(options.deadline), duration_of)?;
         options.attempt = attempt.map_or(Ok(options.attempt), duration_of)?;
         Ok(Call::new(async move {
             let connected = Client::connect(&endpoint, options).await;
-            connected.map(|client| Answer::Client(client, endpoint))
+            connected.map(|client| NativeClient::new(client, endpoint))
         }))
     })
 }
@@ -56,21 +59,27 @@ impl NativeClient {
     }
 
     /// Returns the client, for the duration of a call.
-    pub(crate) fn client(&self) -> Result<Client, Fault> {
+    pub(crate) fn client(&self) -> Result<Client, CallError> {
         Ok(self.client.get()?.clone())
+    }
+}
+
+impl IntoPython for NativeClient {
+    fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        Ok(Bound::new(py, *self)?.into_any())
     }
 }
 
 #[pymethods]
 impl NativeClient {
-    fn store(&self, name: String) -> Result<Call, Fault> {
+    fn store(&self, name: String) -> Result<Call, CallError> {
         let client = self.client()?;
-        Ok(Call::new(async move { client.store(&name).await.map(Answer::Store) }))
+        Ok(Call::new(async move { client.store(&name).await.map(NativeStore::new) }))
     }
 
-    fn create_store(&self, spec: &NewStore) -> Result<Call, Fault> {
+    fn create_store(&self, spec: &NewStore) -> Result<Call, CallError> {
         let (client, spec) = (self.client()?, spec.spec.clone());
-        Ok(Call::new(async move { client.create_store(&spec).await.map(Answer::Store) }))
+        Ok(Call::new(async move { client.create_store(&spec).await.map(NativeStore::new) }))
     }
 
     #[pyo3(signature = (name, alterations, from_version=None))]
@@ -79,33 +88,29 @@ impl NativeClient {
         name: String,
         alterations: Vec<NewAlteration>,
         from_version: Option<u32>,
-    ) -> Result<Call, Fault> {
+    ) -> Result<Call, CallError> {
         let client = self.client()?;
         let alterations: Vec<_> = alterations.into_iter().map(|one| one.alteration).collect();
         Ok(Call::new(async move {
             let from = from_version.map(SchemaVersion);
-            let altered = client.alter_store(&name, from, &alterations).await;
-            altered.map(|definition| Answer::Definition(definition.into()))
+            client.alter_store(&name, from, &alterations).await
         }))
     }
 
-    fn delete_store(&self, name: String) -> Result<Call, Fault> {
+    fn delete_store(&self, name: String) -> Result<Call, CallError> {
         let client = self.client()?;
-        Ok(Call::new(async move { client.delete_store(&name).await.map(|()| Answer::Nothing) }))
+        Ok(Call::new(async move { client.delete_store(&name).await }))
     }
 
     #[pyo3(signature = (name, version=None))]
-    fn describe_store(&self, name: String, version: Option<u32>) -> Result<Call, Fault> {
+    fn describe_store(&self, name: String, version: Option<u32>) -> Result<Call, CallError> {
         let client = self.client()?;
-        Ok(Call::new(async move {
-            let described = client.describe_store(&name, version.map(SchemaVersion)).await;
-            described.map(|definition| Answer::Definition(definition.into()))
-        }))
+        Ok(Call::new(async move { client.describe_store(&name, version.map(SchemaVersion)).await }))
     }
 
-    fn list_stores(&self) -> Result<Call, Fault> {
+    fn list_stores(&self) -> Result<Call, CallError> {
         let client = self.client()?;
-        Ok(Call::new(async move { client.list_stores().await.map(Answer::Definitions) }))
+        Ok(Call::new(async move { client.list_stores().await }))
     }
 
     fn close(&self) {
@@ -125,35 +130,41 @@ impl NativeStore {
     }
 }
 
+impl IntoPython for NativeStore {
+    fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        Ok(Bound::new(py, *self)?.into_any())
+    }
+}
+
 #[pymethods]
 impl NativeStore {
-    fn definition<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Fault> {
-        entry(|| definition_object(py, &self.store.get()?.definition()))
+    fn definition<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, CallError> {
+        native_call(|| definition_object(py, &self.store.get()?.definition()))
     }
 
-    fn refresh(&self) -> Result<Call, Fault> {
+    fn refresh(&self) -> Result<Call, CallError> {
         let store = self.store.get()?.to_arc();
         let is_local = store.is_in_memory();
-        let call = Call::new(async move { store.refresh().await.map(Answer::Definition) });
+        let call = Call::new(async move { store.refresh().await.map(Arc::unwrap_or_clone) });
         Ok(call.local(is_local))
     }
 
     #[pyo3(signature = (change, deadline=None))]
-    fn write(&self, change: &Change, deadline: Option<f64>) -> Result<Call, Fault> {
-        entry(|| {
+    fn write(&self, change: &Change, deadline: Option<f64>) -> Result<Call, CallError> {
+        native_call(|| {
             let store = self.store.get()?;
             let mut write = change.write(&store);
             if let Some(deadline) = seconds(deadline)? {
                 write = write.deadline(deadline);
             }
-            let call = Call::new(async { write.send().await.map(Answer::Write) });
+            let call = Call::new(async { write.send().await });
             Ok(call.local(store.is_in_memory()))
         })
     }
 
     #[pyo3(signature = (changes, deadline=None))]
-    fn batch(&self, changes: &Bound<'_, PyAny>, deadline: Option<f64>) -> Result<Call, Fault> {
-        entry(|| {
+    fn batch(&self, changes: &Bound<'_, PyAny>, deadline: Option<f64>) -> Result<Call, CallError> {
+        native_call(|| {
             let store = self.store.get()?;
             let mut batch = store.batch();
             for change in changes.try_iter()? {
@@ -162,7 +173,7 @@ impl NativeStore {
             if let Some(deadline) = seconds(deadline)? {
                 batch = batch.deadline(deadline);
             }
-            let call = Call::new(async { batch.send().await.map(Answer::Batch) });
+            let call = Call::new(async { batch.send().await });
             Ok(call.local(store.is_in_memory()))
         })
     }
@@ -171,13 +182,13 @@ impl NativeStore {
     #[allow(clippy::too_many_arguments, reason = "Python's keywords")]
     #[pyo3(signature = (
         *, key=None, equal=None, between=None, start=None, end=None, columns=None, order_by=None,
-        descending=false, limit=None, after=None, latest=false, max_age=None, timeout=None
+        descending=false, limit=None, after=None, latest=false, max_staleness=None, timeout=None
     ))]
     fn select(
         &self,
         key: Option<Bound<'_, PyAny>>,
-        equal: Option<Equal<'_>>,
-        between: Option<Between<'_>>,
+        equal: Option<ColumnValue<'_>>,
+        between: Option<ColumnRange<'_>>,
         start: Option<Bound<'_, PyDateTime>>,
         end: Option<Bound<'_, PyDateTime>>,
         columns: Option<Vec<String>>,
@@ -186,13 +197,14 @@ impl NativeStore {
         limit: Option<u32>,
         after: Option<&[u8]>,
         latest: bool,
-        max_age: Option<f64>,
+        max_staleness: Option<f64>,
         timeout: Option<f64>,
-    ) -> Result<Call, Fault> {
-        entry(|| {
+    ) -> Result<Call, CallError> {
+        native_call(|| {
             let store = self.store.get()?;
-            let read = How::of(after, latest, max_age, timeout)?.into_read();
-            let mut select = By { key, equal, between }.narrow(store.select())?.read(read);
+            let read = ReadOptions::of(after, latest, max_staleness, timeout)?.into_read();
+            let mut select =
+                SelectCriteria { key, equal, between }.narrow(store.select())?.read(read);
             if let Some(start) = &start {
                 select = select.from(time_of(start)?);
             }
@@ -206,13 +218,13 @@ impl NativeStore {
                 select = select.descending();
             }
             select = select.columns(columns.unwrap_or_default()).limit(limit.unwrap_or(0));
-            let call = async { select.send().await.map(|it| Answer::Selected(Box::new(it))) };
-            Ok(Call::new(call).local(store.is_in_memory()))
+            let call = Call::new(async { select.send().await });
+            Ok(call.local(store.is_in_memory()))
         })
     }
 
-    fn ordered(&self) -> Result<NativeOrdered, Fault> {
-        entry(|| NativeOrdered::new(&*self.store.get()?))
+    fn ordered(&self) -> Result<NativeOrdered, CallError> {
+        native_call(|| NativeOrdered::new(&*self.store.get()?))
     }
 
     #[pyo3(signature = (changes_max=None, bytes_max=None, deadline=None))]
@@ -221,12 +233,12 @@ impl NativeStore {
         changes_max: Option<usize>,
         bytes_max: Option<usize>,
         deadline: Option<f64>,
-    ) -> Result<NativeStream, Fault> {
+    ) -> Result<NativeStream, CallError> {
         let deadline = seconds(deadline)?;
-        entry(|| NativeStream::new(&*self.store.get()?, changes_max, bytes_max, deadline))
+        native_call(|| NativeStream::new(&*self.store.get()?, changes_max, bytes_max, deadline))
     }
 }
 
-fn seconds(deadline: Option<f64>) -> Result<Option<Duration>, Fault> {
+fn seconds(deadline: Option<f64>) -> Result<Option<Duration>, CallError> {
     Ok(deadline.map(duration_of).transpose()?)
 }

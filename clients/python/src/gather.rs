@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use forebay::{
-    Conversion, Element, Error, GatherColumns, GatherField, GatherOut, GatherPlan, KeyStatus,
-    Presence, Reader, StoreId,
+use forebay::reads::{
+    Conversion, Element, GatherColumns, GatherField, GatherOut, GatherPlan, KeyStatus, Presence,
 };
+use forebay::schema::StoreId;
+use forebay::{Error, Reader};
 use pyo3::prelude::*;
 
 use crate::buffer::OutArray;
-use crate::fault::{Fault, entry};
+use crate::error::{CallError, native_call};
 use crate::key::GivenKeys;
 use crate::value::value_of;
 
@@ -27,7 +28,7 @@ pub(crate) fn presence_code(presence: Presence) -> u8 {
     }
 }
 
-enum Typed {
+enum TypedPlan {
     F32(GatherPlan<f32>),
     F64(GatherPlan<f64>),
     I32(GatherPlan<i32>),
@@ -37,7 +38,7 @@ enum Typed {
 /// Fields resolved to the columns of a matrix; any thread may use a plan, repeatedly.
 #[pyclass(frozen, name = "GatherPlan", module = "forebay")]
 pub(crate) struct Plan {
-    typed: Typed,
+    typed: TypedPlan,
     store: StoreId,
 }
 
@@ -45,10 +46,10 @@ pub(crate) struct Plan {
 macro_rules! each {
     ($typed:expr, $plan:ident => $do:expr) => {
         match $typed {
-            Typed::F32($plan) => $do,
-            Typed::F64($plan) => $do,
-            Typed::I32($plan) => $do,
-            Typed::I64($plan) => $do,
+            TypedPlan::F32($plan) => $do,
+            TypedPlan::F64($plan) => $do,
+            TypedPlan::I32($plan) => $do,
+            TypedPlan::I64($plan) => $do,
         }
     };
 }
@@ -65,10 +66,10 @@ impl Plan {
     #[getter]
     fn dtype(&self) -> &'static str {
         match self.typed {
-            Typed::F32(_) => "float32",
-            Typed::F64(_) => "float64",
-            Typed::I32(_) => "int32",
-            Typed::I64(_) => "int64",
+            TypedPlan::F32(_) => "float32",
+            TypedPlan::F64(_) => "float64",
+            TypedPlan::I32(_) => "int32",
+            TypedPlan::I64(_) => "int64",
         }
     }
 
@@ -87,7 +88,7 @@ pub(crate) fn plan_gather(
     fields: &Bound<'_, PyAny>,
     dtype: &str,
     lossy: bool,
-) -> Result<Plan, Fault> {
+) -> Result<Plan, CallError> {
     let mut given = Vec::new();
     for field in fields.try_iter()? {
         let field = field?;
@@ -102,10 +103,10 @@ pub(crate) fn plan_gather(
         .collect();
     let conversion = if lossy { Conversion::Lossy } else { Conversion::Exact };
     let typed = match dtype {
-        "float32" => Typed::F32(reader.plan_gather(&fields, conversion)?),
-        "float64" => Typed::F64(reader.plan_gather(&fields, conversion)?),
-        "int32" => Typed::I32(reader.plan_gather(&fields, conversion)?),
-        "int64" => Typed::I64(reader.plan_gather(&fields, conversion)?),
+        "float32" => TypedPlan::F32(reader.plan_gather(&fields, conversion)?),
+        "float64" => TypedPlan::F64(reader.plan_gather(&fields, conversion)?),
+        "int32" => TypedPlan::I32(reader.plan_gather(&fields, conversion)?),
+        "int64" => TypedPlan::I64(reader.plan_gather(&fields, conversion)?),
         other => {
             let message = format!("no matrix holds {other}; plan float32, float64, int32 or int64");
             return Err(Error::invalid_argument(message).into());
@@ -132,10 +133,10 @@ pub(crate) fn gather(
     plan: &Plan,
     keys: &GivenKeys<'_>,
     arrays: &Arrays<'_, '_>,
-    max_age: Option<Duration>,
-) -> Result<(), Fault> {
+    max_staleness: Option<Duration>,
+) -> Result<(), CallError> {
     let dtype = plan.dtype();
-    each!(&plan.typed, typed => fill(py, reader, (typed, dtype), keys, arrays, max_age))
+    each!(&plan.typed, typed => fill(py, reader, (typed, dtype), keys, arrays, max_staleness))
 }
 
 fn fill<E: Element + pyo3::buffer::Element>(
@@ -144,9 +145,9 @@ fn fill<E: Element + pyo3::buffer::Element>(
     (plan, dtype): (&GatherPlan<E>, &str),
     keys: &GivenKeys<'_>,
     arrays: &Arrays<'_, '_>,
-    max_age: Option<Duration>,
-) -> Result<(), Fault> {
-    use forebay::KeyList as _;
+    max_staleness: Option<Duration>,
+) -> Result<(), CallError> {
+    use forebay::reads::KeyList as _;
     let (rows, width) = (keys.count(), plan.width());
     let mut out = OutArray::<E>::check(arrays.out, "out", dtype, rows, Some(width))?;
     let mask = arrays.mask.map(|mask| OutArray::check(mask, "mask", "uint8", rows, Some(width)));
@@ -163,7 +164,7 @@ fn fill<E: Element + pyo3::buffer::Element>(
         let (cells, found) = (cells.as_deref_mut(), found.as_deref_mut());
         py.detach(|| {
             let mut filled = GatherOut { values, statuses: found, cells };
-            reader.read_local(max_age, |view| view.gather(plan, keys, &mut filled))
+            reader.read_local(max_staleness, |view| view.gather(plan, keys, &mut filled))
         })?;
     }
     if let (Some(mask), Some(cells)) = (&mut mask, cells) {
@@ -177,8 +178,8 @@ fn fill<E: Element + pyo3::buffer::Element>(
 
 impl Plan {
     /// Refuses a plan of another store before any other check.
-    pub(crate) fn check_store(&self, store: StoreId) -> Result<(), Fault> {
-        entry(|| {
+    pub(crate) fn check_store(&self, store: StoreId) -> Result<(), CallError> {
+        native_call(|| {
             if self.store == store {
                 return Ok(());
             }

@@ -1,13 +1,15 @@
 //! Keys from Python: a str, bytes or an int, of the store's key type and never converted; or
 //! `(partition key, key)` if the store is partitioned by a field.
 
-use forebay::{DocumentKey, Error, KeyList, KeyValue};
+use forebay::Error;
+use forebay::reads::{DocumentKey, KeyList};
+use forebay::schema::KeyValue;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
 
 use crate::buffer::typed;
-use crate::fault::Fault;
+use crate::error::CallError;
 use crate::python::class;
 use crate::value::{integer_of, text_of};
 
@@ -15,11 +17,11 @@ use crate::value::{integer_of, text_of};
 ///
 /// # Errors
 /// `InvalidArgument` for an object that is not a key.
-pub(crate) fn key_of<'a>(object: &'a Bound<'_, PyAny>) -> Result<DocumentKey<'a>, Fault> {
+pub(crate) fn key_of<'a>(object: &'a Bound<'_, PyAny>) -> Result<DocumentKey<'a>, CallError> {
     borrowed_key(object.as_borrowed())
 }
 
-fn borrowed_key<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<DocumentKey<'a>, Fault> {
+fn borrowed_key<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<DocumentKey<'a>, CallError> {
     if let Some(primary) = plain(object)? {
         return Ok(DocumentKey::new(primary));
     }
@@ -44,7 +46,7 @@ fn item<'a, 'py>(
     Ok(unsafe { Borrowed::from_ptr(tuple.py(), item.as_ptr()) })
 }
 
-fn plain<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Option<KeyValue<'a>>, Fault> {
+fn plain<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Option<KeyValue<'a>>, CallError> {
     if let Ok(bytes) = object.cast::<PyBytes>() {
         return Ok(Some(bytes_part(bytes)));
     }
@@ -58,13 +60,13 @@ fn plain<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Option<KeyValue<'a>>, Fa
 }
 
 #[cold]
-fn no_key(object: Borrowed<'_, '_, PyAny>) -> Fault {
+fn no_key(object: Borrowed<'_, '_, PyAny>) -> CallError {
     let name = object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
     let message = format!("a key must be a str, bytes or an int, not a {name}");
     Error::invalid_argument(message).into()
 }
 
-fn text_part<'a>(text: Borrowed<'a, '_, PyString>) -> Result<KeyValue<'a>, Fault> {
+fn text_part<'a>(text: Borrowed<'a, '_, PyString>) -> Result<KeyValue<'a>, CallError> {
     let in_place = text_of(&text)?;
     // SAFETY: the borrower of the object keeps it alive for 'a, and a str never changes; its UTF-8
     // does not move while the object lives.
@@ -93,7 +95,7 @@ impl<'py> KeyObjects<'py> {
     ///
     /// # Errors
     /// `InvalidArgument` for an object that contains no keys.
-    pub(crate) fn of(objects: &Bound<'py, PyAny>) -> Result<Self, Fault> {
+    pub(crate) fn of(objects: &Bound<'py, PyAny>) -> Result<Self, CallError> {
         if let Ok(list) = objects.cast::<PyList>() {
             return Ok(Self::Each(list.to_tuple()));
         }
@@ -118,7 +120,7 @@ impl<'py> KeyObjects<'py> {
     ///
     /// # Errors
     /// `InvalidArgument` for an object that is not a key.
-    pub(crate) fn keys(&self) -> Result<GivenKeys<'_>, Fault> {
+    pub(crate) fn keys(&self) -> Result<GivenKeys<'_>, CallError> {
         Ok(match self {
             Self::Each(objects) => {
                 let mut keys = Vec::with_capacity(objects.len());

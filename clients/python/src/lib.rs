@@ -4,40 +4,47 @@
 //! package `forebay` around the module gives the classes their names, types and documentation;
 //! `_native.pyi`, which `clients/bindings` generates, declares the contents.
 
-mod asked;
-mod attached;
 mod buffer;
 mod call;
 mod change;
 mod client;
-mod fault;
-mod found;
+mod error;
+mod field_handle;
+mod fork_aware_reader;
 mod gather;
 mod key;
 mod log;
 mod memory;
-mod opening;
-mod ordered;
+mod open_options;
+mod open_reader;
+mod ordered_reads;
+mod outcome;
+mod pending_write;
 mod process;
 mod python;
+mod read_options;
 mod reader;
+mod reader_calls;
+mod results;
 mod scan;
 mod schema;
 mod select;
 mod status;
 mod stream;
 mod value;
-mod verified;
+mod verification;
 
 /// The native side of the package `forebay`.
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::call::{Call, Completions, Pending, Started};
+    use crate::call::{Call, Completions, StartedCall};
     #[pymodule_export]
     use crate::change::{Change, Operation};
     #[pymodule_export]
     use crate::client::{NativeClient, NativeStore, connect};
+    #[pymodule_export]
+    use crate::field_handle::NativeFieldHandle;
     #[pymodule_export]
     use crate::gather::Plan;
     #[pymodule_export]
@@ -45,13 +52,17 @@ mod _native {
     #[pymodule_export]
     use crate::memory::NativeMemory;
     #[pymodule_export]
-    use crate::opening::{OpenedReader, open_reader};
+    use crate::open_reader::{OpenedReader, open_reader};
     #[pymodule_export]
-    use crate::ordered::{NativeOrdered, NativeOrderedScan};
+    use crate::ordered_reads::{NativeOrdered, NativeOrderedScan};
+    #[pymodule_export]
+    use crate::pending_write::NativePendingWrite;
     #[pymodule_export]
     use crate::process::after_fork_in_child;
     #[pymodule_export]
-    use crate::reader::{Handle, NativeReader};
+    use crate::reader::NativeReader;
+    #[pymodule_export]
+    use crate::reader_calls::NativeReaderCalls;
     #[pymodule_export]
     use crate::scan::NativeScan;
     #[pymodule_export]

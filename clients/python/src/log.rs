@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use forebay::{Clock, SystemClock};
+use forebay::environment::{Clock, SystemClock};
 use pyo3::prelude::*;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -20,7 +20,7 @@ use tracing::span::{Attributes, Id, Record as SpanRecord};
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::fault::{Fault, entry};
+use crate::error::{CallError, native_call};
 use crate::schema::duration_of;
 
 /// Most records that wait for Python; further records are counted and lost.
@@ -37,12 +37,12 @@ type Record = (u8, &'static str, String, i64, Option<&'static str>, u32);
 
 #[derive(Default)]
 struct Records {
-    held: Mutex<Held>,
+    queue: Mutex<RecordQueue>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Held {
+struct RecordQueue {
     records: VecDeque<Record>,
     lost: u64,
     is_closed: bool,
@@ -58,34 +58,34 @@ impl Records {
         RECORDS.load_full().unwrap_or_default()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, RecordQueue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn put(&self, record: Record) {
-        let mut held = self.lock();
-        if held.is_closed {
+        let mut queue = self.lock();
+        if queue.is_closed {
             return;
         }
-        if held.records.len() == RECORDS_MAX {
-            held.lost += 1;
+        if queue.records.len() == RECORDS_MAX {
+            queue.lost += 1;
             return;
         }
-        held.records.push_back(record);
+        queue.records.push_back(record);
         self.changed.notify_one();
     }
 
     /// Returns all records so far and the number of lost records, once there are any; `None` when
     /// closed.
     fn take(&self, timeout: Duration) -> Option<(VecDeque<Record>, u64)> {
-        let held = self.lock();
-        let is_idle = |held: &mut Held| held.records.is_empty() && !held.is_closed;
-        let waited = self.changed.wait_timeout_while(held, timeout, is_idle);
-        let (mut held, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if held.records.is_empty() && held.is_closed {
+        let queue = self.lock();
+        let is_idle = |queue: &mut RecordQueue| queue.records.is_empty() && !queue.is_closed;
+        let waited = self.changed.wait_timeout_while(queue, timeout, is_idle);
+        let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if queue.records.is_empty() && queue.is_closed {
             return None;
         }
-        Some((std::mem::take(&mut held.records), std::mem::take(&mut held.lost)))
+        Some((std::mem::take(&mut queue.records), std::mem::take(&mut queue.lost)))
     }
 }
 
@@ -120,8 +120,8 @@ pub(crate) fn set_log_level(py: Python<'_>, level: u8) {
 pub(crate) fn next_records(
     py: Python<'_>,
     timeout: f64,
-) -> Result<Option<(Vec<Record>, u64)>, Fault> {
-    entry(|| {
+) -> Result<Option<(Vec<Record>, u64)>, CallError> {
+    native_call(|| {
         let (records, timeout) = (Records::of_process(), duration_of(timeout)?);
         let taken = py.detach(|| records.take(timeout));
         Ok(taken.map(|(records, lost)| (records.into(), lost)))

@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
-use forebay::{Error, Forced, InMemoryReader, Reader, Timestamp};
+use forebay::schema::Timestamp;
+use forebay::testing::{Forced, InMemoryReader};
+use forebay::{Error, Reader};
 use pyo3::prelude::*;
 
 use crate::change::Change;
 use crate::client::NativeStore;
-use crate::fault::{Fault, entry};
+use crate::error::{CallError, native_call};
 use crate::process::{self, ProcessOwned};
 use crate::schema::{NewAlteration, NewStore, definition_object, duration_of};
 
@@ -20,7 +22,7 @@ pub(crate) struct NativeMemory {
 
 impl NativeMemory {
     /// Returns the reader of the store.
-    pub(crate) fn reader(&self) -> Result<Reader, Fault> {
+    pub(crate) fn reader(&self) -> Result<Reader, CallError> {
         let memory = self.memory.get()?;
         Ok(Reader::clone(&memory))
     }
@@ -30,8 +32,8 @@ impl NativeMemory {
 impl NativeMemory {
     /// Opens a store and its reader, with the documents of these changes.
     #[new]
-    fn new(py: Python<'_>, spec: &NewStore, changes: &Bound<'_, PyAny>) -> Result<Self, Fault> {
-        entry(|| {
+    fn new(py: Python<'_>, spec: &NewStore, changes: &Bound<'_, PyAny>) -> Result<Self, CallError> {
+        native_call(|| {
             let memory = Reader::in_memory(&spec.spec, [])?;
             let mut batch = memory.as_store().batch();
             for change in changes.try_iter()? {
@@ -45,25 +47,25 @@ impl NativeMemory {
     }
 
     /// Returns the store, for writes.
-    fn store(&self) -> Result<NativeStore, Fault> {
-        entry(|| Ok(NativeStore::new(self.memory.get()?.as_store().clone())))
+    fn store(&self) -> Result<NativeStore, CallError> {
+        native_call(|| Ok(NativeStore::new(self.memory.get()?.as_store().clone())))
     }
 
     /// Returns the time of the reader's clock, in microseconds since the Unix epoch.
-    fn clock(&self) -> Result<i64, Fault> {
-        entry(|| Ok(self.memory.get()?.now().as_micros()))
+    fn clock(&self) -> Result<i64, CallError> {
+        native_call(|| Ok(self.memory.get()?.now().as_micros()))
     }
 
-    fn set_clock(&self, micros: i64) -> Result<(), Fault> {
-        entry(|| Ok(self.memory.get()?.set_clock(Timestamp::from_micros(micros))?))
+    fn set_clock(&self, micros: i64) -> Result<(), CallError> {
+        native_call(|| Ok(self.memory.get()?.set_clock(Timestamp::from_micros(micros))?))
     }
 
     /// Simulates the state of this name; `age` is the age of stale data, in seconds.
     #[pyo3(signature = (state, age=None))]
-    fn force(&self, state: &str, age: Option<f64>) -> Result<(), Fault> {
-        entry(|| {
+    fn simulate(&self, state: &str, age: Option<f64>) -> Result<(), CallError> {
+        native_call(|| {
             let age = age.map(duration_of).transpose()?;
-            Ok(self.memory.get()?.force(forced(state, age)?)?)
+            Ok(self.memory.get()?.force(simulated_state(state, age)?)?)
         })
     }
 
@@ -71,23 +73,23 @@ impl NativeMemory {
         &self,
         py: Python<'py>,
         alterations: Vec<NewAlteration>,
-    ) -> Result<Bound<'py, PyAny>, Fault> {
-        entry(|| {
+    ) -> Result<Bound<'py, PyAny>, CallError> {
+        native_call(|| {
             let alterations: Vec<_> = alterations.into_iter().map(|one| one.alteration).collect();
             definition_object(py, &self.memory.get()?.alter(&alterations)?)
         })
     }
 }
 
-fn forced(state: &str, age: Option<Duration>) -> forebay::Result<Forced> {
+fn simulated_state(state: &str, age: Option<Duration>) -> forebay::Result<Forced> {
     let message = match (state, age) {
-        ("nothing", None) => return Ok(Forced::Nothing),
+        ("none", None) => return Ok(Forced::Nothing),
         ("not_ready", None) => return Ok(Forced::NotReady),
         ("closed", None) => return Ok(Forced::Closed),
         ("stale", Some(age)) => return Ok(Forced::Stale(age)),
         ("stale", None) => "a stale reader has an age; give its seconds",
         (_, Some(_)) => "only a stale reader has an age; leave it out",
-        _ => "the state is unknown; use one of nothing, not_ready, stale and closed",
+        _ => "the state is unknown; use one of none, not_ready, stale and closed",
     };
     Err(Error::invalid_argument(message))
 }

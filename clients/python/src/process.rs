@@ -4,7 +4,7 @@
 //! process. An object that was opened before a fork returns `Closed` in the child instead of
 //! waiting for threads that do not exist; the child does not even drop the object, because a lock
 //! in it may be held by a thread that the fork did not copy. The child may open its own clients and
-//! readers, and reopens a reader that shares a copy with other processes (`attached.rs`).
+//! readers, and reopens a reader that shares a copy with other processes (`fork_aware_reader.rs`).
 
 use std::future::Future;
 use std::ops::Deref;
@@ -18,7 +18,7 @@ use forebay::{Error, Result};
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::fault::Fault;
+use crate::error::CallError;
 
 /// Longest wait between two checks for Ctrl-C.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
@@ -44,17 +44,17 @@ pub(crate) fn after_fork_in_child() {
 /// An object on this process's runtime, until it is closed.
 pub(crate) struct ProcessOwned<T> {
     /// `None` only during the drop.
-    slot: Option<ArcSwapOption<Held<T>>>,
+    slot: Option<ArcSwapOption<ProcessObject<T>>>,
     what: &'static str,
 }
 
 /// An object, and the number of forks before its creation.
-pub(crate) struct Held<T> {
+pub(crate) struct ProcessObject<T> {
     forks: u32,
     thing: T,
 }
 
-impl<T> Held<T> {
+impl<T> ProcessObject<T> {
     fn new(thing: T) -> Arc<Self> {
         Arc::new(Self { forks: FORKS.load(Ordering::Relaxed), thing })
     }
@@ -64,7 +64,7 @@ impl<T> Held<T> {
     }
 }
 
-impl<T> Deref for Held<T> {
+impl<T> Deref for ProcessObject<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -75,14 +75,14 @@ impl<T> Deref for Held<T> {
 impl<T> ProcessOwned<T> {
     /// Wraps an object; messages name it by `what`: "reader", "client".
     pub(crate) fn new(what: &'static str, thing: T) -> Self {
-        Self { slot: Some(ArcSwapOption::new(Some(Held::new(thing)))), what }
+        Self { slot: Some(ArcSwapOption::new(Some(ProcessObject::new(thing)))), what }
     }
 
     /// Returns the object; writes nothing that another thread reads.
     ///
     /// # Errors
     /// `Closed` after [`ProcessOwned::take`] and in a forked child.
-    pub(crate) fn get(&self) -> Result<Owned<T>> {
+    pub(crate) fn get(&self) -> Result<ObjectGuard<T>> {
         let what = self.what;
         let owned = self
             .load()
@@ -97,9 +97,9 @@ impl<T> ProcessOwned<T> {
         Ok(owned)
     }
 
-    fn load(&self) -> Option<Owned<T>> {
+    fn load(&self) -> Option<ObjectGuard<T>> {
         let held = self.slot.as_ref().map(|slot| slot.load());
-        held.filter(|held| held.is_some()).map(Owned)
+        held.filter(|held| held.is_some()).map(ObjectGuard)
     }
 
     /// Returns whether the object is open and inherited from a parent.
@@ -114,7 +114,7 @@ impl<T> ProcessOwned<T> {
         if !before.held().is_inherited() {
             return;
         }
-        let found = slot.compare_and_swap(&before.0, Some(Held::new(thing)));
+        let found = slot.compare_and_swap(&before.0, Some(ProcessObject::new(thing)));
         if let Some(parents) = Guard::into_inner(found).filter(|found| found.is_inherited()) {
             std::mem::forget(parents);
         }
@@ -122,7 +122,7 @@ impl<T> ProcessOwned<T> {
 
     /// Takes the object out, permanently; `None` if it was taken before, or is inherited from a
     /// parent.
-    pub(crate) fn take(&self) -> Option<Arc<Held<T>>> {
+    pub(crate) fn take(&self) -> Option<Arc<ProcessObject<T>>> {
         let taken = self.slot.as_ref()?.swap(None)?;
         if taken.is_inherited() {
             std::mem::forget(taken);
@@ -141,9 +141,9 @@ impl<T> Drop for ProcessOwned<T> {
 }
 
 /// An object that cannot be freed while this is held.
-pub(crate) struct Owned<T>(Guard<Option<Arc<Held<T>>>>);
+pub(crate) struct ObjectGuard<T>(Guard<Option<Arc<ProcessObject<T>>>>);
 
-impl<T> Deref for Owned<T> {
+impl<T> Deref for ObjectGuard<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -151,13 +151,13 @@ impl<T> Deref for Owned<T> {
     }
 }
 
-impl<T> Owned<T> {
-    fn held(&self) -> &Arc<Held<T>> {
+impl<T> ObjectGuard<T> {
+    fn held(&self) -> &Arc<ProcessObject<T>> {
         self.0.as_ref().expect("an empty slot is refused before it becomes this")
     }
 
     /// Returns the same object, to be held during a wait.
-    pub(crate) fn to_arc(&self) -> Arc<Held<T>> {
+    pub(crate) fn to_arc(&self) -> Arc<ProcessObject<T>> {
         Arc::clone(self.held())
     }
 }
@@ -189,7 +189,7 @@ pub(crate) fn within<T>(run: impl FnOnce() -> T) -> Result<T> {
 pub(crate) fn wait<T: Send>(
     py: Python<'_>,
     future: impl Future<Output = T> + Send,
-) -> Result<T, Fault> {
+) -> Result<T, CallError> {
     wait_on(py, &runtime()?.runtime, future)
 }
 
@@ -201,7 +201,7 @@ pub(crate) fn wait<T: Send>(
 pub(crate) fn wait_here<T: Send>(
     py: Python<'_>,
     future: impl Future<Output = T> + Send,
-) -> Result<T, Fault> {
+) -> Result<T, CallError> {
     let made = Builder::new_current_thread().enable_time().build();
     let made = made.map_err(|error| {
         let message = format!("cannot make a timer ({error}); raise the process's limit");
@@ -214,7 +214,7 @@ fn wait_on<T: Send>(
     py: Python<'_>,
     runtime: &Runtime,
     future: impl Future<Output = T> + Send,
-) -> Result<T, Fault> {
+) -> Result<T, CallError> {
     let mut future = pin!(future);
     loop {
         let slice = py.detach(|| {

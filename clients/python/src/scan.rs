@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use forebay::{Document, Reader, Scan};
+use forebay::Reader;
+use forebay::reads::{Document, Scan};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
-use crate::fault::Fault;
-use crate::found::document_object;
+use crate::error::CallError;
 use crate::key::{OwnedKey, key_object};
 use crate::process::ProcessOwned;
+use crate::results::document_object;
 
 /// A key and its document.
-pub(crate) type Scanned<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+pub(crate) type ScannedDocument<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 
 /// A cursor over all documents of a reader.
 #[pyclass(frozen, name = "Scan", module = "forebay._native")]
@@ -30,13 +31,13 @@ impl NativeScan {
         &self,
         py: Python<'py>,
         reader: &Reader,
-        max_age: Option<Duration>,
+        max_staleness: Option<Duration>,
         documents_max: usize,
-    ) -> Result<Vec<Scanned<'py>>, Fault> {
+    ) -> Result<Vec<ScannedDocument<'py>>, CallError> {
         let scan = self.scan.get()?.to_arc();
         let mut found: Vec<(OwnedKey, Document)> = Vec::new();
         py.detach(|| {
-            reader.scan_next(&mut scan.lock(), max_age, documents_max, |scanned| {
+            reader.scan_next(&mut scan.lock(), max_staleness, documents_max, |scanned| {
                 found.push((OwnedKey::of(scanned.key), scanned.row.document()?));
                 Ok(())
             })

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use forebay::{
-    Alteration, ColumnIndex, ColumnRules, Definition, Error, Field, FieldSpec, FieldType, KeyType,
-    Result, ScalarType, StoreOptions, StoreSpec, StreamSpec, VectorType,
+use forebay::schema::{
+    Alteration, ColumnIndex, ColumnRules, Definition, Field, FieldSpec, FieldType, KeyType,
+    ScalarType, StoreOptions, StoreSpec, StreamSpec, VectorType,
 };
+use forebay::{Error, Result};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::fault::{Fault, entry};
-use crate::python::model;
+use crate::error::{CallError, native_call};
+use crate::python::{IntoPython, model};
 use crate::value::{object_of, value_of};
 
 const SCALARS: [ScalarType; 8] = [
@@ -104,8 +105,8 @@ fn rules_of(
     required: bool,
     allowed: &[Bound<'_, PyAny>],
     index: Option<&str>,
-) -> Result<ColumnRules, Fault> {
-    let allowed = allowed.iter().map(value_of).collect::<Result<_, Fault>>()?;
+) -> Result<ColumnRules, CallError> {
+    let allowed = allowed.iter().map(value_of).collect::<Result<_, CallError>>()?;
     Ok(ColumnRules { required, allowed, index: index.map(index_of).transpose()? })
 }
 
@@ -145,8 +146,8 @@ impl NewField {
         required: bool,
         allowed: Vec<Bound<'_, PyAny>>,
         index: Option<&str>,
-    ) -> Result<Self, Fault> {
-        entry(|| {
+    ) -> Result<Self, CallError> {
+        native_call(|| {
             let mut spec = FieldSpec::new(name, field_type_of(r#type)?);
             spec.default = default.map(value_of).transpose()?;
             spec.ttl_us = micros_of(ttl)?;
@@ -184,8 +185,8 @@ impl NewStore {
         log_bytes: Option<u64>,
         stream: bool,
         event_time: Option<String>,
-    ) -> Result<Self, Fault> {
-        entry(|| {
+    ) -> Result<Self, CallError> {
+        native_call(|| {
             let key = key_type_of(key)?;
             let mut spec = match key_value {
                 true => StoreSpec::key_value(name, key, partitions),
@@ -222,7 +223,7 @@ impl NewAlteration {
         required: bool,
         allowed: Vec<Bound<'_, PyAny>>,
         index: Option<&str>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, CallError> {
         let field = NewField::new(name, r#type, default, ttl, required, allowed, index)?;
         Ok(Alteration::AddField(field.spec).into())
     }
@@ -236,8 +237,8 @@ impl NewAlteration {
         required: bool,
         allowed: Vec<Bound<'_, PyAny>>,
         index: Option<&str>,
-    ) -> Result<Self, Fault> {
-        entry(|| {
+    ) -> Result<Self, CallError> {
+        native_call(|| {
             let rules = rules_of(required, &allowed, index)?;
             Ok(Alteration::SetRules { name, rules }.into())
         })
@@ -263,7 +264,7 @@ impl NewAlteration {
 
     /// Widens a field's type: int32 to int64 or float64, float32 to float64.
     #[staticmethod]
-    fn widen_field(name: String, to: &str) -> Result<Self, Fault> {
+    fn widen_field(name: String, to: &str) -> Result<Self, CallError> {
         Ok(Alteration::WidenField { name, to: field_type_of(to)? }.into())
     }
 
@@ -285,7 +286,7 @@ impl NewAlteration {
         heartbeat: f64,
         log_window: Option<f64>,
         log_bytes: Option<u64>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, CallError> {
         let options = options_of(ttl, versioned, heartbeat, log_window, log_bytes)?;
         Ok(Alteration::SetOptions(options).into())
     }
@@ -301,11 +302,17 @@ fn seconds_of(micros: Option<i64>) -> Option<f64> {
     micros.map(|micros| micros as f64 / 1e6)
 }
 
+impl IntoPython for Definition {
+    fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        Ok(definition_object(py, &self)?)
+    }
+}
+
 /// Returns the `forebay.Definition` of a definition.
 pub(crate) fn definition_object<'py>(
     py: Python<'py>,
     definition: &Definition,
-) -> std::result::Result<Bound<'py, PyAny>, Fault> {
+) -> std::result::Result<Bound<'py, PyAny>, CallError> {
     let fields = definition.fields.iter().map(|field| field_object(py, field));
     let fields = PyList::new(py, fields.collect::<std::result::Result<Vec<_>, _>>()?)?;
     let partition_key = definition.partition_key.and_then(|id| definition.field_by_id(id));
@@ -331,7 +338,7 @@ pub(crate) fn definition_object<'py>(
 fn field_object<'py>(
     py: Python<'py>,
     field: &Field,
-) -> std::result::Result<Bound<'py, PyAny>, Fault> {
+) -> std::result::Result<Bound<'py, PyAny>, CallError> {
     let parts = PyDict::new(py);
     parts.set_item("id", field.id.0)?;
     parts.set_item("name", &field.name)?;

@@ -3,34 +3,34 @@
 
 use std::ops;
 
-use forebay::{DocumentKey, Select, Selected, SelectedColumn, SelectedEvent};
+use forebay::reads::{DocumentKey, Select, Selected, SelectedColumn, SelectedEvent};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDateTime, PyDict, PyList};
 
-use crate::fault::Fault;
+use crate::error::CallError;
 use crate::key::{key_object, key_of};
-use crate::python::model;
+use crate::python::{IntoPython, model};
 use crate::value::{datetime_of, object_of, timestamp_of, value_of};
 
 /// A column, and the value of the selected events.
-pub(crate) type Equal<'py> = (String, Bound<'py, PyAny>);
+pub(crate) type ColumnValue<'py> = (String, Bound<'py, PyAny>);
 
 /// A column, and the half-open range of the selected events' values.
-pub(crate) type Between<'py> = (String, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
+pub(crate) type ColumnRange<'py> = (String, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 
 /// The criteria of a select.
-pub(crate) struct By<'py> {
+pub(crate) struct SelectCriteria<'py> {
     pub(crate) key: Option<Bound<'py, PyAny>>,
-    pub(crate) equal: Option<Equal<'py>>,
-    pub(crate) between: Option<Between<'py>>,
+    pub(crate) equal: Option<ColumnValue<'py>>,
+    pub(crate) between: Option<ColumnRange<'py>>,
 }
 
-impl By<'_> {
+impl SelectCriteria<'_> {
     /// Returns the select, narrowed to these events.
     ///
     /// # Errors
     /// `InvalidArgument` for objects that are not a key or a value.
-    pub(crate) fn narrow(self, mut select: Select) -> Result<Select, Fault> {
+    pub(crate) fn narrow(self, mut select: Select) -> Result<Select, CallError> {
         if let Some(key) = &self.key {
             select = select.key(key_of(key)?);
         }
@@ -53,28 +53,29 @@ impl By<'_> {
 ///
 /// # Errors
 /// `InvalidArgument` for a datetime without a time zone.
-pub(crate) fn time_of(time: &Bound<'_, PyDateTime>) -> Result<forebay::Timestamp, Fault> {
-    timestamp_of(time).map(forebay::Timestamp::from_micros)
+pub(crate) fn time_of(
+    time: &Bound<'_, PyDateTime>,
+) -> Result<forebay::schema::Timestamp, CallError> {
+    timestamp_of(time).map(forebay::schema::Timestamp::from_micros)
 }
 
-/// Returns a `forebay.Selected`.
-///
-/// # Errors
-/// `InvalidArgument` for a time outside datetime's range; `Corrupt` for a key that is invalid in
-/// the stream.
-pub(crate) fn selected_object<'py>(
-    py: Python<'py>,
-    selected: &Selected,
-) -> Result<Bound<'py, PyAny>, Fault> {
-    let columns = selected.columns.iter().map(|column| column_object(py, column));
-    let columns = PyList::new(py, columns.collect::<PyResult<Vec<_>>>()?)?;
-    let events = selected.events.iter().map(|event| event_object(py, event));
-    let events = PyList::new(py, events.collect::<Result<Vec<_>, _>>()?)?;
-    let parts = PyDict::new(py);
-    parts.set_item("columns", columns.to_tuple())?;
-    parts.set_item("events", events)?;
-    parts.set_item("token", PyBytes::new(py, &selected.token.encode()))?;
-    Ok(model(py, "Selected", &parts)?)
+impl IntoPython for Selected {
+    /// Returns a `forebay.SelectResult`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a time outside datetime's range; `Corrupt` for a key that is invalid
+    /// in the stream.
+    fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let columns = self.columns.iter().map(|column| column_object(py, column));
+        let columns = PyList::new(py, columns.collect::<PyResult<Vec<_>>>()?)?;
+        let events = self.events.iter().map(|event| event_object(py, event));
+        let events = PyList::new(py, events.collect::<Result<Vec<_>, _>>()?)?;
+        let parts = PyDict::new(py);
+        parts.set_item("columns", columns.to_tuple())?;
+        parts.set_item("events", events)?;
+        parts.set_item("token", PyBytes::new(py, &self.token.encode()))?;
+        model(py, "SelectResult", &parts)
+    }
 }
 
 fn column_object<'py>(py: Python<'py>, column: &SelectedColumn) -> PyResult<Bound<'py, PyAny>> {
@@ -85,7 +86,10 @@ fn column_object<'py>(py: Python<'py>, column: &SelectedColumn) -> PyResult<Boun
     model(py, "SelectedColumn", &parts)
 }
 
-fn event_object<'py>(py: Python<'py>, event: &SelectedEvent) -> Result<Bound<'py, PyAny>, Fault> {
+fn event_object<'py>(
+    py: Python<'py>,
+    event: &SelectedEvent,
+) -> Result<Bound<'py, PyAny>, CallError> {
     let columns = PyDict::new(py);
     for (column, value) in event.values() {
         let value = value.map(|value| object_of(py, value)).transpose()?;

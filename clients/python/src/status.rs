@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use forebay::{CheckpointCounts, Counts, Fetching, PartitionStatus, ReaderMetrics, ReaderStatus};
+use forebay::status::{
+    CheckpointCounts, Counts, Fetching, PartitionStatus, ReaderMetrics, ReaderStatus,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::fault::{Fault, exception};
+use crate::error::{CallError, exception};
 use crate::python::model;
 
 fn seconds(duration: Option<Duration>) -> Option<f64> {
@@ -17,7 +19,7 @@ fn seconds(duration: Option<Duration>) -> Option<f64> {
 pub(crate) fn status_object<'py>(
     py: Python<'py>,
     status: &ReaderStatus,
-) -> Result<Bound<'py, PyAny>, Fault> {
+) -> Result<Bound<'py, PyAny>, CallError> {
     let partitions = status.partitions.iter().map(|partition| partition_object(py, partition));
     let partitions = PyList::new(py, partitions.collect::<Result<Vec<_>, _>>()?)?;
     let parts = PyDict::new(py);
@@ -35,7 +37,7 @@ pub(crate) fn status_object<'py>(
 fn partition_object<'py>(
     py: Python<'py>,
     status: &PartitionStatus,
-) -> Result<Bound<'py, PyAny>, Fault> {
+) -> Result<Bound<'py, PyAny>, CallError> {
     let error =
         |error: Option<&forebay::Error>| error.map(|error| exception(py, error, None)).transpose();
     let parts = PyDict::new(py);
@@ -67,7 +69,7 @@ fn fetching_object(py: Python<'_>, fetching: Fetching) -> PyResult<Bound<'_, PyA
     let parts = PyDict::new(py);
     parts.set_item("bytes", fetching.bytes)?;
     parts.set_item("bytes_in_all", fetching.bytes_in_all)?;
-    model(py, "Fetching", &parts)
+    model(py, "SnapshotDownload", &parts)
 }
 
 fn counts_object<'py>(py: Python<'py>, counts: &Counts) -> PyResult<Bound<'py, PyAny>> {
@@ -103,13 +105,13 @@ fn checkpoints_object<'py>(
 pub(crate) fn metrics_object<'py>(
     py: Python<'py>,
     metrics: &ReaderMetrics,
-) -> Result<Bound<'py, PyAny>, Fault> {
+) -> Result<Bound<'py, PyAny>, CallError> {
     let parts = PyDict::new(py);
     parts.set_item("hits", metrics.reads.hits)?;
     parts.set_item("misses", metrics.reads.misses)?;
     parts.set_item("memory_bytes", metrics.memory_bytes)?;
     parts.set_item("memory_used", metrics.memory.used)?;
-    parts.set_item("memory_budget", metrics.memory.limit)?;
+    parts.set_item("memory_limit", metrics.memory.limit)?;
     parts.set_item("spilled_bytes", metrics.memory.spilled)?;
     parts.set_item("spill_limit", metrics.memory.spill_limit)?;
     parts.set_item("records", counts_object(py, &metrics.records)?)?;

@@ -5,25 +5,27 @@
 
 use std::time::Duration;
 
-use forebay::{Acknowledgement, Error, ErrorCode, Store, StreamOptions, WriteOutcome, WriteStream};
+use forebay::writes::{Acknowledgement, StreamOptions, WriteOutcome, WriteStream};
+use forebay::{Error, ErrorCode, Store};
 use futures::FutureExt;
 use pyo3::prelude::*;
 use tokio::sync::Mutex;
 
-use crate::call::{Answer, Call, write_object};
+use crate::call::Call;
 use crate::change::Change;
-use crate::fault::{Fault, entry};
+use crate::error::{CallError, native_call};
 use crate::process::{self, ProcessOwned};
+use crate::python::IntoPython;
 use crate::schema::duration_of;
 
 /// A stream of writes to one store.
 #[pyclass(frozen, name = "WriteStream", module = "forebay._native")]
 pub(crate) struct NativeStream {
-    held: ProcessOwned<Held>,
+    held: ProcessOwned<StoreStream>,
     room: usize,
 }
 
-struct Held {
+struct StoreStream {
     store: Store,
     stream: Mutex<WriteStream>,
 }
@@ -34,7 +36,7 @@ impl NativeStream {
         changes_max: Option<usize>,
         bytes_max: Option<usize>,
         deadline: Option<Duration>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, CallError> {
         let mut options = StreamOptions::default();
         options.changes_max = changes_max.unwrap_or(options.changes_max);
         options.bytes_max = bytes_max.unwrap_or(options.bytes_max);
@@ -43,7 +45,7 @@ impl NativeStream {
         if let Some(deadline) = deadline {
             stream = stream.with_deadline(deadline);
         }
-        let held = Held { store: store.clone(), stream: Mutex::new(stream) };
+        let held = StoreStream { store: store.clone(), stream: Mutex::new(stream) };
         Ok(Self { held: ProcessOwned::new("stream", held), room })
     }
 }
@@ -57,8 +59,8 @@ impl NativeStream {
     }
 
     /// Queues a change if that needs no wait; otherwise returns None, and the change is not queued.
-    fn try_send(&self, change: &Change) -> Result<Option<NativeAcknowledgement>, Fault> {
-        entry(|| {
+    fn try_send(&self, change: &Change) -> Result<Option<NativeAcknowledgement>, CallError> {
+        native_call(|| {
             let held = self.held.get()?;
             let Ok(mut stream) = held.stream.try_lock() else { return Ok(None) };
             let write = change.write(&held.store);
@@ -68,34 +70,30 @@ impl NativeStream {
     }
 
     /// Returns the call that queues a change once there is space.
-    fn send(&self, change: &Change) -> Result<Call, Fault> {
-        entry(|| {
+    fn send(&self, change: &Change) -> Result<Call, CallError> {
+        native_call(|| {
             let held = self.held.get()?.to_arc();
             let write = change.write(&held.store);
             Ok(Call::new(async move {
                 let sent = held.stream.lock().await.send(write).await;
-                sent.map(Answer::Acknowledgement)
+                sent.map(NativeAcknowledgement::new)
             }))
         })
     }
 
     /// Returns the call that waits until every write that was sent is settled.
-    fn flush(&self) -> Result<Call, Fault> {
-        entry(|| {
+    fn flush(&self) -> Result<Call, CallError> {
+        native_call(|| {
             let held = self.held.get()?.to_arc();
-            Ok(Call::new(
-                async move { held.stream.lock().await.flush().await.map(Answer::Summary) },
-            ))
+            Ok(Call::new(async move { held.stream.lock().await.flush().await }))
         })
     }
 
     /// Returns the call for the outcome of the writes so far.
-    fn summary(&self) -> Result<Call, Fault> {
-        entry(|| {
+    fn summary(&self) -> Result<Call, CallError> {
+        native_call(|| {
             let held = self.held.get()?.to_arc();
-            Ok(Call::new(async move {
-                Ok::<_, Error>(Answer::Summary(held.stream.lock().await.summary()))
-            }))
+            Ok(Call::new(async move { Ok::<_, Error>(held.stream.lock().await.summary()) }))
         })
     }
 
@@ -108,15 +106,15 @@ impl NativeStream {
 /// The outcome of one write, as soon as it is known.
 #[pyclass(frozen, name = "Acknowledgement", module = "forebay._native")]
 pub(crate) struct NativeAcknowledgement {
-    state: ProcessOwned<Mutex<State>>,
+    state: ProcessOwned<Mutex<OutcomeState>>,
 }
 
-enum State {
+enum OutcomeState {
     Waiting(Acknowledgement),
     Known(Result<WriteOutcome, Error>),
 }
 
-impl State {
+impl OutcomeState {
     /// Returns the outcome; a wait that was given up can be repeated.
     async fn outcome(&mut self) -> Result<WriteOutcome, Error> {
         let outcome = match self {
@@ -130,8 +128,14 @@ impl State {
 
 impl NativeAcknowledgement {
     pub(crate) fn new(acknowledgement: Acknowledgement) -> Self {
-        let state = Mutex::new(State::Waiting(acknowledgement));
+        let state = Mutex::new(OutcomeState::Waiting(acknowledgement));
         Self { state: ProcessOwned::new("acknowledgement", state) }
+    }
+}
+
+impl IntoPython for NativeAcknowledgement {
+    fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        Ok(Bound::new(py, *self)?.into_any())
     }
 }
 
@@ -139,8 +143,8 @@ impl NativeAcknowledgement {
 impl NativeAcknowledgement {
     /// Returns whether the outcome is known; does not wait.
     #[getter]
-    fn is_known(&self) -> Result<bool, Fault> {
-        entry(|| {
+    fn is_known(&self) -> Result<bool, CallError> {
+        native_call(|| {
             let held = self.state.get()?;
             let Ok(mut state) = held.try_lock() else { return Ok(false) };
             Ok(state.outcome().now_or_never().is_some())
@@ -148,31 +152,29 @@ impl NativeAcknowledgement {
     }
 
     /// Returns the outcome if it is known, else None.
-    fn known<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, Fault> {
-        entry(|| {
+    fn known<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, PyAny>>, CallError> {
+        native_call(|| {
             let held = self.state.get()?;
             let Ok(mut state) = held.try_lock() else { return Ok(None) };
             let Some(outcome) = state.outcome().now_or_never() else { return Ok(None) };
-            let outcome = outcome?;
-            Ok(Some(write_object(py, &outcome.token, outcome.result)?))
+            Ok(Some(Box::new(outcome?).into_python(py)?))
         })
     }
 
     /// Returns the call that waits for the outcome, at most `timeout` seconds.
     #[pyo3(signature = (timeout=None))]
-    fn outcome(&self, timeout: Option<f64>) -> Result<Call, Fault> {
-        entry(|| {
+    fn outcome(&self, timeout: Option<f64>) -> Result<Call, CallError> {
+        native_call(|| {
             let held = self.state.get()?.to_arc();
             let timeout = timeout.map(duration_of).transpose()?;
             Ok(Call::new(async move {
                 let outcome = async { held.lock().await.outcome().await };
-                let outcome = match timeout {
+                match timeout {
                     None => outcome.await,
                     Some(timeout) => tokio::time::timeout(timeout, outcome)
                         .await
                         .unwrap_or_else(|_| Err(not_settled())),
-                };
-                outcome.map(Answer::Write)
+                }
             }))
         })
     }

@@ -4,7 +4,8 @@
 //! converts the value to the field's type if the conversion is exact. Vectors are NumPy arrays in
 //! both directions, through the buffer protocol.
 
-use forebay::{Error, ScalarType, Timestamp, Value};
+use forebay::Error;
+use forebay::schema::{ScalarType, Timestamp, Value};
 use half::f16;
 use pyo3::buffer::{Element, PyUntypedBuffer};
 use pyo3::exceptions::PyOverflowError;
@@ -16,7 +17,7 @@ use pyo3::types::{
 };
 
 use crate::buffer::typed;
-use crate::fault::Fault;
+use crate::error::CallError;
 use crate::python::class;
 
 const SECOND_US: i64 = 1_000_000;
@@ -26,7 +27,7 @@ const DAY_US: i64 = 24 * 60 * 60 * SECOND_US;
 ///
 /// # Errors
 /// `InvalidArgument` for an object whose type no field has.
-pub(crate) fn value_of(object: &Bound<'_, PyAny>) -> Result<Value, Fault> {
+pub(crate) fn value_of(object: &Bound<'_, PyAny>) -> Result<Value, CallError> {
     if let Ok(value) = object.cast::<PyBool>() {
         return Ok(Value::Bool(value.is_true()));
     }
@@ -66,7 +67,7 @@ pub(crate) fn value_of(object: &Bound<'_, PyAny>) -> Result<Value, Fault> {
 ///
 /// # Errors
 /// Errors of [`value_of`].
-pub(crate) fn values_of(objects: &Bound<'_, PyAny>) -> Result<Vec<Value>, Fault> {
+pub(crate) fn values_of(objects: &Bound<'_, PyAny>) -> Result<Vec<Value>, CallError> {
     if objects.is_instance_of::<PyString>() || objects.is_instance_of::<PyBytes>() {
         let message =
             "the components are one text or bytes, which is a single component; give a list";
@@ -75,7 +76,7 @@ pub(crate) fn values_of(objects: &Bound<'_, PyAny>) -> Result<Vec<Value>, Fault>
     objects.try_iter()?.map(|item| value_of(&item?)).collect()
 }
 
-fn no_value(object: &Bound<'_, PyAny>) -> Fault {
+fn no_value(object: &Bound<'_, PyAny>) -> CallError {
     let name = object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
     let message = format!(
         "no field holds a {name}; give a bool, int, float, str, bytes, datetime, list or a NumPy \
@@ -85,7 +86,7 @@ fn no_value(object: &Bound<'_, PyAny>) -> Fault {
 }
 
 /// Converts an int that fits 64 bits.
-pub(crate) fn integer_of(object: &Bound<'_, PyAny>) -> Result<i64, Fault> {
+pub(crate) fn integer_of(object: &Bound<'_, PyAny>) -> Result<i64, CallError> {
     object.extract().map_err(|error: PyErr| {
         if error.is_instance_of::<PyOverflowError>(object.py()) {
             let message = "the int needs more than 64 bits; give the number as text or bytes";
@@ -96,7 +97,7 @@ pub(crate) fn integer_of(object: &Bound<'_, PyAny>) -> Result<i64, Fault> {
 }
 
 /// Returns a str's UTF-8, without a copy.
-pub(crate) fn text_of<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a str, Fault> {
+pub(crate) fn text_of<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a str, CallError> {
     text.to_str().map_err(|_| {
         let message = "the str holds a lone surrogate, which is no text; give it as bytes";
         Error::invalid_argument(message).into()
@@ -107,7 +108,7 @@ pub(crate) fn text_of<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a str, Faul
 ///
 /// # Errors
 /// `InvalidArgument` for a datetime without a time zone.
-pub(crate) fn timestamp_of(time: &Bound<'_, PyDateTime>) -> Result<i64, Fault> {
+pub(crate) fn timestamp_of(time: &Bound<'_, PyDateTime>) -> Result<i64, CallError> {
     if time.get_tzinfo().is_none() {
         let message = "the datetime has no time zone; set one, such as datetime.timezone.utc";
         return Err(Error::invalid_argument(message).into());
@@ -128,7 +129,7 @@ fn epoch<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyDateTime>> {
 }
 
 /// Converts a list, whose type is that of its components; ints next to floats become floats.
-fn list_of(items: Vec<Value>) -> Result<Value, Fault> {
+fn list_of(items: Vec<Value>) -> Result<Value, CallError> {
     let mut scalar = None;
     for item in &items {
         let own = match item {
@@ -170,7 +171,7 @@ fn list_of(items: Vec<Value>) -> Result<Value, Fault> {
     Ok(Value::List(scalar, items))
 }
 
-fn exact_float(number: i64) -> Result<Value, Fault> {
+fn exact_float(number: i64) -> Result<Value, CallError> {
     let float = number as f64;
     if float as i128 == i128::from(number) {
         return Ok(Value::Float64(float));
@@ -182,7 +183,7 @@ fn exact_float(number: i64) -> Result<Value, Fault> {
 }
 
 /// Converts an array of one dimension: a vector, a list of numbers, or bytes.
-fn array_of(object: &Bound<'_, PyAny>, buffer: PyUntypedBuffer) -> Result<Value, Fault> {
+fn array_of(object: &Bound<'_, PyAny>, buffer: PyUntypedBuffer) -> Result<Value, CallError> {
     if buffer.dimensions() != 1 {
         let message = format!("the array has {} dimensions; give one", buffer.dimensions());
         return Err(Error::invalid_argument(message).into());
@@ -215,7 +216,7 @@ fn array_of(object: &Bound<'_, PyAny>, buffer: PyUntypedBuffer) -> Result<Value,
     }
 }
 
-fn items<T: Element>(py: Python<'_>, buffer: PyUntypedBuffer) -> Result<Vec<T>, Fault> {
+fn items<T: Element>(py: Python<'_>, buffer: PyUntypedBuffer) -> Result<Vec<T>, CallError> {
     let refused = || {
         Error::invalid_argument(
             "the array is not aligned or has another byte order; give an aligned array in the \
@@ -233,7 +234,10 @@ fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
 ///
 /// # Errors
 /// `InvalidArgument` for a timestamp outside datetime's range.
-pub(crate) fn object_of<'py>(py: Python<'py>, value: &Value) -> Result<Bound<'py, PyAny>, Fault> {
+pub(crate) fn object_of<'py>(
+    py: Python<'py>,
+    value: &Value,
+) -> Result<Bound<'py, PyAny>, CallError> {
     Ok(match value {
         Value::Bool(value) => PyBool::new(py, *value).to_owned().into_any(),
         Value::Int32(value) => value.into_pyobject(py)?.into_any(),
@@ -257,7 +261,7 @@ pub(crate) fn object_of<'py>(py: Python<'py>, value: &Value) -> Result<Bound<'py
 ///
 /// # Errors
 /// `InvalidArgument` outside the years 1 to 9999.
-pub(crate) fn datetime_of(py: Python<'_>, time: Timestamp) -> Result<Bound<'_, PyAny>, Fault> {
+pub(crate) fn datetime_of(py: Python<'_>, time: Timestamp) -> Result<Bound<'_, PyAny>, CallError> {
     let micros = time.as_micros();
     let (days, rest) = (micros.div_euclid(DAY_US), micros.rem_euclid(DAY_US));
     let outside = || {

@@ -49,15 +49,15 @@ def test_arrays_that_do_not_fit_are_refused_untouched(reader: forebay.Reader) ->
     ]
     for out in wrong:
         before = out.copy()
-        with pytest.raises(forebay.InvalidArgument, match="^InvalidArgument: out "):
+        with pytest.raises(forebay.InvalidArgumentError, match="^InvalidArgument: out "):
             reader.gather(plan, KEYS, out=out)
         assert (out == before).all()
     for mask in (np.full((3, 3), 9, np.int8), np.full((3, 3), True), np.full(3, 9, np.uint8)):
         values = np.full((3, 3), 9, np.float32)
-        with pytest.raises(forebay.InvalidArgument, match="^InvalidArgument: mask "):
+        with pytest.raises(forebay.InvalidArgumentError, match="^InvalidArgument: mask "):
             reader.gather(plan, KEYS, out=values, mask=mask)  # type: ignore[arg-type]
         assert (values == 9).all()
-    with pytest.raises(forebay.InvalidArgument, match="not an array"):
+    with pytest.raises(forebay.InvalidArgumentError, match="not an array"):
         reader.gather(plan, KEYS, out=[[0.0] * 3] * 3)  # type: ignore[arg-type]
 
 
@@ -67,7 +67,7 @@ def test_every_matrix_type(reader: forebay.Reader) -> None:
         plan = reader.plan(["a", "i"], dtype, lossy=True)
         matrix = reader.gather(plan, KEYS)
         assert matrix.dtype == dtype and matrix.tolist() == [[1, 4], [0, 0], [1, 4]]
-    with pytest.raises(forebay.InvalidArgument, match="float16"):
+    with pytest.raises(forebay.InvalidArgumentError, match="float16"):
         reader.plan(["a"], "float16")  # type: ignore[arg-type]
 
 
@@ -81,7 +81,7 @@ def test_int64_keys_come_as_arrays(stores: Stores) -> None:
     plan = reader.plan(["a"], "int64")
     assert reader.gather(plan, keys)[10:, 0].tolist() == expected[10:]
     for wrong in (keys.astype(np.float64), keys.reshape(2, -1)):
-        with pytest.raises(forebay.InvalidArgument):
+        with pytest.raises(forebay.InvalidArgumentError):
             reader.get_many(wrong, "a")  # type: ignore[arg-type]
 
 
@@ -95,9 +95,9 @@ def test_a_vector_that_was_read_is_a_copy(reader: forebay.Reader) -> None:
 def test_plans_and_handles_are_of_one_store(reader: forebay.Reader, stores: Stores) -> None:
     _, other = stores.create({"a": "float32"})
     out = np.full((1, 1), 9, np.float32)
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         reader.gather(other.plan(["a"]), ["k"], out=out)
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         reader.get("none", other.field("a"))
     assert out.tolist() == [[9]]
 
@@ -141,9 +141,9 @@ def test_a_packed_batch_is_four_buffers_and_no_object_per_value() -> None:
         assert empty.values == b""
         assert list(empty) == [memoryview(b""), None]
         assert len(users.get_packed([], "s")) == 0
-        with pytest.raises(forebay.InvalidArgument):
+        with pytest.raises(forebay.InvalidArgumentError):
             users.get_packed(keys, "i")
-        users.force("not_ready")
+        users.simulate("not_ready")
         assert users.get_packed(keys, "s").statuses.tolist() == [KeyStatus.UNAVAILABLE] * 4
 
 
@@ -197,15 +197,17 @@ def test_buffers_that_do_not_fit_are_refused_untouched() -> None:
         ]
         for buffer, why in wrong:
             before = np.array(buffer)
-            with pytest.raises(forebay.InvalidArgument, match=f"^InvalidArgument: buffer .*{why}"):
+            with pytest.raises(
+                forebay.InvalidArgumentError, match=f"^InvalidArgument: buffer .*{why}"
+            ):
                 users.get_into("k", "b", buffer)  # type: ignore[arg-type]
             assert (np.array(buffer) == before).all()
         for key in ("k", "none"):
-            with pytest.raises(forebay.InvalidArgument, match="int64 is neither a string"):
+            with pytest.raises(forebay.InvalidArgumentError, match="int64 is neither a string"):
                 users.get_into(key, "i", block)
-        with pytest.raises(forebay.InvalidArgument):
+        with pytest.raises(forebay.InvalidArgumentError):
             users.get_into(7, "b", block)
-        users.force("not_ready")
-        with pytest.raises(forebay.Unavailable):
+        users.simulate("not_ready")
+        with pytest.raises(forebay.UnavailableError):
             users.get_into("k", "b", block)
         assert block == b"x" * 8

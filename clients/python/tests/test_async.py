@@ -27,7 +27,7 @@ def test_many_writes_in_flight_add_up(server: Server, stores: Stores) -> None:
             return [outcome.token for outcome in await asyncio.gather(*writes)]
 
     for token in run(main()):
-        reader.wait_token(token, 30)
+        reader.await_token(token, 30)
     assert reader.get_many([f"k{at}" for at in range(5)], "n") == [100] * 5
 
 
@@ -39,7 +39,7 @@ def test_administration_and_every_write(server: Server) -> None:
             assert store.definition == await client.describe_store(name)
             assert store.definition in await client.list_stores()
             assert (await store.put("k", {"a": 1})).result == "appended"
-            assert (await store.upsert("k", {"a": 2}, if_absent=True)).result == "not_met"
+            assert (await store.upsert("k", {"a": 2}, if_absent=True)).result == "condition_failed"
             assert (await store.upsert("k", {"a": 2}, if_newer="a")).result == "applied"
             batch = [forebay.upsert(f"k{at}", {"a": at}) for at in range(100)]
             assert len((await store.batch(batch)).complete().results) == 100
@@ -48,7 +48,7 @@ def test_administration_and_every_write(server: Server) -> None:
             assert (await client.alter_store(name, added)).version == 2
             assert (await store.refresh()).version == 2
             await client.delete_store(name)
-            with pytest.raises(forebay.NotFound):
+            with pytest.raises(forebay.NotFoundError):
                 await client.store(name)
 
     run(main())
@@ -62,7 +62,7 @@ def test_events_are_selected(server: Server) -> None:
             token = (await orders.batch(inserts)).complete().token
             selected = await orders.select(key="u", columns=["n"], limit=2, after=token)
             assert [event.columns for event in selected.events] == [{"n": 0}, {"n": 1}]
-            with pytest.raises(forebay.InvalidArgument) as raised:
+            with pytest.raises(forebay.InvalidArgumentError) as raised:
                 await orders.select(equal=("n", 1))
             assert raised.value.field == "n"
 
@@ -75,10 +75,10 @@ def test_errors_are_those_of_the_client_that_waits(server: Server, stores: Store
     async def main() -> None:
         async with forebay.AsyncClient(server.endpoint) as client:
             users = await client.store(store.definition.name)
-            with pytest.raises(forebay.NotFound) as raised:
+            with pytest.raises(forebay.NotFoundError) as raised:
                 await users.upsert("k", {"b": 1})
             assert raised.value.field == "b"
-            with pytest.raises(forebay.InvalidArgument):
+            with pytest.raises(forebay.InvalidArgumentError):
                 await users.upsert("k", {"a": "x"})
 
     run(main())
@@ -115,7 +115,7 @@ def test_a_cancelled_call_is_given_up(own_server: Server) -> None:
 def test_close_ends_calls_in_flight(own_server: Server) -> None:
     async def main() -> None:
         client = forebay.AsyncClient(own_server.endpoint, deadline=30)
-        with pytest.raises(forebay.Closed):
+        with pytest.raises(forebay.ClosedError):
             await client.list_stores()
         await client.connect()
         store = await client.create_store(new_name(), {"a": "int64"}, partitions=1)
@@ -125,7 +125,7 @@ def test_close_ends_calls_in_flight(own_server: Server) -> None:
         client.close()
         client.close()
         for call in (write, store.upsert("k", {"a": 1}), client.list_stores()):
-            with pytest.raises(forebay.Closed):
+            with pytest.raises(forebay.ClosedError):
                 await call
 
     run(main())

@@ -25,12 +25,12 @@ def test_the_loop_goes_on_while_reads_wait() -> None:
 
     async def main() -> None:
         async with forebay.AsyncReader(memory) as users:
-            memory.force("not_ready")
+            memory.simulate("not_ready")
             token = memory.upsert("k", {"a": 2, "s": "new"}).token
             block = bytearray(3)
             waits: list[asyncio.Future[Any]] = [
                 asyncio.ensure_future(users.await_ready(30)),
-                asyncio.ensure_future(users.wait_token(token, 30)),
+                asyncio.ensure_future(users.await_token(token, 30)),
                 asyncio.ensure_future(users.get("k", "a", after=token, timeout=30)),
                 asyncio.ensure_future(users.get_document("k", latest=True, timeout=30)),
                 asyncio.ensure_future(users.get_many(["k", "l"], "a", after=token, timeout=30)),
@@ -43,14 +43,14 @@ def test_the_loop_goes_on_while_reads_wait() -> None:
             for _ in range(100):
                 await asyncio.sleep(0)
             assert not any(wait.done() for wait in waits)
-            memory.force("nothing")
+            memory.simulate("none")
             answers = await asyncio.gather(*waits)
             assert answers[:4] == [None, None, 2, {"a": 2, "s": "new"}]
             assert answers[4:6] == [[2, forebay.ABSENT], [None, {"a": 2, "s": "new"}]]
             assert answers[6].tolist() == [[2]]
             assert answers[7] == 3 and block == b"new"
             assert answers[8].values == b"new"
-        with pytest.raises(forebay.Closed):
+        with pytest.raises(forebay.ClosedError):
             memory.get("k", "a")
 
     run(main())
@@ -61,10 +61,10 @@ def test_a_reader_is_compared_with_its_node(stores: Stores) -> None:
 
     async def main() -> None:
         users = forebay.AsyncReader(reader)
-        await users.wait_token(store.put("k", {"a": 1}).token, 30)
+        await users.await_token(store.put("k", {"a": 1}).token, 30)
         verified = await users.verify(0)
         assert verified.is_same and (verified.documents_here, verified.documents_there) == (1, 1)
-        with pytest.raises(forebay.InvalidArgument):
+        with pytest.raises(forebay.InvalidArgumentError):
             await users.verify(1)
 
     run(main())
@@ -78,17 +78,17 @@ def test_waits_end_with_the_errors_of_the_reader() -> None:
         token = memory.upsert("k", {"a": 2}).token
         assert await users.get("l", "a", None, after=token) is None
         assert await users.get("k", "a") == 2
-        with pytest.raises(forebay.InvalidArgument):
+        with pytest.raises(forebay.InvalidArgumentError):
             await users.get(7, "a", after=token)
-        with pytest.raises(forebay.InvalidArgument):
+        with pytest.raises(forebay.InvalidArgumentError):
             await users.get("k", "a", after=token, latest=True)
-        memory.force("not_ready")
+        memory.simulate("not_ready")
         for wait in (
             users.await_ready(0.01),
-            users.wait_token(token, 0.01),
+            users.await_token(token, 0.01),
             users.get("k", "a", latest=True, timeout=0.01),
         ):
-            with pytest.raises(forebay.Unavailable):
+            with pytest.raises(forebay.UnavailableError):
                 await wait
         statuses = np.zeros(1, np.uint8)
         await users.get_many(["k"], "a", statuses=statuses)
@@ -101,10 +101,10 @@ def test_waits_end_with_the_errors_of_the_reader() -> None:
         in_flight = asyncio.ensure_future(users.await_ready(30))
         await asyncio.sleep(0)
         await users.close()
-        with pytest.raises(forebay.Closed):
+        with pytest.raises(forebay.ClosedError):
             await in_flight
         await asyncio.sleep(0)
-        with pytest.raises(forebay.Closed):
+        with pytest.raises(forebay.ClosedError):
             await users.await_ready(30)
 
     run(main())
@@ -137,7 +137,7 @@ def test_a_reader_is_opened_read_and_closed_on_a_loop(
 def test_opening_fails_as_it_does_without_a_loop(server: Server) -> None:
     async def main() -> None:
         async with forebay.AsyncClient(server.endpoint) as client:
-            with pytest.raises(forebay.NotFound):
+            with pytest.raises(forebay.NotFoundError):
                 await client.reader("no_such_store")
 
     run(main())

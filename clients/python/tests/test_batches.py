@@ -71,11 +71,11 @@ def test_keys_of_every_kind_come_in_any_container() -> None:
         for container in containers:
             assert reader.get_many(container(keys), "n") == list(range(len(keys)))
         for other in others:
-            with pytest.raises(forebay.InvalidArgument):
+            with pytest.raises(forebay.InvalidArgumentError):
                 reader.get_many([*keys, other], "n")
-            with pytest.raises(forebay.InvalidArgument):
+            with pytest.raises(forebay.InvalidArgumentError):
                 reader.get(other, "n")
-    with pytest.raises(forebay.InvalidArgument, match="is a single key"):
+    with pytest.raises(forebay.InvalidArgumentError, match="is a single key"):
         reader.get_many("plain", "n")
 
 
@@ -88,7 +88,7 @@ def test_keys_of_two_parts() -> None:
     assert reader.get_many(keys, "n") == list(range(50))
     assert reader.get_many([forebay.PartitionedKey(*key) for key in keys], "n") == list(range(50))
     for wrong in ((1, "k1", 2), (1,), (1, 2.5), "k1"):
-        with pytest.raises(forebay.InvalidArgument):
+        with pytest.raises(forebay.InvalidArgumentError):
             reader.get_many([*keys, wrong], "n")
 
 

@@ -60,7 +60,7 @@ def test_a_reader_with_a_directory_reads_on_in_a_child(stores: Stores, tmp_path:
         parent.send(reader.get("k", handle))
         parent.send(reader.gather(plan, ["k", "none"]).tolist())
         parent.send(reader.get_document("k"))
-        parent.send([key for key, _ in reader.iterate()])
+        parent.send([key for key, _ in reader.scan()])
         parent.send(reader.metrics().records.applied)
         parent.send("written?")
         token = parent.recv()
@@ -72,12 +72,12 @@ def test_a_reader_with_a_directory_reads_on_in_a_child(stores: Stores, tmp_path:
         ):
             try:
                 parent.send(repr(refused()))
-            except forebay.Closed as error:
+            except forebay.ClosedError as error:
                 parent.send("open another one in the child" in str(error))
         reader.close()
         try:
             parent.send(reader.get("k", "n"))
-        except forebay.Closed:
+        except forebay.ClosedError:
             parent.send("closed")
 
     child = Child(program)
@@ -104,7 +104,7 @@ def test_a_reader_that_is_closed_in_a_child_stays_closed(stores: Stores, tmp_pat
         reader.close()
         try:
             parent.send(reader.get("k", "n"))
-        except forebay.Closed:
+        except forebay.ClosedError:
             parent.send("closed")
 
     child = Child(program)
@@ -167,7 +167,7 @@ def test_a_child_that_cannot_open_the_reader_says_why(own_server: Server, tmp_pa
     def program(parent: Connection) -> None:
         try:
             parent.send(reader.get("k", "n", timeout=0.2))
-        except forebay.Unavailable:
+        except forebay.UnavailableError:
             parent.send("unavailable")
         assert parent.recv() == "restarted"
         parent.send(reader.get("k", "n", timeout=30))

@@ -46,3 +46,17 @@ def test_what_is_imported_later_is_there() -> None:
     assert "numpy" not in brought("from forebay import AsyncClient, ReaderStatus")
     assert "numpy" in brought("from forebay import Value")
     assert not hasattr(forebay, "no_such_name")
+
+
+def test_exceptions_belong_to_the_built_in_hierarchy() -> None:
+    built_in: dict[type[forebay.ForebayError], type[Exception]] = {
+        forebay.InvalidArgumentError: ValueError,
+        forebay.NotFoundError: LookupError,
+        forebay.UnavailableError: ConnectionError,
+        forebay.DeadlineExceededError: TimeoutError,
+        forebay.PermissionDeniedError: PermissionError,
+    }
+    for kind, parent in built_in.items():
+        error = kind("Code: a message", store="users", limit=3)
+        assert isinstance(error, parent)
+        assert (str(error), error.store, error.limit) == ("Code: a message", "users", 3)

@@ -13,7 +13,7 @@ from testing import Server, Stores, eventually, forget_copies
 LOGGER = logging.getLogger("forebay")
 
 
-class Kept(logging.Handler):
+class RecordingHandler(logging.Handler):
     """Stores records; may block the thread that delivers them."""
 
     def __init__(self) -> None:
@@ -34,9 +34,9 @@ class Kept(logging.Handler):
 
 
 @pytest.fixture
-def kept() -> Iterator[Kept]:
+def kept() -> Iterator[RecordingHandler]:
     """Provide a handler on the logger."""
-    kept = Kept()
+    kept = RecordingHandler()
     LOGGER.addHandler(kept)
     yield kept
     kept.gate.set()
@@ -56,18 +56,22 @@ def damaged(stores: Stores, folder: Path) -> str:
     return store.definition.name
 
 
-def test_warnings_come_with_their_context(kept: Kept, stores: Stores, tmp_path: Path) -> None:
+def test_warnings_come_with_their_context(
+    kept: RecordingHandler, stores: Stores, tmp_path: Path
+) -> None:
     name = damaged(stores, tmp_path)
     with stores.client.reader(name, checkpoint_dir=tmp_path):
         eventually("a warning", lambda: kept.has("checkpoint ignored"))
     (record,) = [record for record in kept.records if name in record.getMessage()]
     assert (record.name, record.levelno) == ("forebay", logging.WARNING)
     assert f"(store={name}, partition=0, error=Corrupt: " in record.getMessage()
-    assert record.target.startswith("forebay_reader")  # type: ignore[attr-defined]
+    assert record.target.startswith("forebay_replica")  # type: ignore[attr-defined]
     assert record.pathname.endswith(".rs") and record.lineno > 0
 
 
-def test_what_the_level_refuses_does_not_come(kept: Kept, stores: Stores, tmp_path: Path) -> None:
+def test_what_the_level_refuses_does_not_come(
+    kept: RecordingHandler, stores: Stores, tmp_path: Path
+) -> None:
     name = damaged(stores, tmp_path)
     LOGGER.setLevel(logging.ERROR)
     with stores.client.reader(name, checkpoint_dir=tmp_path) as reader:
@@ -82,7 +86,9 @@ def test_what_the_level_refuses_does_not_come(kept: Kept, stores: Stores, tmp_pa
     assert not kept.has(name)
 
 
-def test_a_slow_handler_holds_up_nobody(kept: Kept, stores: Stores, tmp_path: Path) -> None:
+def test_a_slow_handler_holds_up_nobody(
+    kept: RecordingHandler, stores: Stores, tmp_path: Path
+) -> None:
     name = damaged(stores, tmp_path)
     kept.gate.clear()
     with stores.client.reader(name, checkpoint_dir=tmp_path) as reader:

@@ -40,7 +40,7 @@ def told(error):
 def read():
     try:
         return len(reader.get("steady", "raw"))
-    except forebay.Error as error:
+    except forebay.ForebayError as error:
         return told(error)
 
 reader = forebay.Reader(endpoint, name, checkpoint_dir=folder or None)
@@ -56,7 +56,7 @@ while True:
         partition = metrics.status.partitions[0]
         print(json.dumps({
             "trouble": told(partition.trouble), "answered": read(),
-            "used": metrics.memory_used, "budget": metrics.memory_budget,
+            "used": metrics.memory_used, "budget": metrics.memory_limit,
             "documents": partition.documents,
         }), flush=True)
     elif order is not None:
@@ -66,7 +66,7 @@ print("closed", flush=True)
 """
 
 
-class Told(TypedDict):
+class ReaderReport(TypedDict):
     """The report of a process of a group."""
 
     trouble: list[str] | None
@@ -78,16 +78,16 @@ class Told(TypedDict):
 
 def test_beyond_its_budget_a_reader_stops_applying_and_answers_on(stores: Stores) -> None:
     store = stores.client.create_store(new_name(), {"raw": "bytes"}, key="int64", partitions=1)
-    with stores.client.reader(store.definition.name, memory_budget=BUDGET) as reader:
+    with stores.client.reader(store.definition.name, memory_limit=BUDGET) as reader:
         reader.await_ready(WAIT_SECONDS)
         before = reader.metrics()
-        assert before.memory_budget == BUDGET and before.memory_used <= BUDGET
+        assert before.memory_limit == BUDGET and before.memory_used <= BUDGET
         written = [store.put(n, {"raw": VALUE[:KIB]}).token for n in range(1_000)]
-        with pytest.raises(forebay.DeadlineExceeded):
+        with pytest.raises(forebay.DeadlineExceededError):
             reader.get(999, "raw", after=written[-1], timeout=1)
         eventually("it says why", lambda: reader.status().partitions[0].trouble is not None)
         partition = reader.status().partitions[0]
-        assert isinstance(partition.trouble, forebay.LimitExceeded), partition
+        assert isinstance(partition.trouble, forebay.LimitExceededError), partition
         assert "raise the reader's memory budget" in str(partition.trouble)
         assert partition.trouble.limit == BUDGET
         # The applied documents are visible, as of one position, and nothing after it.
@@ -109,7 +109,7 @@ def test_with_room_on_disk_it_holds_what_is_beyond_its_budget(
         store.batch(forebay.put(n, {"raw": value}) for n, value in some).complete()
     name, room = store.definition.name, 64 * MIB
     with stores.client.reader(
-        name, checkpoint_dir=tmp_path, memory_budget=BUDGET, spill_bytes_max=room
+        name, checkpoint_dir=tmp_path, memory_limit=BUDGET, spill_limit=room
     ) as reader:
         reader.await_ready(WAIT_SECONDS)
         assert reader.get(0, "raw", latest=True, timeout=WAIT_SECONDS) == values[0]
@@ -128,22 +128,22 @@ def test_spilling_needs_a_directory(stores: Stores, server: Server) -> None:
 
     async def open_later() -> None:
         async with forebay.AsyncClient(server.endpoint) as client:
-            await client.reader(name, spill_bytes_max=1)
+            await client.reader(name, spill_limit=1)
 
-    with pytest.raises(forebay.InvalidArgument, match="directory of the checkpoints"):
-        stores.client.reader(name, spill_bytes_max=1)
-    with pytest.raises(forebay.InvalidArgument, match="directory of the checkpoints"):
+    with pytest.raises(forebay.InvalidArgumentError, match="directory of the checkpoints"):
+        stores.client.reader(name, spill_limit=1)
+    with pytest.raises(forebay.InvalidArgumentError, match="directory of the checkpoints"):
         asyncio.run(open_later())
     with pytest.raises(OverflowError):
-        stores.client.reader(name, spill_bytes_max=-1)
+        stores.client.reader(name, spill_limit=-1)
     with stores.client.reader(name) as reader:
         assert reader.metrics().spill_limit == 0
 
 
 def is_stale(reader: forebay.Reader) -> bool:
     """Return whether the reader's data is older than a bound."""
-    with contextlib.suppress(forebay.Stale):
-        reader.get(0, "raw", max_age=2)
+    with contextlib.suppress(forebay.StaleError):
+        reader.get(0, "raw", max_staleness=2)
         return False
     return True
 
@@ -236,9 +236,9 @@ class Member:
             self._process.stdin.flush()
         return self._line()
 
-    def tell(self) -> Told:
+    def tell(self) -> ReaderReport:
         """Return the process's report."""
-        told: Told = json.loads(self.order("tell"))
+        told: ReaderReport = json.loads(self.order("tell"))
         return told
 
     def is_halted(self) -> bool:

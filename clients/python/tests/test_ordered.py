@@ -30,7 +30,7 @@ def test_documents_by_key(stores: Stores) -> None:
     assert ordered.get("nobody", after=token) is None
     found = ordered.get_many(["key-39", "nobody", "key-00"], after=token)
     assert found == [{"n": 39, "name": "name 39"}, None, {"n": 0, "name": "name 0"}]
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         ordered.get(7)
     deleted = store.delete("key-07").token
     assert ordered.get("key-07", after=deleted) is None
@@ -42,10 +42,10 @@ def test_scans_are_in_order(stores: Stores) -> None:
     ordered = store.ordered()
     everything = [(f"key-{n:02}", {"n": n, "name": f"name {n}"}) for n in range(40)]
     assert list(ordered.scan(after=token)) == everything
-    assert list(ordered.scan(backward=True)) == everything[::-1]
+    assert list(ordered.scan(reverse=True)) == everything[::-1]
     assert list(ordered.scan(prefix="key-1")) == everything[10:20]
     assert list(ordered.scan(start="key-05", end="key-08")) == everything[5:8]
-    within = ordered.scan(start="key-05", after_start=True, end="key-08", with_end=True)
+    within = ordered.scan(start="key-05", start_inclusive=False, end="key-08", end_inclusive=True)
     assert list(within) == everything[6:9]
     named = [(key, {"n": document["n"]}) for key, document in everything[:3]]
     assert list(ordered.scan(fields=["n"], limit=3)) == named
@@ -55,16 +55,16 @@ def test_a_scan_goes_on_behind_its_cursor(stores: Stores) -> None:
     store, token = filled(stores)
     ordered = store.ordered()
     scan = ordered.scan(limit=15, after=token)
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         scan.cursor()
     first = scan.take(100)
     store.put("key-20", {"n": -1})
     rest = list(ordered.scan(cursor=scan.cursor()))
     assert [key for key, _ in first + rest] == [f"key-{n:02}" for n in range(40)]
     assert dict(rest)["key-20"]["n"] == 20, "it is as it was"
-    with pytest.raises(forebay.InvalidArgument):
-        list(ordered.scan(backward=True, cursor=scan.cursor()))
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
+        list(ordered.scan(reverse=True, cursor=scan.cursor()))
+    with pytest.raises(forebay.InvalidArgumentError):
         list(ordered.scan(prefix="a", start="a"))
 
 

@@ -39,7 +39,7 @@ def test_what_a_fork_inherits_answers_closed(server: Server, stores: Stores) -> 
             try:
                 call()
                 codes.append("no error")
-            except forebay.Error as error:
+            except forebay.ForebayError as error:
                 says_the_fix = "open another one in the child" in str(error)
                 codes.append(error.code if says_the_fix else str(error))
         reader.close()

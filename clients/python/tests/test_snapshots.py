@@ -21,7 +21,7 @@ CHUNK_BYTES = 4 << 20
 
 
 @dataclass
-class Kept:
+class SnapshotFixture:
     """A store of some MiB, all in one snapshot; its node creates no further ones."""
 
     client: forebay.Client
@@ -33,7 +33,7 @@ class Kept:
 
     def is_right(self, reader: forebay.Reader) -> bool:
         """Return whether every document is present."""
-        found = {key: document["b"] for key, document in reader.iterate()}
+        found = {key: document["b"] for key, document in reader.scan()}
         return found == self.documents
 
 
@@ -45,7 +45,7 @@ def _keep_snapshots(server: Server, keeps_snapshots: bool) -> None:
 
 
 @pytest.fixture
-def kept(snapshot_server: Server, request: pytest.FixtureRequest) -> Iterator[Kept]:
+def kept(snapshot_server: Server, request: pytest.FixtureRequest) -> Iterator[SnapshotFixture]:
     """Write the documents, which a snapshot covers; a test may set their number."""
     name, snapshots = new_name(), snapshot_server.snapshots
     count = getattr(request, "param", DOCUMENTS)
@@ -69,10 +69,10 @@ def kept(snapshot_server: Server, request: pytest.FixtureRequest) -> Iterator[Ke
     found = (snapshot_server.folder / "snapshots").rglob("chunks/*")
     chunks = [path for path in found if path.stat().st_size > CHUNK_BYTES // 4]
     with forebay.Client(snapshot_server.endpoint) as client:
-        yield Kept(client, name, snapshots, documents, chunks)
+        yield SnapshotFixture(client, name, snapshots, documents, chunks)
 
 
-def test_status_says_how_far_a_snapshot_is(kept: Kept) -> None:
+def test_status_says_how_far_a_snapshot_is(kept: SnapshotFixture) -> None:
     assert len(kept.chunks) > 1
     withheld = kept.chunks[0]
     fifo, whole = withheld.with_name("fifo"), withheld.with_name("whole")
@@ -83,7 +83,7 @@ def test_status_says_how_far_a_snapshot_is(kept: Kept) -> None:
     try:
         with kept.client.reader(kept.name, snapshots=kept.snapshots) as reader:
 
-            def fetching() -> forebay.Fetching | None:
+            def fetching() -> forebay.SnapshotDownload | None:
                 return reader.status().partitions[0].fetching
 
             def has_come() -> bool:
@@ -128,7 +128,7 @@ with forebay.Client({endpoint!r}) as client:
 @pytest.mark.parametrize("kept", [320], indirect=True)
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
 def test_a_reader_that_is_killed_goes_on_with_what_it_has_fetched(
-    kept: Kept, snapshot_server: Server, tmp_path: Path, share: float
+    kept: SnapshotFixture, snapshot_server: Server, tmp_path: Path, share: float
 ) -> None:
     full = [path for path in kept.chunks if path.stat().st_size > CHUNK_BYTES]
     fetched, withheld = (
@@ -171,7 +171,7 @@ def test_a_reader_that_is_killed_goes_on_with_what_it_has_fetched(
         assert kept.is_right(reader)
 
 
-def test_a_damaged_snapshot_is_counted_and_the_log_read_instead(kept: Kept) -> None:
+def test_a_damaged_snapshot_is_counted_and_the_log_read_instead(kept: SnapshotFixture) -> None:
     damaged = kept.chunks[0]
     damaged.write_bytes(damaged.read_bytes()[:-1])
     with kept.client.reader(kept.name, snapshots=kept.snapshots) as reader:
@@ -188,7 +188,7 @@ import sys; sys.path[:] = {sys.path!r}
 import forebay
 try:
     forebay.Reader("127.0.0.1:1", "store", snapshots="s3://bucket/folder", open_timeout=0.2)
-except forebay.Unavailable:
+except forebay.UnavailableError:
     print("nobody listens")
 """
     environment = {**os.environb, b"NO_TEXT": b"\xff"}
@@ -202,10 +202,12 @@ except forebay.Unavailable:
     assert run.stdout == "nobody listens\n"
 
 
-def test_an_async_reader_begins_with_a_snapshot(kept: Kept, snapshot_server: Server) -> None:
+def test_an_async_reader_begins_with_a_snapshot(
+    kept: SnapshotFixture, snapshot_server: Server
+) -> None:
     async def main() -> None:
         async with forebay.AsyncClient(snapshot_server.endpoint) as client:
-            with pytest.raises(forebay.InvalidArgument, match="names no folder for snapshots"):
+            with pytest.raises(forebay.InvalidArgumentError, match="names no folder for snapshots"):
                 await client.reader(kept.name, snapshots="http://localhost/")
             async with await client.reader(kept.name, snapshots=kept.snapshots) as reader:
                 await reader.await_ready(WAIT_SECONDS)
@@ -216,7 +218,7 @@ def test_an_async_reader_begins_with_a_snapshot(kept: Kept, snapshot_server: Ser
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
-def test_a_reader_with_snapshots_reads_on_in_a_child(kept: Kept, tmp_path: Path) -> None:
+def test_a_reader_with_snapshots_reads_on_in_a_child(kept: SnapshotFixture, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     reader = kept.client.reader(kept.name, checkpoint_dir=folder, snapshots=kept.snapshots)
     with reader:

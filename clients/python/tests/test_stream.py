@@ -31,8 +31,8 @@ def test_outcomes_come_in_the_order_of_the_changes(stores: Stores) -> None:
         outcomes = list(stream.outcomes(iter(changes)))
         summary = stream.flush()
     results = [outcome.result for outcome in outcomes if isinstance(outcome, forebay.WriteOutcome)]
-    assert results == ["appended"] * 1000 + ["not_met"]
-    assert (summary.settled, summary.not_met, summary.failed) == (1001, 1, 0)
+    assert results == ["appended"] * 1000 + ["condition_failed"]
+    assert (summary.settled, summary.condition_failed, summary.failed) == (1001, 1, 0)
     assert sum(reader.get_many([f"k{at}" for at in range(50)], "n", after=summary.token)) == 1000
 
 
@@ -42,12 +42,12 @@ def test_a_full_stream_waits_and_gives_up_at_its_deadline(own_server: Server) ->
         stream = store.write_stream(changes_max=3, deadline=0.3)
         own_server.freeze()
         acknowledgements = [stream.send(count("k")) for _ in range(3)]
-        with pytest.raises(forebay.Unavailable):
+        with pytest.raises(forebay.UnavailableError):
             stream.send(count("k"))
-        with pytest.raises(forebay.UnknownOutcome):
+        with pytest.raises(forebay.UnknownOutcomeError):
             stream.flush()
         assert not any(acknowledgement.is_known for acknowledgement in acknowledgements)
-        with pytest.raises(forebay.DeadlineExceeded):
+        with pytest.raises(forebay.DeadlineExceededError):
             acknowledgements[0].outcome(0.1)
         own_server.thaw()
         # The same writes settle, each once.
@@ -78,17 +78,17 @@ def test_a_stream_goes_on_over_a_restart_of_the_server(own_server: Server) -> No
 def test_a_failed_write_is_its_own_and_the_end_raises_it(stores: Stores) -> None:
     store, _ = stores.create({"n": "int64"})
     stores.client.delete_store(store.definition.name)
-    with pytest.raises(forebay.NotFound), store.write_stream() as stream:
+    with pytest.raises(forebay.NotFoundError), store.write_stream() as stream:
         outcomes = list(stream.outcomes([count("k")]))
-        assert [type(outcome) for outcome in outcomes] == [forebay.NotFound]
+        assert [type(outcome) for outcome in outcomes] == [forebay.NotFoundError]
         summary = stream.summary()
         assert (summary.settled, summary.failed) == (1, 1)
-        assert type(summary.first_error) is forebay.NotFound
+        assert type(summary.first_error) is forebay.NotFoundError
     # An exception of the block takes precedence.
     with pytest.raises(ZeroDivisionError), store.write_stream() as stream:
         stream.send(count("k"))
         raise ZeroDivisionError
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         store.write_stream(changes_max=0)
 
 
@@ -123,9 +123,9 @@ def test_a_stream_on_an_event_loop(server: Server, stores: Stores) -> None:
                 sends = (stream.send(count("k1")) for _ in range(100))
                 await asyncio.gather(*sends)
                 assert (await stream.flush()).settled == 601
-                with pytest.raises(forebay.NotFound):
+                with pytest.raises(forebay.NotFoundError):
                     await stream.send(forebay.upsert("k", {"none": 1}))
-            with pytest.raises(forebay.Closed):
+            with pytest.raises(forebay.ClosedError):
                 await stream.send(count("k"))
 
     run(main())

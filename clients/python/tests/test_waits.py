@@ -58,7 +58,7 @@ def test_a_field_that_is_added_while_a_read_waits_is_found(read: Get, absent: ob
     with forebay.Reader.in_memory({"a": "string"}) as reader:
         # The imports of a first call release the interpreter too.
         read(reader, "a", reader.upsert("k", {"a": "old"}).token)
-        reader.force("not_ready")
+        reader.simulate("not_ready")
         token = reader.upsert("k", {"a": "new"}).token
         begins = threading.Event()
         answers: list[object] = []
@@ -72,7 +72,7 @@ def test_a_field_that_is_added_while_a_read_waits_is_found(read: Get, absent: ob
         assert begins.wait(WAIT_SECONDS)
         assert not answers
         reader.alter([forebay.Alteration.add_field("s", "string")])
-        reader.force("nothing")
+        reader.simulate("none")
         reads.join(WAIT_SECONDS)
         assert answers == [absent]
 
@@ -81,6 +81,6 @@ def test_a_field_that_is_added_while_a_read_waits_is_found(read: Get, absent: ob
 def test_a_field_that_is_not_there_behind_the_wait_is_named(read: Get) -> None:
     with forebay.Reader.in_memory({"a": "int64"}) as reader:
         token = reader.upsert("k", {"a": 1}).token
-        with pytest.raises(forebay.NotFound) as unknown:
+        with pytest.raises(forebay.NotFoundError) as unknown:
             read(reader, "s", token)
         assert unknown.value.field == "s"

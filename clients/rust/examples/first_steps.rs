@@ -3,10 +3,8 @@
 
 use std::time::Duration;
 
-use forebay::{
-    Client, ClientOptions, ErrorCode, FieldType, KeyType, Reader, ReaderOptions, ScalarType,
-    StoreSpec,
-};
+use forebay::schema::{FieldType, KeyType, StoreSpec};
+use forebay::{Client, ClientOptions, ErrorCode, Reader, ReaderOptions};
 
 #[tokio::main]
 async fn main() -> forebay::Result<()> {
@@ -14,8 +12,8 @@ async fn main() -> forebay::Result<()> {
 
     let client = Client::connect(&address, ClientOptions::default()).await?;
     let spec = StoreSpec::documents("users", KeyType::String, 4)
-        .field("age", FieldType::Scalar(ScalarType::Int32))
-        .field("visits", FieldType::Scalar(ScalarType::Int64));
+        .field("age", FieldType::INT32)
+        .field("visits", FieldType::INT64);
     let users = match client.create_store(&spec).await {
         Err(error) if error.code() == ErrorCode::Conflict => client.store("users").await?,
         created => created?,
@@ -25,9 +23,9 @@ async fn main() -> forebay::Result<()> {
     // From here on the only traffic is the change stream that the reader follows.
     let reader = Reader::open(&address, ReaderOptions::new("users")).await?;
     reader.await_ready(Duration::from_secs(10)).await?;
-    reader.wait_token(&written.token, Duration::from_secs(10)).await?;
-    let visits = reader.handle("visits", FieldType::Scalar(ScalarType::Int64))?;
-    let count = reader.read_local(None, |view| view.get_i64(&visits, "ada", 0))?;
+    reader.await_token(&written.token, Duration::from_secs(10)).await?;
+    let visits = reader.handle("visits", FieldType::INT64)?;
+    let count = reader.get_i64(&visits, "ada", 0)?;
     println!("ada has visited {count} time(s)");
     Ok(())
 }

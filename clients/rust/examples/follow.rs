@@ -8,9 +8,9 @@
 
 use std::time::Duration;
 
-use forebay::{
-    CheckpointOptions, Error, Read, Reader, ReaderOptions, Result, ScannedDocument, Token,
-};
+use forebay::reads::{CheckpointOptions, Read, ScannedDocument};
+use forebay::writes::Token;
+use forebay::{Error, Reader, ReaderOptions, Result};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -24,8 +24,8 @@ async fn main() -> Result<()> {
         _ => return Err(usage()),
     };
     let every = Duration::from_millis(10);
-    let checkpoint = CheckpointOptions { every, is_shared, ..CheckpointOptions::new(directory) };
-    let options = ReaderOptions { checkpoint: Some(checkpoint), ..ReaderOptions::new(store) };
+    let checkpoint = CheckpointOptions::new(directory).every(every).is_shared(is_shared);
+    let options = ReaderOptions::new(store).checkpoint(checkpoint);
     let reader = Reader::open(address, options).await?;
     reader.await_ready(PATIENCE).await?;
     // A ready reader is fresh enough; this wait adds everything that was acknowledged before.
@@ -35,7 +35,7 @@ async fn main() -> Result<()> {
 
     // The end of the input ends the process, whatever the reason.
     while let Some(line) = next_line().await {
-        reader.wait_token(&token(&line)?, PATIENCE).await?;
+        reader.await_token(&token(&line)?, PATIENCE).await?;
         print_documents(&reader)?;
     }
     reader.shut_down(Duration::from_secs(10)).await?;

@@ -6,16 +6,18 @@ use forebay_core::schema::{Alteration, Definition, StoreSpec};
 use forebay_wire::v1;
 
 use crate::client::Client;
+use crate::connection::Rpc;
 use crate::store::Store;
 
 impl Client {
     /// Creates a store and opens it.
     ///
     /// ```no_run
-    /// use forebay::{Client, FieldType, KeyType, ScalarType, StoreSpec};
+    /// use forebay::Client;
+    /// use forebay::schema::{FieldType, KeyType, StoreSpec};
     /// # async fn example(client: Client) -> forebay::Result<()> {
     /// let spec = StoreSpec::documents("users", KeyType::String, 8)
-    ///     .field("age", FieldType::Scalar(ScalarType::Int64));
+    ///     .field("age", FieldType::INT64);
     /// let users = client.create_store(&spec).await?;
     /// assert_eq!(users.definition().version.0, 1);
     /// # Ok(())
@@ -28,8 +30,8 @@ impl Client {
     /// - `UnknownOutcome`: the deadline passed and the store may exist. The same call with the same
     ///   client settles the creation, and returns the store that the first call created.
     pub async fn create_store(&self, spec: &StoreSpec) -> Result<Store> {
-        let definition = self.inner().create(spec).await?;
-        Ok(Store::new(self.inner().state(definition)))
+        let definition = self.definition_changes().create(spec).await?;
+        Ok(Store::new(self.store_state(definition)))
     }
 
     /// Alters a store, which gives the store its next version. All alterations happen, or none.
@@ -50,9 +52,9 @@ impl Client {
         from: Option<SchemaVersion>,
         alterations: &[Alteration],
     ) -> Result<Definition> {
-        let definition = self.inner().alter(name, from, alterations).await?;
+        let definition = self.definition_changes().alter(name, from, alterations).await?;
         // Open handles of this client see the new definition at once.
-        self.inner().state(definition.clone());
+        self.store_state(definition.clone());
         Ok(definition)
     }
 
@@ -64,7 +66,7 @@ impl Client {
     /// - `UnknownOutcome`: the deadline passed and the deletion may have happened. The same call
     ///   with the same client settles the deletion.
     pub async fn delete_store(&self, name: &str) -> Result<()> {
-        self.inner().delete(name).await
+        self.definition_changes().delete(name).await
     }
 
     /// Returns the definition of a store; for a `version` of `None`, the newest definition.
@@ -76,7 +78,7 @@ impl Client {
         name: &str,
         version: Option<SchemaVersion>,
     ) -> Result<Definition> {
-        self.inner().describe(name, version.map_or(0, |version| version.0)).await
+        self.connection().describe(name, version.map_or(0, |version| version.0)).await
     }
 
     /// Returns the newest definition of each store, sorted by name.
@@ -84,9 +86,9 @@ impl Client {
     /// # Errors
     /// `Unavailable` if the writer does not answer before the deadline.
     pub async fn list_stores(&self) -> Result<Vec<Definition>> {
-        let call = async |mut rpc: crate::Rpc, message| rpc.list_stores(message).await;
+        let call = async |mut rpc: Rpc, message| rpc.list_stores(message).await;
         let listed: v1::ListStoresResponse =
-            self.inner().read(v1::ListStoresRequest {}, call).await?;
+            self.connection().read(v1::ListStoresRequest {}, call).await?;
         listed.definitions.into_iter().map(TryInto::try_into).collect()
     }
 }

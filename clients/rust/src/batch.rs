@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use forebay_core::{Error, Result};
 
-use crate::draft::Draft;
-use crate::outcome::{BatchOutcome, WriteError};
-use crate::pending::send;
-use crate::store::Store;
-use crate::write::Write;
+use crate::change_spec::ChangeSpec;
+use crate::outcome::BatchOutcome;
+use crate::pending_write::WriteError;
+use crate::store_backend::StoreBackend;
+use crate::write_builder::Write;
 
 /// Changes that are sent together.
 ///
@@ -30,15 +30,15 @@ use crate::write::Write;
 /// ```
 #[must_use = "a batch does nothing before it is sent"]
 pub struct Batch {
-    store: Store,
-    drafts: Vec<Draft>,
+    backend: StoreBackend,
+    specs: Vec<ChangeSpec>,
     deadline: Duration,
 }
 
 impl Batch {
-    pub(crate) fn new(store: Store) -> Self {
-        let deadline = store.deadline();
-        Self { store, drafts: Vec::new(), deadline }
+    pub(crate) fn new(backend: StoreBackend) -> Self {
+        let deadline = backend.deadline();
+        Self { backend, specs: Vec::new(), deadline }
     }
 
     /// Adds a change.
@@ -46,23 +46,23 @@ impl Batch {
     /// # Errors
     /// `InvalidArgument` for a write of another store.
     pub fn add(&mut self, write: Write) -> Result<&mut Self> {
-        if write.store().id() != self.store.id() {
+        if write.backend().id() != self.backend.id() {
             let message =
                 "the write is of another store than the batch; make another batch for that store";
-            return Err(Error::invalid_argument(message).with_store(self.store.name()));
+            return Err(Error::invalid_argument(message).with_store(self.backend.name()));
         }
-        self.drafts.push(write.into_draft());
+        self.specs.push(write.into_draft());
         Ok(self)
     }
 
     /// Returns the number of changes.
     pub fn len(&self) -> usize {
-        self.drafts.len()
+        self.specs.len()
     }
 
     /// Returns whether the batch has no changes.
     pub fn is_empty(&self) -> bool {
-        self.drafts.is_empty()
+        self.specs.is_empty()
     }
 
     /// Sets the deadline of the batch, retries included; the client's deadline unless set.
@@ -78,13 +78,16 @@ impl Batch {
     /// Errors of [`Write::send`]. An invalid change fails the batch before anything is sent. A
     /// change that the writer refuses is an error in the results, not here.
     pub async fn send(self) -> Result<BatchOutcome, WriteError> {
-        send(self.store, self.drafts, self.deadline).await
+        self.backend.write(self.specs, self.deadline).await
     }
 }
 
 impl fmt::Debug for Batch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let changes = self.drafts.len();
-        f.debug_struct("Batch").field("store", &self.store).field("changes", &changes).finish()
+        let changes = self.specs.len();
+        f.debug_struct("Batch")
+            .field("store", &self.backend.name())
+            .field("changes", &changes)
+            .finish()
     }
 }

@@ -23,7 +23,8 @@ impl Client {
     /// the oldest retained letter. An empty page means that there are no later letters yet.
     ///
     /// ```no_run
-    /// use forebay::{Client, PartitionId};
+    /// use forebay::Client;
+    /// use forebay::schema::PartitionId;
     /// # async fn example(client: Client) -> forebay::Result<()> {
     /// let mut page = client.dead_letters("users", PartitionId(0), &[], 100).await?;
     /// while !page.letters.is_empty() {
@@ -55,13 +56,13 @@ impl Client {
             cursor: cursor.to_vec().into(),
             letters_max,
         };
-        let rpc = ReplicatorClient::new(self.inner().channel())
+        let rpc = ReplicatorClient::new(self.connection().channel())
             .max_decoding_message_size(MESSAGE_BYTES_MAX);
         let call = |_, message| {
             let mut rpc = rpc.clone();
             async move { rpc.list_dead_letters(message).await }
         };
-        let page: v1::ListDeadLettersResponse = self.inner().read(message, call).await?;
+        let page: v1::ListDeadLettersResponse = self.connection().read(message, call).await?;
         let letters = page.letters.into_iter().map(TryInto::try_into);
         Ok(DeadLetterPage { letters: letters.collect::<Result<_>>()?, cursor: page.cursor.into() })
     }

@@ -8,51 +8,48 @@ use std::time::Duration;
 
 use forebay_core::change::{FieldOp, Verb};
 use forebay_core::clock::Timestamp;
-use forebay_core::id::StoreId;
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 use forebay_index::DocumentKey;
-use forebay_reader::{Forced, MemoryReader};
-use forebay_wire::token::Token;
+use forebay_reader::Forced;
 
-use crate::draft::{Draft, ttl_us};
-use crate::options::ClientParts;
-use crate::outcome::{BatchOutcome, WriteOutcome, WriteResult};
-use crate::plan::{Item, rounds};
+use crate::change_spec::{ChangeSpec, ttl_us};
+use crate::memory_store::MemoryStore;
+use crate::outcome::WriteOutcome;
 use crate::reader::Reader;
-use crate::store::{Store, resolve_all};
-use crate::write::Write;
+use crate::store::Store;
+use crate::write_builder::Write;
 
 /// An initial document of an in-memory reader.
 #[derive(Clone)]
 #[must_use = "a row does nothing before a reader is opened with it"]
 pub struct Row {
-    draft: Draft,
+    spec: ChangeSpec,
 }
 
 impl Row {
     /// Creates a document without fields under a key.
     pub fn new<'k>(key: impl Into<DocumentKey<'k>>) -> Self {
-        Self { draft: Draft::new(Verb::Put, key.into()) }
+        Self { spec: ChangeSpec::new(Verb::Put, key.into()) }
     }
 
     /// Sets a field. The value is converted to the field's declared type if the conversion is
     /// exact.
     pub fn set(mut self, field: &str, value: impl Into<Value>) -> Self {
-        self.draft.fields.push((field.to_owned(), FieldOp::Set(Some(value.into()))));
+        self.spec.fields.push((field.to_owned(), FieldOp::Set(Some(value.into()))));
         self
     }
 
     /// Sets a field to null, which is not the same as absent.
     pub fn set_null(mut self, field: &str) -> Self {
-        self.draft.fields.push((field.to_owned(), FieldOp::Set(None)));
+        self.spec.fields.push((field.to_owned(), FieldOp::Set(None)));
         self
     }
 
     /// Sets the document's time to live, counted from the initial time of the reader's clock.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.draft.ttl_us = Some(ttl_us(ttl));
+        self.spec.ttl_us = Some(ttl_us(ttl));
         self
     }
 }
@@ -60,7 +57,7 @@ impl Row {
 /// The output never contains a key or a value.
 impl fmt::Debug for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Row").field("fields", &self.draft.fields.len()).finish_non_exhaustive()
+        f.debug_struct("Row").field("fields", &self.spec.fields.len()).finish_non_exhaustive()
     }
 }
 
@@ -73,16 +70,18 @@ impl fmt::Debug for Row {
 ///
 /// ```
 /// use std::time::Duration;
-/// use forebay::{ErrorCode, FieldType, Forced, KeyType, Reader, Row, ScalarType, StoreSpec};
+/// use forebay::{ErrorCode, Reader};
+/// use forebay::schema::{FieldType, KeyType, StoreSpec};
+/// use forebay::testing::{Forced, Row};
 ///
 /// // The program under test: it takes the reader that it has in production.
 /// fn visits(users: &Reader, user: &str) -> forebay::Result<i64> {
-///     let visits = users.handle("visits", FieldType::Scalar(ScalarType::Int64))?;
-///     users.read_local(Some(Duration::from_secs(5)), |view| view.get_i64(&visits, user, 0))
+///     let visits = users.handle("visits", FieldType::INT64)?;
+///     users.view()?.max_staleness(Duration::from_secs(5)).get_i64(&visits, user, 0)
 /// }
 ///
 /// let spec = StoreSpec::documents("users", KeyType::String, 4)
-///     .field("visits", FieldType::Scalar(ScalarType::Int64));
+///     .field("visits", FieldType::INT64);
 /// let users = Reader::in_memory(&spec, [Row::new("ada").set("visits", 2)])?;
 /// assert_eq!(visits(&users, "ada")?, 2);
 ///
@@ -101,19 +100,26 @@ pub struct InMemoryReader {
     memory: Arc<MemoryStore>,
 }
 
-impl InMemoryReader {
-    pub(crate) fn open(spec: &StoreSpec, rows: impl IntoIterator<Item = Row>) -> Result<Self> {
-        let parts = ClientParts::default();
-        let definition = spec.define(parts.entropy.store_id()?);
-        let definition = definition.map_err(|error| error.with_store(&spec.name))?;
-        let held = MemoryReader::open(definition, parts.clock.now(), parts.entropy)?;
-        let reader = Reader::over_memory(held.reader().clone());
-        let memory = Arc::new(MemoryStore { held });
-        let drafts: Vec<_> = rows.into_iter().map(|row| row.draft).collect();
-        memory.write(&drafts)?.into_complete()?;
-        Ok(Self { reader, store: Store::in_memory(Arc::clone(&memory)), memory })
+impl Reader {
+    /// Opens a reader of a store in this process's memory, for tests of programs that read; see
+    /// [`InMemoryReader`]. The reader is ready at once and contains these rows. No file and no
+    /// port is opened, no thread and no task is started, and no runtime is needed.
+    ///
+    /// # Errors
+    /// `InvalidArgument` or `LimitExceeded` for an invalid store or row.
+    pub fn in_memory(
+        spec: &StoreSpec,
+        rows: impl IntoIterator<Item = Row>,
+    ) -> Result<InMemoryReader> {
+        let memory = Arc::new(MemoryStore::open(spec)?);
+        let specs: Vec<_> = rows.into_iter().map(|row| row.spec).collect();
+        memory.write(&specs)?.into_complete()?;
+        let reader = Self::over_memory(memory.reader().clone());
+        Ok(InMemoryReader { reader, store: Store::in_memory(Arc::clone(&memory)), memory })
     }
+}
 
+impl InMemoryReader {
     /// Returns the store behind this reader, for programs that write. Writes and batches are
     /// visible when they return, and need no runtime. The store has no write streams.
     pub fn as_store(&self) -> &Store {
@@ -140,9 +146,9 @@ impl InMemoryReader {
     /// # Errors
     /// Errors of [`Write::send`] except for connection errors; `Closed`.
     pub fn write(&self, write: Write) -> Result<WriteOutcome> {
-        if write.store().id() != self.store.id() {
+        if write.backend().id() != self.memory.id() {
             let message = "the write is of another store; make the write with this reader";
-            return Err(Error::invalid_argument(message).with_store(self.store.name()));
+            return Err(Error::invalid_argument(message).with_store(self.memory.name()));
         }
         self.memory.write(&[write.into_draft()])?.into_single()
     }
@@ -153,12 +159,12 @@ impl InMemoryReader {
     /// `InvalidArgument`, with the reason, if old data would become unreadable; `NotFound` for an
     /// unknown field; `Closed`.
     pub fn alter(&self, alterations: &[Alteration]) -> Result<Definition> {
-        self.memory.held.alter(alterations).map(|schema| schema.definition.clone())
+        self.memory.alter(alterations)
     }
 
     /// Returns the time of the reader's clock.
     pub fn now(&self) -> Timestamp {
-        self.memory.held.now()
+        self.memory.now()
     }
 
     /// Sets the reader's clock.
@@ -166,7 +172,7 @@ impl InMemoryReader {
     /// # Errors
     /// `InvalidArgument` for a time before the clock's current time, `Closed`.
     pub fn set_clock(&self, now: Timestamp) -> Result<()> {
-        self.memory.held.set_clock(now)
+        self.memory.set_clock(now)
     }
 
     /// Moves the reader's clock forward, by whole microseconds.
@@ -183,7 +189,7 @@ impl InMemoryReader {
     /// # Errors
     /// `Closed`.
     pub fn force(&self, state: Forced) -> Result<()> {
-        self.memory.held.force(state)
+        self.memory.force(state)
     }
 }
 
@@ -197,52 +203,6 @@ impl Deref for InMemoryReader {
 
 impl fmt::Debug for InMemoryReader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InMemoryReader").field("store", &self.store.name()).finish_non_exhaustive()
-    }
-}
-
-/// A store in memory, as its writes see it.
-pub(crate) struct MemoryStore {
-    held: MemoryReader,
-}
-
-impl MemoryStore {
-    pub(crate) fn id(&self) -> StoreId {
-        self.held.reader().schema().definition.store
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        self.held.reader().store()
-    }
-
-    pub(crate) fn definition(&self) -> Definition {
-        self.held.reader().schema().definition.clone()
-    }
-
-    /// Applies changes, cut into entries as a client cuts them on their way to a writer.
-    ///
-    /// # Errors
-    /// Errors of the drafts, with nothing written; `Closed`.
-    pub(crate) fn write(&self, drafts: &[Draft]) -> Result<BatchOutcome> {
-        let definition = self.definition();
-        let routed = resolve_all(drafts, &definition)?;
-        let item = |(place, routed)| Item::new(routed, place);
-        let items = routed.iter().enumerate().map(item).collect::<Result<_>>();
-        let items = items.map_err(|error| error.with_store(self.name()))?;
-        let mut token = Token::new(definition.store);
-        let mut results: Vec<Option<Result<WriteResult>>> = vec![None; drafts.len()];
-        for chunk in rounds(items).into_iter().flatten() {
-            let Some(partition) = chunk.first().map(|item| item.partition) else { continue };
-            let changes = chunk.iter().map(|item| routed[item.place].change.clone()).collect();
-            let (log_id, position, judged) =
-                self.held.apply(partition, definition.version, changes)?;
-            token.advance(partition, log_id, position)?;
-            for (item, result) in chunk.iter().zip(judged) {
-                results[item.place] = Some(WriteResult::try_from(result.outcome));
-            }
-        }
-        let untold = || Err(Error::internal("a change has no result"));
-        let results = results.into_iter().map(|result| result.unwrap_or_else(untold)).collect();
-        Ok(BatchOutcome { token, results })
+        f.debug_struct("InMemoryReader").field("store", &self.memory.name()).finish_non_exhaustive()
     }
 }

@@ -16,7 +16,7 @@ use forebay_core::{Error, Result};
 use forebay_wire::v1;
 use prost::Message;
 
-use crate::draft::Routed;
+use crate::change_spec::RoutedChange;
 use crate::sequence::WINDOW_SEQUENCES_MAX;
 
 /// A change as it is sent, and its index among the caller's changes.
@@ -31,7 +31,7 @@ pub(crate) struct Item {
 impl Item {
     /// # Errors
     /// `LimitExceeded` for a change that fits no entry.
-    pub(crate) fn new(routed: &Routed, place: usize) -> Result<Self> {
+    pub(crate) fn new(routed: &RoutedChange, place: usize) -> Result<Self> {
         let change = v1::Change::from(&routed.change);
         let bytes = change.encoded_len();
         if bytes > ENTRY_BYTES_MAX {

@@ -7,17 +7,14 @@ use std::sync::Arc;
 
 use forebay_core::Result;
 use forebay_core::row::Document;
-use forebay_core::schema::StoreSpec;
+use forebay_entries::CatalogFollower;
 use forebay_index::DocumentKey;
 use forebay_log::disk::RealDisk;
-use forebay_log::{CatalogFollower, ChangeLog, RemoteLog};
-use forebay_reader::{LogBarriers, Read, ReaderParts};
+use forebay_log::{ChangeLog, RemoteLog};
+use forebay_reader::{LogBarriers, Read, ReaderOptions, ReaderParts};
 use tonic::transport::Channel;
 
-pub use forebay_reader::ReaderOptions;
-
-use crate::connect::connect;
-use crate::memory::{InMemoryReader, Row};
+use crate::connection::connect;
 use crate::options::{ClientOptions, ClientParts};
 
 /// A live copy of a store in this process: reads are local, and cost two memory accesses.
@@ -30,11 +27,10 @@ use crate::options::{ClientOptions, ClientParts};
 /// use std::time::Duration;
 /// use forebay::{Reader, ReaderOptions};
 /// # async fn example() -> forebay::Result<()> {
-/// let users = Reader::open("127.0.0.1:4400", ReaderOptions::new("users")).await?;
+/// let users = Reader::open("127.0.0.1:7070", ReaderOptions::new("users")).await?;
 /// users.await_ready(Duration::from_secs(30)).await?;
 /// let age = users.handle_of_own_type("age")?;
-/// let age = users.read_local(None, |view| view.get_scalar::<i64>(&age, "u1"))?;
-/// println!("{age:?}");
+/// println!("{:?}", users.get_scalar::<i64>(&age, "u1")?);
 /// # Ok(())
 /// # }
 /// ```
@@ -55,28 +51,15 @@ impl Reader {
     /// [`forebay_reader::Reader::open`].
     pub async fn open(endpoint: &str, options: ReaderOptions) -> Result<Self> {
         let parts = ClientParts::default();
-        let connection =
-            ClientOptions { deadline: options.open_timeout, ..ClientOptions::default() };
+        let connection = ClientOptions::default().deadline(options.open_timeout);
         let endpoint = endpoint.to_owned();
         // The connection is established while local files are opened.
-        let following = async move {
-            let channel = connect(&endpoint, &connection, parts.entropy.as_ref()).await?;
-            Ok(Following::start(channel, &parts).parts(&parts))
+        let parts = async move {
+            let injected = parts;
+            let channel = connect(&endpoint, &connection, injected.entropy.as_ref()).await?;
+            Ok(SharedSubscriptions::start(channel, &injected).reader_parts(&injected))
         };
-        open(options, following).await
-    }
-
-    /// Opens a reader of a store in this process's memory, for tests of programs that read; see
-    /// [`InMemoryReader`]. The reader is ready at once and contains these rows. No file and no
-    /// port is opened, no thread and no task is started, and no runtime is needed.
-    ///
-    /// # Errors
-    /// `InvalidArgument` or `LimitExceeded` for an invalid store or row.
-    pub fn in_memory(
-        spec: &StoreSpec,
-        rows: impl IntoIterator<Item = Row>,
-    ) -> Result<InMemoryReader> {
-        InMemoryReader::open(spec, rows)
+        open(options, parts).await
     }
 
     pub(crate) fn over_memory(replica: forebay_reader::Reader) -> Self {
@@ -87,15 +70,6 @@ impl Reader {
     /// runtime, and its waits run on any runtime that has a timer.
     pub fn is_in_memory(&self) -> bool {
         self.is_in_memory
-    }
-
-    /// Returns the whole document as this process has it now, or `None`. The read uses only local
-    /// memory and waits for nothing. Every field is copied, so read single fields through a handle.
-    ///
-    /// # Errors
-    /// Errors of [`forebay_reader::Reader::read_local`].
-    pub fn get<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<Option<Document>> {
-        self.read_local(None, |view| view.get_document(key))
     }
 
     /// Returns the whole document, after the wait that `read` requests.
@@ -127,14 +101,15 @@ impl fmt::Debug for Reader {
     }
 }
 
-/// The state that the readers of one connection share.
-pub(crate) struct Following {
+/// The subscriptions that the readers of one connection share: to the change stream and to the
+/// catalog.
+pub(crate) struct SharedSubscriptions {
     log: Arc<dyn ChangeLog>,
     catalog: Arc<CatalogFollower>,
     channel: Channel,
 }
 
-impl Following {
+impl SharedSubscriptions {
     /// Starts to follow the control log, on the current runtime.
     pub(crate) fn start(channel: Channel, parts: &ClientParts) -> Self {
         let log: Arc<dyn ChangeLog> = Arc::new(RemoteLog::new(channel.clone()));
@@ -144,14 +119,13 @@ impl Following {
     }
 
     /// Returns the parts of a reader.
-    pub(crate) fn parts(&self, parts: &ClientParts) -> ReaderParts {
+    pub(crate) fn reader_parts(&self, parts: &ClientParts) -> ReaderParts {
         ReaderParts {
             log: Arc::clone(&self.log),
             catalog: Arc::clone(&self.catalog),
             clock: Arc::clone(&parts.clock),
             entropy: Arc::clone(&parts.entropy),
             barriers: Arc::new(LogBarriers(Arc::clone(&self.log))),
-            on_skipped: None,
             disk: Some(Arc::new(RealDisk)),
             replicator: Some(self.channel.clone()),
         }

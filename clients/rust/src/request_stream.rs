@@ -16,30 +16,29 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::Status;
 
-use crate::client::ClientInner;
+use crate::connection::{Connection, WriteAnswer};
 
-type Answer = Result<v1::WriteResponse>;
 /// The stream that a request went into, and the channel that receives the answer.
-type Sent = (Arc<Mutex<Shared>>, oneshot::Receiver<Answer>);
+type SentRequest = (Arc<Mutex<StreamState>>, oneshot::Receiver<WriteAnswer>);
 
 /// The stream that is open now, if any.
 #[derive(Default)]
 pub(crate) struct RequestStream {
-    open: Mutex<Option<Open>>,
+    open: Mutex<Option<OpenStream>>,
 }
 
-struct Open {
-    shared: Arc<Mutex<Shared>>,
+struct OpenStream {
+    shared: Arc<Mutex<StreamState>>,
     driver: JoinHandle<()>,
 }
 
-struct Shared {
+struct StreamState {
     /// `None` once the stream is broken. Unbounded, but each lane has one request in flight.
     requests: Option<mpsc::UnboundedSender<v1::WriteRequest>>,
-    waiting: VecDeque<oneshot::Sender<Answer>>,
+    waiting: VecDeque<oneshot::Sender<WriteAnswer>>,
 }
 
-impl Shared {
+impl StreamState {
     /// Ends the stream: nothing more is sent, and every waiting caller receives the error.
     fn fail(&mut self, error: &Error) {
         self.requests = None;
@@ -49,7 +48,7 @@ impl Shared {
     }
 
     /// Sends a request; returns `None` if the stream is broken.
-    fn send(&mut self, request: v1::WriteRequest) -> Option<oneshot::Receiver<Answer>> {
+    fn send(&mut self, request: v1::WriteRequest) -> Option<oneshot::Receiver<WriteAnswer>> {
         self.requests.as_ref()?.send(request).ok()?;
         let (reply, answer) = oneshot::channel();
         self.waiting.push_back(reply);
@@ -61,14 +60,14 @@ impl RequestStream {
     /// Sends one request and waits for its answer, as long as an attempt may take.
     ///
     /// # Errors
-    /// Errors of [`ClientInner::write`].
+    /// Errors of [`Connection::write`].
     pub(crate) async fn write(
         &self,
-        client: &Arc<ClientInner>,
+        connection: &Arc<Connection>,
         request: v1::WriteRequest,
-    ) -> Answer {
-        let (stream, answer) = self.send(client, request)?;
-        match client.within_attempt(answer).await {
+    ) -> WriteAnswer {
+        let (stream, answer) = self.send(connection, request)?;
+        match connection.within_attempt(answer).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(broken()),
             Err(error) => {
@@ -79,23 +78,23 @@ impl RequestStream {
         }
     }
 
-    fn send(&self, client: &Arc<ClientInner>, request: v1::WriteRequest) -> Result<Sent> {
+    fn send(&self, connection: &Arc<Connection>, request: v1::WriteRequest) -> Result<SentRequest> {
         let mut open = self.open.lock();
-        if open.as_ref().is_none_or(Open::is_broken) {
+        if open.as_ref().is_none_or(OpenStream::is_broken) {
             *open = None;
         }
-        let shared = &open.get_or_insert_with(|| Open::start(client)).shared;
+        let shared = &open.get_or_insert_with(|| OpenStream::start(connection)).shared;
         let answer = shared.lock().send(request).ok_or_else(broken)?;
         Ok((Arc::clone(shared), answer))
     }
 }
 
-impl Open {
-    fn start(client: &Arc<ClientInner>) -> Self {
+impl OpenStream {
+    fn start(connection: &Arc<Connection>) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let shared = Shared { requests: Some(sender), waiting: VecDeque::new() };
+        let shared = StreamState { requests: Some(sender), waiting: VecDeque::new() };
         let shared = Arc::new(Mutex::new(shared));
-        let driver = tokio::spawn(drive(Arc::clone(client), receiver, Arc::clone(&shared)));
+        let driver = tokio::spawn(drive(Arc::clone(connection), receiver, Arc::clone(&shared)));
         Self { shared, driver }
     }
 
@@ -104,7 +103,7 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenStream {
     fn drop(&mut self) {
         self.driver.abort();
         self.shared.lock().fail(&broken());
@@ -113,11 +112,11 @@ impl Drop for Open {
 
 /// Passes answers to the waiting callers, until the stream ends.
 async fn drive(
-    client: Arc<ClientInner>,
+    connection: Arc<Connection>,
     requests: mpsc::UnboundedReceiver<v1::WriteRequest>,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<StreamState>>,
 ) {
-    let error = match answers(&client, requests, &shared).await {
+    let error = match answers(&connection, requests, &shared).await {
         Ok(()) => broken(),
         Err(status) => match write_error_of_status(&status) {
             // The writer ended the stream because of one of its requests. The status does not say
@@ -132,11 +131,11 @@ async fn drive(
 }
 
 async fn answers(
-    client: &ClientInner,
+    connection: &Connection,
     requests: mpsc::UnboundedReceiver<v1::WriteRequest>,
-    shared: &Mutex<Shared>,
+    shared: &Mutex<StreamState>,
 ) -> Result<(), Status> {
-    let opened = client.rpc().write_stream(UnboundedReceiverStream::new(requests)).await?;
+    let opened = connection.rpc().write_stream(UnboundedReceiverStream::new(requests)).await?;
     let mut answers = opened.into_inner();
     while let Some(answer) = answers.message().await? {
         let Some(reply) = shared.lock().waiting.pop_front() else { return Ok(()) };

@@ -22,8 +22,9 @@ use forebay_wire::v1;
 use forebay_wire::v1::events_client::EventsClient;
 use forebay_wire::v1::select_request;
 
-use crate::draft::GivenKey;
-use crate::store::{Place, Store};
+use crate::change_spec::OwnedKey;
+use crate::store::Store;
+use crate::store_backend::StoreBackend;
 
 /// A select before it is sent: which events of a stream, and which columns.
 ///
@@ -33,7 +34,9 @@ use crate::store::{Place, Store};
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use forebay::{Client, Read, Timestamp};
+/// use forebay::Client;
+/// use forebay::reads::Read;
+/// use forebay::schema::Timestamp;
 /// # async fn example(client: Client, noon: Timestamp) -> forebay::Result<()> {
 /// let orders = client.store("orders").await?;
 /// let written = orders.insert("user-1").set("city", "Rome").set("price", 12).send().await?;
@@ -65,7 +68,7 @@ pub struct Select {
 #[derive(Clone)]
 enum By {
     /// Key and partition key; no stream has a partition key.
-    Key(GivenKey, Option<GivenKey>),
+    Key(OwnedKey, Option<OwnedKey>),
     Equal(String, Value),
     Between(String, Bound<Value>, Bound<Value>),
 }
@@ -170,16 +173,16 @@ impl Select {
     pub async fn send(self) -> Result<Selected> {
         let definition = self.store.definition();
         let at_store = |error: Error| error.with_store(&definition.name);
-        let Place::Node(state) = self.store.place() else {
+        let StoreBackend::Node(state) = self.store.backend() else {
             let message = "a store in memory retains no events; select from a stream at a node";
             return Err(at_store(Error::unsupported(message)));
         };
         let message = self.request(&definition).map_err(at_store)?;
-        let events = EventsClient::new(state.client().channel())
+        let events = EventsClient::new(state.connection().channel())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let call = async move |_, message| events.clone().select(message).await;
-        let answer = state.client().read_within(self.read.timeout(), message, call).await;
+        let answer = state.connection().read_within(self.read.timeout(), message, call).await;
         answer.and_then(|answer| Selected::of(answer, &definition)).map_err(at_store)
     }
 

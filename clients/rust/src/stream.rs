@@ -26,9 +26,9 @@ use crate::outcome::{WriteOutcome, WriteResult};
 use crate::plan::Item;
 use crate::request_stream::RequestStream;
 use crate::sequence::WINDOW_SEQUENCES_MAX;
-use crate::settle::{LastError, Route, Settlement};
-use crate::store::StoreState;
-use crate::write::Write;
+use crate::store_state::StoreState;
+use crate::write_builder::Write;
+use crate::write_driver::{LastError, Route, WriteDriver};
 
 /// Upper bound of a stream's limits of changes and bytes.
 const ROOM_MAX: usize = u32::MAX as usize >> 1;
@@ -41,7 +41,7 @@ const ROOM_MAX: usize = u32::MAX as usize >> 1;
 /// unsettled writes; their outcome stays unknown.
 ///
 /// ```no_run
-/// use forebay::StreamOptions;
+/// use forebay::writes::StreamOptions;
 /// # async fn example(users: forebay::Store) -> forebay::Result<()> {
 /// let mut stream = users.write_stream(StreamOptions::default())?;
 /// for number in 0..1_000_000 {
@@ -59,11 +59,11 @@ pub struct WriteStream {
     changes: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
     requests: Arc<RequestStream>,
-    shared: Arc<Mutex<Told>>,
+    shared: Arc<Mutex<StreamProgress>>,
     last_error: LastError,
     /// Logs that the lanes belong to.
     logs: StoreLogs,
-    lanes: BTreeMap<PartitionId, mpsc::UnboundedSender<Queued>>,
+    lanes: BTreeMap<PartitionId, mpsc::UnboundedSender<QueuedWrite>>,
     tasks: JoinSet<()>,
 }
 
@@ -75,7 +75,7 @@ pub struct StreamSummary {
     /// Writes whose outcome is known: all but those in flight.
     pub settled: u64,
     /// Settled writes whose condition did not hold.
-    pub not_met: u64,
+    pub condition_failed: u64,
     /// Settled writes that were refused, or whose outcome stays unknown.
     pub failed: u64,
     /// The first error since the last flush.
@@ -101,7 +101,7 @@ impl Future for Acknowledgement {
     }
 }
 
-struct Queued {
+struct QueuedWrite {
     item: Item,
     version: SchemaVersion,
     reply: oneshot::Sender<Result<WriteOutcome>>,
@@ -120,20 +120,20 @@ impl WriteStream {
         let summary = StreamSummary {
             token: Token::new(state.id()),
             settled: 0,
-            not_met: 0,
+            condition_failed: 0,
             failed: 0,
             first_error: None,
         };
         let logs = state.logs();
         Ok(Self {
-            deadline: state.client().deadline(),
+            deadline: state.connection().deadline(),
             logs,
             state,
-            options: StreamOptions { changes_max: changes, bytes_max: bytes },
+            options: StreamOptions::default().changes_max(changes).bytes_max(bytes),
             changes: Arc::new(Semaphore::new(changes)),
             bytes: Arc::new(Semaphore::new(bytes)),
             requests: Arc::default(),
-            shared: Arc::new(Mutex::new(Told { logs, summary })),
+            shared: Arc::new(Mutex::new(StreamProgress { logs, summary })),
             last_error: LastError::default(),
             lanes: BTreeMap::new(),
             tasks: JoinSet::new(),
@@ -155,21 +155,21 @@ impl WriteStream {
     /// earlier writes are unaffected.
     pub async fn send(&mut self, write: Write) -> Result<Acknowledgement> {
         let state = Arc::clone(&self.state);
-        if write.store().id() != state.id() {
+        if write.backend().id() != state.id() {
             let message =
                 "the write is of another store than the stream; open another stream for that store";
             return Err(Error::invalid_argument(message).with_store(state.name()));
         }
-        let draft = write.into_draft();
+        let spec = write.into_draft();
         let logs = self.logs;
         let prepare = async {
-            let (definition, routed) = state.resolve(std::slice::from_ref(&draft)).await?;
+            let (definition, routed) = state.resolve(std::slice::from_ref(&spec)).await?;
             if definition.written() != logs {
                 // Earlier writes settle first, in whichever logs take them now.
                 let all = self.options.changes_max as u32;
                 drop(self.changes.acquire_many(all).await);
             }
-            let no_change = || Error::internal("a draft has no change");
+            let no_change = || Error::internal("a spec has no change");
             let item = Item::new(routed.first().ok_or_else(no_change)?, 0)
                 .map_err(|error| error.with_store(state.name()))?;
             let room = self.room(item.bytes).await?;
@@ -184,7 +184,7 @@ impl WriteStream {
         let version = definition.version;
         let (reply, answer) = oneshot::channel();
         let partition = item.partition;
-        let queued = Queued { item, version, reply, _room: room };
+        let queued = QueuedWrite { item, version, reply, _room: room };
         self.lane(partition)
             .send(queued)
             .map_err(|_| Error::internal("a lane of the stream ended; open another stream"))?;
@@ -250,11 +250,11 @@ impl WriteStream {
         last.as_ref().map_or("no answer yet".to_owned(), ToString::to_string)
     }
 
-    fn lane(&mut self, partition: PartitionId) -> &mpsc::UnboundedSender<Queued> {
+    fn lane(&mut self, partition: PartitionId) -> &mpsc::UnboundedSender<QueuedWrite> {
         self.lanes.entry(partition).or_insert_with(|| {
             // Unbounded, but each queued write holds space in the stream.
             let (sender, receiver) = mpsc::unbounded_channel();
-            let lane = Lane {
+            let lane = PartitionLane {
                 state: Arc::clone(&self.state),
                 logs: self.logs,
                 requests: Arc::clone(&self.requests),
@@ -279,18 +279,18 @@ impl fmt::Debug for WriteStream {
 }
 
 /// A partition of a stream.
-struct Lane {
+struct PartitionLane {
     state: Arc<StoreState>,
     logs: StoreLogs,
     requests: Arc<RequestStream>,
-    shared: Arc<Mutex<Told>>,
+    shared: Arc<Mutex<StreamProgress>>,
     last_error: LastError,
-    receiver: mpsc::UnboundedReceiver<Queued>,
+    receiver: mpsc::UnboundedReceiver<QueuedWrite>,
     /// A write that did not fit into the previous request.
-    next: Option<Queued>,
+    next: Option<QueuedWrite>,
 }
 
-impl Lane {
+impl PartitionLane {
     async fn run(mut self) {
         while let Some(group) = self.gather().await {
             self.settle(group).await;
@@ -299,7 +299,7 @@ impl Lane {
 
     /// Returns the next writes that are sent together: of one schema version, within a request's
     /// limits.
-    async fn gather(&mut self) -> Option<Vec<Queued>> {
+    async fn gather(&mut self) -> Option<Vec<QueuedWrite>> {
         let first = match self.next.take() {
             Some(queued) => queued,
             None => self.receiver.recv().await?,
@@ -319,24 +319,24 @@ impl Lane {
         Some(group)
     }
 
-    async fn settle(&self, group: Vec<Queued>) {
+    async fn settle(&self, group: Vec<QueuedWrite>) {
         let Some(version) = group.first().map(|queued| queued.version) else { return };
         let (mut items, mut waiting) = (Vec::new(), Vec::new());
-        for (place, Queued { mut item, reply, _room, .. }) in group.into_iter().enumerate() {
+        for (place, QueuedWrite { mut item, reply, _room, .. }) in group.into_iter().enumerate() {
             item.place = place;
             items.push(item);
             waiting.push((reply, _room));
         }
-        let mut settlement = Settlement::new(
+        let mut driver = WriteDriver::new(
             Arc::clone(&self.state),
             (version, self.logs),
             Route::Stream(Arc::clone(&self.requests)),
             items,
             Arc::clone(&self.last_error),
         );
-        settlement.run().await;
-        let logs = settlement.logs();
-        let (token, results) = settlement.into_results();
+        driver.run().await;
+        let logs = driver.logs();
+        let (token, results) = driver.into_results();
         self.shared.lock().count(logs, &token, &results);
         for (result, (reply, room)) in results.into_iter().zip(waiting) {
             // A caller that does not need the outcome has dropped the acknowledgement.
@@ -348,13 +348,13 @@ impl Lane {
 }
 
 /// The state that a stream reports.
-struct Told {
+struct StreamProgress {
     /// Logs that the token refers to.
     logs: StoreLogs,
     summary: StreamSummary,
 }
 
-impl Told {
+impl StreamProgress {
     fn count(&mut self, logs: StoreLogs, token: &Token, results: &[Result<WriteResult>]) {
         let summary = &mut self.summary;
         if logs.moves > self.logs.moves {
@@ -367,7 +367,7 @@ impl Told {
         for result in results {
             summary.settled += 1;
             match result {
-                Ok(WriteResult::NotMet(_)) => summary.not_met += 1,
+                Ok(WriteResult::ConditionFailed(_)) => summary.condition_failed += 1,
                 Ok(_) => {}
                 Err(error) => {
                     summary.failed += 1;

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use forebay::{FieldType, KeyType, Reader, Row, ScalarType, StoreSpec};
+use forebay::Reader;
+use forebay::schema::{FieldType, KeyType, StoreSpec};
+use forebay::testing::Row;
 
 fn count(folder: &str) -> usize {
     std::fs::read_dir(folder).unwrap().count()
@@ -11,7 +13,7 @@ fn count(folder: &str) -> usize {
 
 #[test]
 fn a_reader_in_memory_opens_no_file_and_starts_no_thread() {
-    let age = FieldType::Scalar(ScalarType::Int64);
+    let age = FieldType::INT64;
     let spec = StoreSpec::documents("users", KeyType::String, 8).field("age", age);
     let open = || (count("/proc/self/fd"), count("/proc/self/task"));
     let before = open();
@@ -21,7 +23,7 @@ fn a_reader_in_memory_opens_no_file_and_starts_no_thread() {
     users.write(users.upsert("u7").increment("age", 1)).unwrap();
     users.advance(Duration::from_secs(1)).unwrap();
     let age = users.handle("age", age).unwrap();
-    assert_eq!(users.read_local(None, |view| view.get_i64(&age, "u7", 0)).unwrap(), 8);
+    assert_eq!(users.get_i64(&age, "u7", 0).unwrap(), 8);
     assert_eq!(open(), before);
     assert_eq!(users.status().partitions.len(), 8);
     users.close();

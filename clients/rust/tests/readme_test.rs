@@ -2,18 +2,20 @@
 
 use std::time::Duration;
 
-use forebay::{ErrorCode, FieldType, Forced, KeyType, Reader, Row, ScalarType, StoreSpec};
+use forebay::schema::{FieldType, KeyType, StoreSpec};
+use forebay::testing::{Forced, Row};
+use forebay::{ErrorCode, Reader};
 
 // readme: begin
 fn is_regular(users: &Reader, user: &str) -> forebay::Result<bool> {
-    let visits = users.handle("visits", FieldType::Scalar(ScalarType::Int64))?;
-    users.read_local(Some(Duration::from_secs(5)), |view| Ok(view.get_i64(&visits, user, 0)? >= 3))
+    let visits = users.handle("visits", FieldType::INT64)?;
+    let fresh = users.view()?.max_staleness(Duration::from_secs(5));
+    Ok(fresh.get_i64(&visits, user, 0)? >= 3)
 }
 
 #[test]
 fn the_third_visit_makes_a_regular() -> forebay::Result<()> {
-    let spec = StoreSpec::documents("users", KeyType::String, 8)
-        .field("visits", FieldType::Scalar(ScalarType::Int64));
+    let spec = StoreSpec::documents("users", KeyType::String, 8).field("visits", FieldType::INT64);
     let users = Reader::in_memory(&spec, [Row::new("ada").set("visits", 2)])?;
     assert!(!is_regular(&users, "ada")?);
     users.write(users.upsert("ada").increment("visits", 1))?;

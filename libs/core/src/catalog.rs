@@ -246,7 +246,7 @@ mod tests {
     use crate::id::Offset;
     use crate::key::KeyType;
     use crate::schema::{Alteration, FieldSpec, StoreSpec};
-    use crate::value::{FieldType, ScalarType};
+    use crate::value::FieldType;
     use crate::versions::VersionNumber;
 
     fn store(id: u64, name: &str) -> Definition {
@@ -263,7 +263,7 @@ mod tests {
         let first = store(1, "users");
         assert_eq!(catalog.apply(define(&first)), ControlEffect::Applied);
         let add = |name: &str| {
-            let field = FieldSpec::new(name, FieldType::Scalar(ScalarType::Int32));
+            let field = FieldSpec::new(name, FieldType::INT32);
             first.altered(&[Alteration::AddField(field)]).unwrap()
         };
         assert_eq!(catalog.apply(define(&add("age"))), ControlEffect::Applied);
@@ -289,7 +289,7 @@ mod tests {
         let mut catalog = Catalog::default();
         let first = store(1, "users");
         let pushed = first.with_version(StoreId(8), vec![Offset(3); 4]).unwrap();
-        let age = FieldSpec::new("age", FieldType::Scalar(ScalarType::Int32));
+        let age = FieldSpec::new("age", FieldType::INT32);
         let live = pushed.with_live(VersionNumber(2)).unwrap();
         let altered = live.altered(&[Alteration::AddField(age)]).unwrap();
         let without = altered.without_version(VersionNumber(1)).unwrap();
@@ -360,7 +360,7 @@ mod tests {
     fn a_version_is_live_since_the_first_definition_that_says_so_now() {
         let mut catalog = Catalog::default();
         let first = store(1, "users");
-        let age = FieldSpec::new("age", FieldType::Scalar(ScalarType::Int32));
+        let age = FieldSpec::new("age", FieldType::INT32);
         let (one, two) = (VersionNumber(1), VersionNumber(2));
         let pushed = first.with_version(StoreId(8), vec![Offset(3); 4]).unwrap();
         let live = pushed.with_live(two).unwrap();

@@ -1,5 +1,7 @@
 //! Changes, each of one document, and the log entries that carry them.
 
+mod event_rules;
+
 use std::collections::BTreeSet;
 
 use crate::clock::Timestamp;
@@ -130,7 +132,7 @@ pub struct Source {
 #[derive(Clone, Debug, PartialEq)]
 pub enum EntryBody {
     /// The first entry of a log; sets the log id.
-    Opening,
+    LogHeader,
     /// Changes of documents.
     Changes(Vec<ClientBatch>),
     /// Announces that the definition of this version applies to the partition from here on.

@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_misfit_names_both_types_and_no_value() {
-        let error = fit(0.1f64.into(), FieldType::Scalar(ScalarType::Float32)).unwrap_err();
+        let error = fit(0.1f64.into(), FieldType::FLOAT32).unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument);
         assert!(error.message().contains("float64") && error.message().contains("float32"));
         assert!(!error.message().contains("0.1"));

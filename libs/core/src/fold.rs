@@ -112,7 +112,7 @@ pub struct PartitionState {
     pub partition: PartitionRef,
     /// Partition count of its store.
     pub partitions: PartitionCount,
-    /// Id of the log that the partition follows; set by the log's first opening entry.
+    /// Id of the log that the partition follows; set by the log's first header entry.
     pub log_id: Option<LogId>,
     /// First offset not yet applied.
     pub offset_applied: Offset,
@@ -170,10 +170,10 @@ impl PartitionState {
             }
             Err(error) => return Ok(self.skip(offset, error)),
         };
-        let opens = matches!(entry.body, EntryBody::Opening).then_some(entry.log_id);
+        let opens = matches!(entry.body, EntryBody::LogHeader).then_some(entry.log_id);
         let log_id = self.log_id.or(opens);
         if opens != log_id && opens.is_some() {
-            // Several writers opened the log at once and the first won: the other opening entries
+            // Several writers opened the log at once and the first won: the other header entries
             // lose nothing.
             self.offset_applied = offset.next();
             return Ok(Applied::default());
@@ -256,7 +256,7 @@ impl PartitionState {
     fn check_log(&self, entry: &Entry, log_id: Option<LogId>) -> Result<()> {
         // A log that was recreated may begin with entries that were in flight to the old one.
         let Some(log_id) = log_id else {
-            return Err(Error::corrupt("an entry precedes the log's opening entry"));
+            return Err(Error::corrupt("an entry precedes the log's header entry"));
         };
         if log_id != entry.log_id {
             return Err(Error::corrupt("an entry is of another log"));

@@ -49,7 +49,7 @@ number!(
     Sequence(u64)
 );
 number!(
-    /// Random number of one log, set by its opening entry.
+    /// Random number of one log, set by its log header entry.
     LogId(u64)
 );
 number!(

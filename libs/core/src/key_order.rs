@@ -324,9 +324,8 @@ mod tests {
     use super::*;
     use crate::error::ErrorCode;
     use crate::id::StoreId;
-    use crate::merge::compare;
     use crate::schema::StoreSpec;
-    use crate::value::{FieldType, ScalarType};
+    use crate::value::{FieldType, compare};
 
     type Parts = (Vec<u8>, Vec<u8>);
 
@@ -483,8 +482,8 @@ mod tests {
 
     #[test]
     fn the_order_is_that_of_the_definition() {
-        let mut spec = StoreSpec::documents("users", KeyType::String, 4)
-            .field("tenant", FieldType::Scalar(ScalarType::Int64));
+        let mut spec =
+            StoreSpec::documents("users", KeyType::String, 4).field("tenant", FieldType::INT64);
         let of = |spec: &StoreSpec| KeyOrder::of(&spec.define(StoreId(1)).unwrap());
         assert_eq!(of(&spec), KeyOrder { primary: KeyType::String, partition: None });
         spec.partition_key = Some("tenant".to_owned());

@@ -361,13 +361,13 @@ pub const CLIENT_RETRY_AGE_US: i64 = DEDUP_IDLE_US / 2;
 pub const CLIENT_REQUEST_BYTES_AIM: usize = 4 * 1024 * 1024;
 /// Requests of one client to one store in flight, above which further writes wait and are
 /// coalesced.
-pub const CLIENT_REQUESTS_UNDER_WAY_MAX: usize = 2;
+pub const CLIENT_REQUESTS_IN_FLIGHT_MAX: usize = 2;
 /// Longest time that a write waits to be coalesced before the client sends it, in milliseconds.
-pub const CLIENT_TOGETHER_WAIT_MS: u64 = 50;
+pub const CLIENT_COALESCED_WAIT_MS: u64 = 50;
 /// Bytes of changes above which the client sends a request alone and at once.
-pub const CLIENT_TOGETHER_ONE_BYTES_MAX: usize = 64 * 1024;
+pub const CLIENT_COALESCED_ONE_BYTES_MAX: usize = 64 * 1024;
 /// Target size at which a client closes a coalesced request, in bytes.
-pub const CLIENT_TOGETHER_BYTES_AIM: usize = 1024 * 1024;
+pub const CLIENT_COALESCED_BYTES_AIM: usize = 1024 * 1024;
 /// Default limit of unsettled changes of one write stream.
 pub const CLIENT_STREAM_CHANGES_MAX: usize = 16 * 1024;
 /// Bytes of unsettled changes of one write stream; one change may be larger.
@@ -407,9 +407,10 @@ const _: () = assert!(DEAD_LETTERS_PER_RECORD_MAX <= DEAD_LETTERS_PAGE_MAX);
 const _: () = assert!(CLIENT_BACKOFF_MS_MIN <= CLIENT_BACKOFF_MS_MAX);
 const _: () = assert!(CLIENT_RETRY_AGE_US < DEDUP_IDLE_US);
 const _: () = assert!(CLIENT_REQUEST_BYTES_AIM < ENTRY_BYTES_MAX);
-const _: () =
-    assert!(CLIENT_TOGETHER_BYTES_AIM + CLIENT_TOGETHER_ONE_BYTES_MAX <= CLIENT_REQUEST_BYTES_AIM);
-const _: () = assert!(CLIENT_TOGETHER_WAIT_MS < CLIENT_ATTEMPT_MS);
+const _: () = assert!(
+    CLIENT_COALESCED_BYTES_AIM + CLIENT_COALESCED_ONE_BYTES_MAX <= CLIENT_REQUEST_BYTES_AIM
+);
+const _: () = assert!(CLIENT_COALESCED_WAIT_MS < CLIENT_ATTEMPT_MS);
 const _: () = assert!(READER_BACKOFF_MS_MIN <= READER_BACKOFF_MS_MAX);
 const _: () =
     assert!(AGGREGATE_LAST_MAX as usize * (AGGREGATE_ITEM_BYTES_MAX + 4) <= VALUE_BYTES_MAX);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use crate::change::FieldOp;
 use crate::row::encode_value;
-use crate::value::{FieldType, ScalarType, Value};
+use crate::value::{FieldType, ScalarType, Value, compare};
 
 /// Result of an operation on a field.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,22 +82,6 @@ fn keep(present: Option<&Value>, value: Value, wanted: Ordering) -> Merged {
     if wins { Merged::Set(Some(value)) } else { Merged::Unchanged }
 }
 
-/// Returns the order of two scalars of one type; `None` for other types and for NaN.
-pub fn compare(a: &Value, b: &Value) -> Option<Ordering> {
-    match (a, b) {
-        (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
-        (Value::Int32(a), Value::Int32(b)) => Some(a.cmp(b)),
-        (Value::Int64(a), Value::Int64(b)) | (Value::Timestamp(a), Value::Timestamp(b)) => {
-            Some(a.cmp(b))
-        }
-        (Value::Float32(a), Value::Float32(b)) => a.partial_cmp(b),
-        (Value::Float64(a), Value::Float64(b)) => a.partial_cmp(b),
-        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
-        (Value::Bytes(a), Value::Bytes(b)) => Some(a.cmp(b)),
-        _ => None,
-    }
-}
-
 fn components(present: Option<&Value>) -> Vec<Value> {
     match present {
         Some(Value::List(_, items)) => items.clone(),
@@ -122,8 +106,8 @@ fn bounded(mut list: Vec<Value>, bound: u32, field_type: FieldType) -> Merged {
 mod tests {
     use super::*;
 
-    const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
-    const FLOAT64: FieldType = FieldType::Scalar(ScalarType::Float64);
+    const INT64: FieldType = FieldType::INT64;
+    const FLOAT64: FieldType = FieldType::FLOAT64;
     const LIST: FieldType = FieldType::List(ScalarType::Int32);
 
     fn set(value: Value) -> Merged {

@@ -11,7 +11,7 @@ pub enum Verdict {
     /// The condition held and the change happened.
     Applied,
     /// The condition did not hold; the version is the document's, if the store has versions.
-    NotMet(Option<DocumentVersion>),
+    ConditionFailed(Option<DocumentVersion>),
     /// The document would have exceeded the size limit; nothing happened.
     TooLarge,
 }
@@ -89,7 +89,7 @@ mod tests {
     fn the_oldest_gives_way_and_the_first_stays() {
         let mut table = OutcomeTable::with_capacity(2);
         table.keep(outcome(1, Verdict::Applied));
-        table.keep(outcome(1, Verdict::NotMet(None)));
+        table.keep(outcome(1, Verdict::ConditionFailed(None)));
         assert_eq!(table.get(ClientId(1), Sequence(1)).unwrap().verdict, Verdict::Applied);
         table.keep(outcome(2, Verdict::Applied));
         table.keep(outcome(3, Verdict::Applied));

@@ -6,13 +6,15 @@
 //! people to find ids.
 
 mod check;
+mod names;
 mod stream;
+mod stream_check;
 
 use std::collections::BTreeSet;
 
-use self::check::check_field_id;
-pub use self::check::check_name;
-pub(crate) use self::check::check_ttl;
+use self::names::check_field_id;
+pub use self::names::check_name;
+pub(crate) use self::names::check_ttl;
 pub use self::stream::{ColumnIndex, ColumnRules, Stream, StreamSpec};
 use crate::error::{Error, Result};
 use crate::fit::fit;
@@ -20,7 +22,7 @@ use crate::id::{
     DocumentVersion, FieldId, Offset, PartitionCount, Position, SchemaVersion, StoreId,
 };
 use crate::key::KeyType;
-use crate::value::{FieldType, ScalarType, Value};
+use crate::value::{FieldType, Value};
 use crate::versions::{StoreLogs, StoreVersions, VersionNumber};
 
 /// Bits of a document version below the count of repartitions.
@@ -105,9 +107,9 @@ impl FieldSpec {
 /// ```
 /// use forebay_core::key::KeyType;
 /// use forebay_core::schema::StoreSpec;
-/// use forebay_core::value::{FieldType, ScalarType};
+/// use forebay_core::value::{FieldType};
 /// let spec = StoreSpec::documents("users", KeyType::String, 8)
-///     .field("age", FieldType::Scalar(ScalarType::Int32));
+///     .field("age", FieldType::INT32);
 /// let definition = spec.define(forebay_core::id::StoreId(1))?;
 /// assert_eq!(definition.field("age").unwrap().id.0, 1);
 /// # Ok::<(), forebay_core::Error>(())
@@ -150,7 +152,7 @@ impl StoreSpec {
     /// Creates the specification of a key-value store: documents with one bytes field named
     /// `value`.
     pub fn key_value(name: impl Into<String>, key_type: KeyType, partitions: u32) -> Self {
-        let bytes = FieldType::Scalar(ScalarType::Bytes);
+        let bytes = FieldType::BYTES;
         let mut spec = Self::documents(name, key_type, partitions).field(KEY_VALUE_FIELD, bytes);
         spec.key_value = true;
         spec
@@ -191,7 +193,7 @@ impl StoreSpec {
             stream: None,
             versions: StoreVersions::first(store, PartitionCount(self.partitions)),
         };
-        let value = [FieldSpec::new(KEY_VALUE_FIELD, FieldType::Scalar(ScalarType::Bytes))];
+        let value = [FieldSpec::new(KEY_VALUE_FIELD, FieldType::BYTES)];
         let implied = self.key_value && self.fields.is_empty();
         for field in if implied { &value[..] } else { &self.fields } {
             definition.add_field(field)?;
@@ -300,8 +302,8 @@ impl Definition {
     pub fn partition_key_type(&self) -> Option<KeyType> {
         let field = self.field_by_id(self.partition_key?)?;
         Some(match field.field_type {
-            FieldType::Scalar(ScalarType::String) => KeyType::String,
-            FieldType::Scalar(ScalarType::Int64) => KeyType::Int64,
+            FieldType::STRING => KeyType::String,
+            FieldType::INT64 => KeyType::Int64,
             // `check` admits only these three types.
             _ => KeyType::Bytes,
         })

@@ -39,8 +39,8 @@ const FLAGS_KNOWN: u16 = FLAG_LOG | FLAG_APPEND_TIME | FLAG_OPENED | FLAG_SERVED
 const OUTCOME_BYTES: usize = 16 + 8 + POSITION_BYTES + 1 + 8;
 
 const APPLIED: u8 = 0;
-const NOT_MET: u8 = 1;
-const NOT_MET_VERSIONED: u8 = 2;
+const CONDITION_FAILED: u8 = 1;
+const CONDITION_FAILED_VERSIONED: u8 = 2;
 const TOO_LARGE: u8 = 3;
 
 /// Knowledge about the log that a shard follows.
@@ -322,8 +322,8 @@ fn skipped_of(row: &[u8]) -> Result<SkippedRecord> {
 fn outcome_row(outcome: &Outcome) -> Vec<u8> {
     let (kind, version) = match outcome.verdict {
         Verdict::Applied => (APPLIED, 0),
-        Verdict::NotMet(None) => (NOT_MET, 0),
-        Verdict::NotMet(Some(version)) => (NOT_MET_VERSIONED, version.0),
+        Verdict::ConditionFailed(None) => (CONDITION_FAILED, 0),
+        Verdict::ConditionFailed(Some(version)) => (CONDITION_FAILED_VERSIONED, version.0),
         Verdict::TooLarge => (TOO_LARGE, 0),
     };
     let mut row = Vec::with_capacity(OUTCOME_BYTES);
@@ -342,12 +342,12 @@ fn outcome_of(row: &[u8; OUTCOME_BYTES]) -> Result<Outcome> {
     let ([kind], version) = (fields.take()?, DocumentVersion(fields.u64()?));
     let verdict = match kind {
         APPLIED => Verdict::Applied,
-        NOT_MET => Verdict::NotMet(None),
-        NOT_MET_VERSIONED => Verdict::NotMet(Some(version)),
+        CONDITION_FAILED => Verdict::ConditionFailed(None),
+        CONDITION_FAILED_VERSIONED => Verdict::ConditionFailed(Some(version)),
         TOO_LARGE => Verdict::TooLarge,
         _ => return Err(damaged()),
     };
-    if kind != NOT_MET_VERSIONED && version.0 != 0 {
+    if kind != CONDITION_FAILED_VERSIONED && version.0 != 0 {
         return Err(damaged());
     }
     Ok(Outcome { client, sequence, position, verdict })
@@ -417,8 +417,8 @@ mod tests {
         fn outcomes_come_back_from_their_rows(client: u128, sequence: u64, kind in 0..4, n: u64) {
             let verdict = match kind {
                 0 => Verdict::Applied,
-                1 => Verdict::NotMet(None),
-                2 => Verdict::NotMet(Some(DocumentVersion(n))),
+                1 => Verdict::ConditionFailed(None),
+                2 => Verdict::ConditionFailed(Some(DocumentVersion(n))),
                 _ => Verdict::TooLarge,
             };
             let position = Position { epoch: Epoch(0), offset: Offset(n), place: 9 };

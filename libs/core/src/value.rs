@@ -1,5 +1,7 @@
 //! Types of fields, values of fields, and the conversions of values to wider types.
 
+use std::cmp::Ordering;
+
 use half::f16;
 
 use crate::error::{Error, Result};
@@ -86,6 +88,23 @@ pub enum FieldType {
 }
 
 impl FieldType {
+    /// A boolean.
+    pub const BOOL: Self = Self::Scalar(ScalarType::Bool);
+    /// A signed 32-bit integer.
+    pub const INT32: Self = Self::Scalar(ScalarType::Int32);
+    /// A signed 64-bit integer.
+    pub const INT64: Self = Self::Scalar(ScalarType::Int64);
+    /// A 32-bit IEEE float.
+    pub const FLOAT32: Self = Self::Scalar(ScalarType::Float32);
+    /// A 64-bit IEEE float.
+    pub const FLOAT64: Self = Self::Scalar(ScalarType::Float64);
+    /// UTF-8 text.
+    pub const STRING: Self = Self::Scalar(ScalarType::String);
+    /// Bytes.
+    pub const BYTES: Self = Self::Scalar(ScalarType::Bytes);
+    /// A time in microseconds since the Unix epoch.
+    pub const TIMESTAMP: Self = Self::Scalar(ScalarType::Timestamp);
+
     /// Returns the encoded size of a value in bytes, or `None` if the size varies.
     pub fn width(self) -> Option<usize> {
         match self {
@@ -219,11 +238,9 @@ impl Value {
     #[must_use]
     pub fn widened_to(self, to: FieldType) -> Self {
         match (self, to) {
-            (Self::Int32(v), FieldType::Scalar(ScalarType::Int64)) => Self::Int64(v.into()),
-            (Self::Int32(v), FieldType::Scalar(ScalarType::Float64)) => Self::Float64(v.into()),
-            (Self::Float32(v), FieldType::Scalar(ScalarType::Float64)) => {
-                Self::Float64(v.into()).canonical()
-            }
+            (Self::Int32(v), FieldType::INT64) => Self::Int64(v.into()),
+            (Self::Int32(v), FieldType::FLOAT64) => Self::Float64(v.into()),
+            (Self::Float32(v), FieldType::FLOAT64) => Self::Float64(v.into()).canonical(),
             (value, _) => value,
         }
     }
@@ -278,12 +295,28 @@ pub(crate) fn check_list(scalar: ScalarType, items: &[Value]) -> Result<()> {
     check_value_bytes(list_bytes(scalar, items))
 }
 
+/// Returns the order of two scalars of one type; `None` for other types and for NaN.
+pub fn compare(a: &Value, b: &Value) -> Option<Ordering> {
+    match (a, b) {
+        (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
+        (Value::Int32(a), Value::Int32(b)) => Some(a.cmp(b)),
+        (Value::Int64(a), Value::Int64(b)) | (Value::Timestamp(a), Value::Timestamp(b)) => {
+            Some(a.cmp(b))
+        }
+        (Value::Float32(a), Value::Float32(b)) => a.partial_cmp(b),
+        (Value::Float64(a), Value::Float64(b)) => a.partial_cmp(b),
+        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+        (Value::Bytes(a), Value::Bytes(b)) => Some(a.cmp(b)),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::error::ErrorCode;
 
-    const FLOAT64: FieldType = FieldType::Scalar(ScalarType::Float64);
+    const FLOAT64: FieldType = FieldType::FLOAT64;
 
     #[test]
     fn only_lossless_types_widen() {
@@ -322,7 +355,7 @@ mod tests {
     #[test]
     fn values_are_checked_against_type_and_limit() {
         let code = |value: &Value, field_type| value.check(field_type).unwrap_err().code();
-        let bytes = FieldType::Scalar(ScalarType::Bytes);
+        let bytes = FieldType::BYTES;
         assert_eq!(Value::Bytes(vec![0; VALUE_BYTES_MAX]).check(bytes), Ok(()));
         let large = Value::Bytes(vec![0; VALUE_BYTES_MAX + 1]);
         assert_eq!(code(&large, bytes), ErrorCode::LimitExceeded);

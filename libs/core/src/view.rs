@@ -18,7 +18,7 @@ pub use self::aggregate::{
     AggregateKind, AggregateSpec, DISTINCT_LG_K, Output, QUANTILES_K, TOP_LG_COUNTERS,
 };
 pub use self::check::ViewOutput;
-pub use self::emission::{Emission, EmissionSpec, left_behind};
+pub use self::emission::{EmissionSpec, left_behind};
 pub use self::predicate::{Comparison, Operand, Predicate};
 pub use self::spec::{FeatureSpec, KEY_COLUMN, LookupSpec, ViewFault, ViewPart, ViewSpec};
 pub use self::window::{NamedWindow, Window};
@@ -77,6 +77,22 @@ pub struct Lookup {
     /// Whether an event that finds no document is dropped. Otherwise the event has the defaults of
     /// the lookup's columns, or no values.
     pub is_required: bool,
+}
+
+/// Destination of a view's values: fields of documents in a store, one document for each group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Emission {
+    /// The store.
+    pub store: StoreId,
+    /// Field for each of the view's outputs, in their order ([`View::outputs`]).
+    pub fields: Vec<FieldId>,
+    /// Field with the position in the view's log from which a document's values are; it only grows.
+    pub position: FieldId,
+    /// Least interval between two emissions of one group, in microseconds.
+    pub cadence_us: i64,
+    /// Grace: how long a windowed value outlives its next change, in microseconds. Readers see the
+    /// value for this time if the view stops emitting.
+    pub grace_us: i64,
 }
 
 /// An aggregate of a view.

@@ -17,8 +17,8 @@ const TAGS: FieldId = FieldId(3);
 
 fn definition(key_type: KeyType) -> Definition {
     let spec = StoreSpec::documents("users", key_type, 1)
-        .field("count", FieldType::Scalar(ScalarType::Int32))
-        .field("name", FieldType::Scalar(ScalarType::String))
+        .field("count", FieldType::INT32)
+        .field("name", FieldType::STRING)
         .field("tags", FieldType::List(ScalarType::Int32));
     spec.define(STORE).unwrap()
 }
@@ -114,8 +114,8 @@ fn keys_fit_their_type_and_length() {
 
 #[test]
 fn partition_keys_stand_in_the_key_only() {
-    let mut spec = StoreSpec::documents("carts", KeyType::Int64, 1)
-        .field("user", FieldType::Scalar(ScalarType::String));
+    let mut spec =
+        StoreSpec::documents("carts", KeyType::Int64, 1).field("user", FieldType::STRING);
     spec.partition_key = Some("user".to_owned());
     let definition = spec.define(STORE).unwrap();
     let check = |partition_key: &[u8], primary: &[u8], fields| {

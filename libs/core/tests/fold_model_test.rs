@@ -22,7 +22,7 @@ use forebay_core::schema::{Definition, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{Error, change::Condition};
 use forebay_testkit::model::Model;
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 
 const SEEDS: u64 = 200;
 const RECORDS: usize = 120;
@@ -45,7 +45,7 @@ impl Told {
 
 /// Generates a random log, record by record, and knows which records a replica must skip.
 struct Scribe {
-    dice: Dice,
+    dice: SeededRng,
     definitions: Vec<Definition>,
     keys: Vec<Key>,
     strangers: Vec<Key>,
@@ -57,7 +57,7 @@ struct Scribe {
 
 impl Scribe {
     fn new(seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
+        let mut dice = SeededRng::new(seed);
         let key_type = *dice.pick(&KeyType::ALL);
         let mut spec = StoreSpec::documents("random", key_type, PARTITIONS);
         for number in 0..4 + dice.below(6) {
@@ -119,7 +119,7 @@ impl Scribe {
             0 => EntryBody::Heartbeat,
             1 => EntryBody::Barrier,
             2 => EntryBody::Definition,
-            3 => EntryBody::Opening,
+            3 => EntryBody::LogHeader,
             _ => EntryBody::Changes(self.batches(&definition, model)),
         };
         let mut entry = self.entry(definition.version, body);
@@ -193,13 +193,13 @@ impl Scribe {
 
     /// Corrupts the entry so that every replica must skip it, and returns the kind of corruption.
     fn spoil(&mut self, entry: &mut Entry, definition: &Definition) -> Option<&'static str> {
-        let opens = matches!(entry.body, EntryBody::Opening);
+        let opens = matches!(entry.body, EntryBody::LogHeader);
         let first_change = match &mut entry.body {
             EntryBody::Changes(batches) => batches.first_mut().and_then(|b| b.changes.last_mut()),
             _ => None,
         };
         match (self.dice.below(8), first_change) {
-            // A second opening entry is ignored, not skipped.
+            // A second log header entry is ignored, not skipped.
             (0, _) if !opens => {
                 entry.log_id = LogId(77);
                 Some("log")
@@ -244,7 +244,7 @@ impl Scribe {
     }
 }
 
-fn draw_key(dice: &mut Dice, definition: &Definition) -> (Key, PartitionId) {
+fn draw_key(dice: &mut SeededRng, definition: &Definition) -> (Key, PartitionId) {
     let mut part = |integer: bool| {
         if integer {
             dice.bits().to_le_bytes().to_vec()
@@ -256,7 +256,7 @@ fn draw_key(dice: &mut Dice, definition: &Definition) -> (Key, PartitionId) {
     let Some(field) = definition.partition_key.and_then(|id| definition.field_by_id(id)) else {
         return (Key::plain(&primary).unwrap(), partition_of(&primary, definition.partitions));
     };
-    let partition_key = part(field.field_type == FieldType::Scalar(ScalarType::Int64));
+    let partition_key = part(field.field_type == FieldType::INT64);
     let key = Key::partitioned(&partition_key, &primary).unwrap();
     (key, partition_of(&partition_key, definition.partitions))
 }
@@ -323,7 +323,7 @@ fn run(seed: u64, counts: &mut Counts) -> (Vec<(Told, Applied)>, Vec<Definition>
     let mut scribe = Scribe::new(seed);
     let mut replica = Replica::new(scribe.newest());
     let mut model = Model::new(replica.state.partition, replica.state.partitions);
-    let opening = scribe.entry(scribe.newest().version, EntryBody::Opening);
+    let opening = scribe.entry(scribe.newest().version, EntryBody::LogHeader);
     let opening = Told { append_time: scribe.append_time(), entry: Ok(opening) };
     let mut log = Vec::new();
     let mut next = (opening, None);
@@ -363,7 +363,7 @@ fn the_fold_agrees_with_the_model_however_it_is_cut() {
     let mut counts = Counts::new();
     for seed in 0..SEEDS {
         let (log, definitions, whole) = run_or_name(seed, &mut counts);
-        let dice = &mut Dice::new(!seed);
+        let dice = &mut SeededRng::new(!seed);
         let mut cut = Replica::new(&definitions[0]);
         for (told, applied) in &log {
             if dice.chance(20) {

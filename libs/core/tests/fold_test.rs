@@ -25,9 +25,9 @@ const V1: SchemaVersion = SchemaVersion(1);
 
 fn spec() -> StoreSpec {
     StoreSpec::documents("users", KeyType::Bytes, 1)
-        .field("count", FieldType::Scalar(ScalarType::Int32))
-        .field("name", FieldType::Scalar(ScalarType::String))
-        .field("score", FieldType::Scalar(ScalarType::Float64))
+        .field("count", FieldType::INT32)
+        .field("name", FieldType::STRING)
+        .field("score", FieldType::FLOAT64)
         .field("tags", FieldType::List(ScalarType::Bytes))
 }
 
@@ -171,7 +171,7 @@ fn conditions_see_what_earlier_changes_of_the_entry_did() {
     );
     let verdicts: Vec<_> = applied.outcomes.iter().map(|outcome| outcome.verdict).collect();
     let position = |place| Position { epoch: Epoch(0), offset: Offset(0), place };
-    let first = Verdict::NotMet(Some(position(0).document_version()));
+    let first = Verdict::ConditionFailed(Some(position(0).document_version()));
     assert_eq!(verdicts, [Verdict::Applied, first, first, Verdict::Applied]);
     assert_eq!(replica.document(b"k").unwrap().version, Some(position(3).document_version()));
     let version = position(3).document_version();
@@ -185,8 +185,9 @@ fn conditions_see_what_earlier_changes_of_the_entry_did() {
         ],
     );
     let verdicts: Vec<_> = applied.outcomes.iter().map(|outcome| outcome.verdict).collect();
-    let not_met = [Verdict::NotMet(Some(version)), Verdict::NotMet(None)];
-    assert_eq!(verdicts, [not_met[0], Verdict::Applied, not_met[1]]);
+    let condition_failed =
+        [Verdict::ConditionFailed(Some(version)), Verdict::ConditionFailed(None)];
+    assert_eq!(verdicts, [condition_failed[0], Verdict::Applied, condition_failed[1]]);
     assert_eq!(replica.document(b"k"), None);
 }
 
@@ -195,7 +196,10 @@ fn if_absent_holds_once_the_document_has_expired() {
     let mut replica = replica();
     replica.write(100, vec![with_ttl(50, put(1, b"k", vec![]))]);
     let claim = |sequence| when(Condition::IfAbsent, put(sequence, b"k", vec![set(COUNT, int(1))]));
-    assert_eq!(replica.write(149, vec![claim(2)]).outcomes[0].verdict, Verdict::NotMet(None));
+    assert_eq!(
+        replica.write(149, vec![claim(2)]).outcomes[0].verdict,
+        Verdict::ConditionFailed(None)
+    );
     assert_eq!(replica.write(150, vec![claim(3)]).outcomes[0].verdict, Verdict::Applied);
 }
 
@@ -208,10 +212,10 @@ fn nan_is_newer_than_nothing_and_gives_way_to_any_number() {
     };
     let verdict =
         |replica: &mut Replica, change| replica.write(1, vec![change]).outcomes[0].verdict;
-    assert_eq!(verdict(&mut replica, newer(1, f64::NAN)), Verdict::NotMet(None));
+    assert_eq!(verdict(&mut replica, newer(1, f64::NAN)), Verdict::ConditionFailed(None));
     replica.write(1, vec![upsert(2, b"k", vec![set(SCORE, Value::Float64(f64::NAN))])]);
     assert_eq!(verdict(&mut replica, newer(3, f64::NEG_INFINITY)), Verdict::Applied);
-    assert_eq!(verdict(&mut replica, newer(4, f64::NAN)), Verdict::NotMet(None));
+    assert_eq!(verdict(&mut replica, newer(4, f64::NAN)), Verdict::ConditionFailed(None));
 }
 
 #[test]
@@ -259,10 +263,10 @@ fn sums_that_are_no_number_have_the_same_bytes_on_every_processor() {
 }
 
 #[test]
-fn the_first_opening_entry_names_the_log_and_what_stands_before_it_is_skipped() {
+fn the_first_log_header_names_the_log_and_earlier_entries_are_skipped() {
     let mut replica = replica();
     replica.state.log_id = None;
-    let opening = |log_id| Entry { log_id, body: EntryBody::Opening, ..heartbeat(V1) };
+    let opening = |log_id| Entry { log_id, body: EntryBody::LogHeader, ..heartbeat(V1) };
     let early = entry(V1, vec![upsert(1, b"k", vec![set(COUNT, Value::Int64(1))])]);
     let applied = replica.apply(1, Entry { log_id: LogId(8), ..early }).unwrap();
     assert_eq!(applied.skipped.unwrap().code(), ErrorCode::Corrupt);
@@ -277,20 +281,20 @@ fn the_first_opening_entry_names_the_log_and_what_stands_before_it_is_skipped() 
 }
 
 #[test]
-fn an_opening_that_came_second_moves_nothing_and_is_no_dead_letter() {
+fn a_second_log_header_moves_nothing_and_is_no_dead_letter() {
     let mut replica = replica();
-    let late = Entry { log_id: LogId(9), body: EntryBody::Opening, ..heartbeat(V1) };
+    let late = Entry { log_id: LogId(9), body: EntryBody::LogHeader, ..heartbeat(V1) };
     let before = replica.state.clone();
     assert_eq!(replica.apply(3, late).unwrap(), Applied::default());
     assert_eq!(replica.state, PartitionState { offset_applied: Offset(1), ..before });
 }
 
 #[test]
-fn an_opening_that_waits_for_its_definition_moves_nothing() {
+fn a_log_header_that_waits_for_its_definition_moves_nothing() {
     let mut replica = replica();
     replica.state.log_id = None;
     let before = replica.state.clone();
-    let opening = Entry { body: EntryBody::Opening, ..heartbeat(SchemaVersion(9)) };
+    let opening = Entry { body: EntryBody::LogHeader, ..heartbeat(SchemaVersion(9)) };
     let blocked = replica.apply(1, opening).unwrap_err();
     assert!(matches!(blocked, Blocked::NeedsDefinition(SchemaVersion(9))));
     assert_eq!(replica.state, before);
@@ -389,11 +393,8 @@ fn a_late_entry_is_read_by_its_own_schema_and_written_by_the_newest() {
     replica.write(1, vec![upsert(1, b"k", vec![set(COUNT, int(1)), set(NAME, text("x"))])]);
     let next = replica.alter(&[
         Alteration::DropField("name".to_owned()),
-        Alteration::WidenField {
-            name: "count".to_owned(),
-            to: FieldType::Scalar(ScalarType::Int64),
-        },
-        Alteration::AddField(FieldSpec::new("name", FieldType::Scalar(ScalarType::Bool))),
+        Alteration::WidenField { name: "count".to_owned(), to: FieldType::INT64 },
+        Alteration::AddField(FieldSpec::new("name", FieldType::BOOL)),
     ]);
     replica.apply(2, heartbeat(next.version)).unwrap();
     let fields = vec![set(NAME, text("late")), op(COUNT, FieldOp::Increment(int(5)))];
@@ -416,7 +417,7 @@ fn a_condition_on_a_field_that_was_retired_meanwhile_is_not_met() {
     let fields = vec![set(SCORE, Value::Float64(1.0)), set(COUNT, int(1))];
     let late = when(Condition::IfNewer(SCORE), upsert(1, b"k", fields));
     let applied = replica.apply(2, entry(V1, vec![late])).unwrap();
-    assert_eq!(applied.outcomes[0].verdict, Verdict::NotMet(None));
+    assert_eq!(applied.outcomes[0].verdict, Verdict::ConditionFailed(None));
     assert_eq!(replica.document(b"k"), None);
 }
 
@@ -436,7 +437,7 @@ fn keys_of_other_partitions_are_skipped() {
 
 #[test]
 fn a_declared_partition_key_stands_in_the_document() {
-    let mut spec = spec().field("tenant", FieldType::Scalar(ScalarType::Int64));
+    let mut spec = spec().field("tenant", FieldType::INT64);
     spec.partition_key = Some("tenant".to_owned());
     let mut replica = Replica::new(&spec.define(STORE).unwrap());
     let tenant = FieldId(5);

@@ -10,7 +10,7 @@ use forebay_core::schema::{Definition, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{Error, ErrorCode};
 use forebay_testkit::model::ModelDocument;
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 
 const SEEDS: u64 = 1_500;
 
@@ -22,7 +22,7 @@ fn same(one: &Document, other: &Document) -> bool {
 #[test]
 fn documents_come_back_from_rows() {
     for seed in 0..SEEDS {
-        let dice = &mut Dice::new(seed);
+        let dice = &mut SeededRng::new(seed);
         let definition = dice.definition(24);
         let layout = Layout::of(&definition);
         let document = dice.document(&definition);
@@ -36,7 +36,7 @@ fn documents_come_back_from_rows() {
 #[test]
 fn rows_answer_in_place_what_their_document_holds() {
     for seed in 0..SEEDS {
-        let dice = &mut Dice::new(seed);
+        let dice = &mut SeededRng::new(seed);
         let definition = dice.definition(24);
         let layout = Layout::of(&definition);
         let document = dice.document(&definition);
@@ -71,7 +71,7 @@ fn rows_answer_in_place_what_their_document_holds() {
 #[test]
 fn only_a_version_that_is_there_is_replaced() {
     for seed in 0..SEEDS {
-        let dice = &mut Dice::new(seed);
+        let dice = &mut SeededRng::new(seed);
         let definition = dice.definition(24);
         let layout = Layout::of(&definition);
         let mut document = dice.document(&definition);
@@ -110,7 +110,7 @@ fn check_refusal(result: Result<(), Error>, seed: u64) {
 #[test]
 fn mutated_rows_never_panic() {
     for seed in 0..SEEDS {
-        let dice = &mut Dice::new(seed);
+        let dice = &mut SeededRng::new(seed);
         let definition = dice.definition(12);
         let layout = Layout::of(&definition);
         let sound = dice.document(&definition).encode(&layout).unwrap();
@@ -136,7 +136,7 @@ fn mutated_rows_never_panic() {
 #[test]
 fn arbitrary_bytes_behind_a_right_version_never_panic() {
     for seed in 0..SEEDS {
-        let dice = &mut Dice::new(seed);
+        let dice = &mut SeededRng::new(seed);
         let layout = Layout::of(&dice.definition(12));
         for _ in 0..20 {
             let mut bytes = vec![1, 0, dice.below(9) as u8];
@@ -148,7 +148,7 @@ fn arbitrary_bytes_behind_a_right_version_never_panic() {
 
 #[test]
 fn every_cut_of_a_row_is_refused_or_another_row() {
-    let dice = &mut Dice::new(7);
+    let dice = &mut SeededRng::new(7);
     let definition = dice.definition(24);
     let layout = Layout::of(&definition);
     let bytes = dice.document(&definition).encode(&layout).unwrap();
@@ -187,7 +187,7 @@ fn rows_of_another_version_and_of_a_newer_format_are_told_apart() {
 /// count.
 #[test]
 fn counts_of_field_expiries_that_lie_are_corrupt() {
-    let layout = Layout::of(&definition_of(&[FieldType::Scalar(ScalarType::Bytes)]));
+    let layout = Layout::of(&definition_of(&[FieldType::BYTES]));
     for count in [1u16, 2, 1_000, u16::MAX] {
         let mut bytes = vec![1, 0, 4, 1, b'x'];
         bytes.extend(count.to_le_bytes());
@@ -199,7 +199,7 @@ fn counts_of_field_expiries_that_lie_are_corrupt() {
 
 #[test]
 fn a_slot_of_another_layout_is_an_error_not_a_panic() {
-    let text = FieldType::Scalar(ScalarType::String);
+    let text = FieldType::STRING;
     let wide = Layout::of(&definition_of(&[text; 40]));
     let narrow = Layout::of(&definition_of(&[text]));
     let bytes = Document::default().encode(&narrow).unwrap();
@@ -212,7 +212,7 @@ fn a_slot_of_another_layout_is_an_error_not_a_panic() {
 
 #[test]
 fn values_and_rows_over_their_limits_are_refused() {
-    let bytes = FieldType::Scalar(ScalarType::Bytes);
+    let bytes = FieldType::BYTES;
     let layout = Layout::of(&definition_of(&[bytes; 5]));
     let encode = |fields: u32, length: usize| {
         let mut document = Document::default();
@@ -238,7 +238,7 @@ fn lists_of_too_many_components_are_not_built() {
 
 #[test]
 fn values_of_another_type_are_not_encoded() {
-    let layout = Layout::of(&definition_of(&[FieldType::Scalar(ScalarType::Int32)]));
+    let layout = Layout::of(&definition_of(&[FieldType::INT32]));
     let mut document = Document::default();
     document.set(FieldId(1), Some(Value::Int64(1)), None);
     assert_eq!(document.encode(&layout).unwrap_err().code(), ErrorCode::InvalidArgument);

@@ -11,11 +11,11 @@ use forebay_core::limits::{ALIASES_MAX, FIELD_ID_MAX, FIELDS_MAX, SCHEMA_VERSION
 use forebay_core::row::Document;
 use forebay_core::schema::{Alteration, Definition, FieldSpec, StoreOptions, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 
-const INT32: FieldType = FieldType::Scalar(ScalarType::Int32);
-const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
-const TEXT: FieldType = FieldType::Scalar(ScalarType::String);
+const INT32: FieldType = FieldType::INT32;
+const INT64: FieldType = FieldType::INT64;
+const TEXT: FieldType = FieldType::STRING;
 
 fn users() -> Definition {
     let spec = StoreSpec::documents("users", KeyType::String, 4).field("age", INT32);
@@ -44,7 +44,7 @@ fn drop_field(name: &str) -> Alteration {
 fn any_history_keeps_its_promises() {
     let mut accepted = 0;
     for seed in 0..400 {
-        let dice = &mut Dice::new(seed);
+        let dice = &mut SeededRng::new(seed);
         let first = dice.definition(6);
         let mut catalog = Catalog::default();
         let mut versions = vec![first];
@@ -84,7 +84,7 @@ fn any_history_keeps_its_promises() {
 
 /// Re-encodes a row of an old version at the newest version and checks it: remaining fields keep
 /// their values (as the wider type), dropped fields have no slot, later fields are absent.
-fn check_old_rows(dice: &mut Dice, versions: &[Definition], seed: u64) {
+fn check_old_rows(dice: &mut SeededRng, versions: &[Definition], seed: u64) {
     let newest = versions.last().unwrap();
     let layout = Layout::of(newest);
     for old in versions {
@@ -130,9 +130,7 @@ fn a_renamed_field_answers_to_both_names_until_it_is_dropped() {
 fn only_lossless_widenings_are_taken() {
     let widen = |to| Alteration::WidenField { name: "age".to_owned(), to };
     assert_eq!(users().altered(&[widen(INT64)]).unwrap().field("age").unwrap().field_type, INT64);
-    for to in
-        [INT32, TEXT, FieldType::Scalar(ScalarType::Float32), FieldType::List(ScalarType::Int64)]
-    {
+    for to in [INT32, TEXT, FieldType::FLOAT32, FieldType::List(ScalarType::Int64)] {
         assert_eq!(refused(&users(), widen(to)), ErrorCode::InvalidArgument, "{to}");
     }
     let missing = Alteration::WidenField { name: "none".to_owned(), to: INT64 };
@@ -169,7 +167,7 @@ fn the_partition_key_is_a_plain_field_that_stays() {
     spec.partition_key = Some("nobody".to_owned());
     assert_eq!(spec.define(StoreId(1)).unwrap_err().code(), ErrorCode::InvalidArgument);
     spec.partition_key = Some("score".to_owned());
-    let spec = spec.field("score", FieldType::Scalar(ScalarType::Float64));
+    let spec = spec.field("score", FieldType::FLOAT64);
     assert_eq!(spec.define(StoreId(1)).unwrap_err().code(), ErrorCode::InvalidArgument);
 }
 

@@ -15,9 +15,7 @@ use forebay_core::key_order::KeyOrder;
 use forebay_core::limits::OUTCOMES_KEPT;
 use forebay_core::outcome::{Outcome, Verdict};
 use forebay_core::state_rows::{Followed, HEAD, Head, SkippedRecord, write_changed};
-use forebay_testkit::vectors::{
-    ShardKeyVector, ShardRowVector, ShardVectors, check, hex, read, unhex,
-};
+use forebay_testkit::vectors::{ShardKeyVector, ShardRowVector, ShardVectors, check, read};
 
 const COMMAND: &str = "cargo test -p forebay-core --test shard_vectors_test";
 
@@ -31,8 +29,8 @@ fn key(name: &str, order: KeyOrder, partition: &[u8], primary: &[u8]) -> ShardKe
         name: name.to_owned(),
         key_type: order.primary.name().to_owned(),
         partition_key_type: order.partition.map(|of| of.name().to_owned()),
-        identity_hex: hex(identity.as_bytes()),
-        stored_hex: hex(&order.stored(identity.as_bytes()).unwrap()),
+        identity_hex: hex::encode(identity.as_bytes()),
+        stored_hex: hex::encode(order.stored(identity.as_bytes()).unwrap()),
     }
 }
 
@@ -104,8 +102,8 @@ fn rows() -> Vec<ShardRowVector> {
     };
     let outcomes = vec![
         outcome(7, Verdict::Applied),
-        outcome(8, Verdict::NotMet(None)),
-        outcome(9, Verdict::NotMet(Some(DocumentVersion(77)))),
+        outcome(8, Verdict::ConditionFailed(None)),
+        outcome(9, Verdict::ConditionFailed(Some(DocumentVersion(77)))),
         outcome(10, Verdict::TooLarge),
     ];
     let clients = vec![ClientId(0xabc)];
@@ -135,7 +133,7 @@ fn rows() -> Vec<ShardRowVector> {
     let mut rows = Vec::new();
     write_changed(&applied, &state(), followed, 5, |key, row| {
         let name = names.get(rows.len()).copied().unwrap_or("one row too many");
-        let (key_hex, row_hex) = (hex(key), hex(row.unwrap()));
+        let (key_hex, row_hex) = (hex::encode(key), hex::encode(row.unwrap()));
         rows.push(ShardRowVector { name: name.to_owned(), key_hex, row_hex });
     });
     let bare = Head::of(
@@ -145,8 +143,8 @@ fn rows() -> Vec<ShardRowVector> {
     );
     rows.push(ShardRowVector {
         name: "head of nothing".to_owned(),
-        key_hex: hex(HEAD),
-        row_hex: hex(&bare.encode()),
+        key_hex: hex::encode(HEAD),
+        row_hex: hex::encode(bare.encode()),
     });
     rows
 }
@@ -169,8 +167,8 @@ fn shard_vectors_hold() {
     for vector in &held.keys {
         let partition = vector.partition_key_type.as_deref().and_then(KeyType::named);
         let order = KeyOrder { primary: KeyType::named(&vector.key_type).unwrap(), partition };
-        let identity = order.identity(&unhex(&vector.stored_hex)).unwrap();
-        assert_eq!(hex(identity.as_bytes()), vector.identity_hex, "{}", vector.name);
+        let identity = order.identity(&hex::decode(&vector.stored_hex).unwrap()).unwrap();
+        assert_eq!(hex::encode(identity.as_bytes()), vector.identity_hex, "{}", vector.name);
     }
     let same = |one: &ShardKeyVector, other: &ShardKeyVector| {
         (&one.key_type, &one.partition_key_type) == (&other.key_type, &other.partition_key_type)
@@ -179,15 +177,17 @@ fn shard_vectors_hold() {
         assert!(pair[0].stored_hex < pair[1].stored_hex, "{} is in order", pair[1].name);
     }
     let head = held.state.iter().find(|row| row.name == "head").unwrap();
-    let mut resumed = Head::decode(&unhex(&head.row_hex)).unwrap().into_resumed();
+    let mut resumed = Head::decode(&hex::decode(&head.row_hex).unwrap()).unwrap().into_resumed();
     for row in &held.state {
-        resumed.take_row(&unhex(&row.key_hex), &unhex(&row.row_hex)).unwrap();
+        resumed
+            .take_row(&hex::decode(&row.key_hex).unwrap(), &hex::decode(&row.row_hex).unwrap())
+            .unwrap();
     }
     assert_eq!(resumed.state, state());
     assert_eq!(resumed.next_outcome, 9);
     let told =
         |sequence| resumed.outcomes.get(ClientId(0xabc), Sequence(sequence)).unwrap().verdict;
-    assert_eq!(told(9), Verdict::NotMet(Some(DocumentVersion(77))));
+    assert_eq!(told(9), Verdict::ConditionFailed(Some(DocumentVersion(77))));
     assert_eq!(told(10), Verdict::TooLarge);
     let skipped = SkippedRecord { log_id: Some(LogId(0xf00d)), reason: skipped() };
     assert_eq!(resumed.skipped, BTreeMap::from([(Offset(41), skipped)]));

@@ -12,9 +12,9 @@ use forebay_core::schema::{
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{ErrorCode, Result};
 
-const TEXT: FieldType = FieldType::Scalar(ScalarType::String);
-const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
-const TIME: FieldType = FieldType::Scalar(ScalarType::Timestamp);
+const TEXT: FieldType = FieldType::STRING;
+const INT64: FieldType = FieldType::INT64;
+const TIME: FieldType = FieldType::TIMESTAMP;
 
 fn text(text: &str) -> Value {
     Value::String(text.to_owned())
@@ -125,10 +125,7 @@ fn a_stream_grows_and_keeps_its_event_time() {
     let allowed = vec![Value::Int64(5)];
     let rules = ColumnRules { required: true, allowed, ..ColumnRules::default() };
     let set = Alteration::SetRules { name: "price".to_owned(), rules };
-    let widen = Alteration::WidenField {
-        name: "price".to_owned(),
-        to: FieldType::Scalar(ScalarType::Float64),
-    };
+    let widen = Alteration::WidenField { name: "price".to_owned(), to: FieldType::FLOAT64 };
     let next = first.altered(&[more, rename, set]).unwrap();
     next.check_follows(&first).unwrap();
     assert_eq!(next.event_time().map(|column| column.id), Some(FieldId(1)));
@@ -188,7 +185,7 @@ fn events_are_found_by_scalars_and_retained_by_bytes() {
 #[test]
 fn allowed_values_widen_with_their_column() {
     let mut spec = spec();
-    let int32 = FieldType::Scalar(ScalarType::Int32);
+    let int32 = FieldType::INT32;
     spec.fields.push(column("rank", int32, false, &[Value::Int32(1)]));
     let widen = Alteration::WidenField { name: "rank".to_owned(), to: INT64 };
     let next = spec.define(StoreId(1)).unwrap().altered(&[widen]).unwrap();

@@ -13,7 +13,7 @@ use forebay_testkit::model::ModelDocument;
 use forebay_testkit::random::SCALAR_TYPES;
 use forebay_testkit::vectors::{
     DefinitionVector, DocumentVector, IdentityVector, KeyVector, PartitioningVectors,
-    RefusedVector, RowVector, RowVectors, check, hex, read, unhex,
+    RefusedVector, RowVector, RowVectors, check, read,
 };
 use half::f16;
 
@@ -41,7 +41,7 @@ fn key_vector(name: &str, key: KeyValue<'_>, repeat: usize) -> KeyVector {
             name: name.to_owned(),
             key_type: key.key_type().name().to_owned(),
             value,
-            key_hex: hex(once),
+            key_hex: hex::encode(once),
             repeat,
             hash_hex: hash_hex(&bytes),
             partitions: partitions(&bytes, &COUNTS),
@@ -94,9 +94,9 @@ fn identities() -> Vec<IdentityVector> {
     ];
     let vector = |(name, partition_key, primary): (&str, &[u8], &[u8])| IdentityVector {
         name: name.to_owned(),
-        partition_key_hex: hex(partition_key),
-        primary_key_hex: hex(primary),
-        identity_hex: hex(Key::partitioned(partition_key, primary).unwrap().as_bytes()),
+        partition_key_hex: hex::encode(partition_key),
+        primary_key_hex: hex::encode(primary),
+        identity_hex: hex::encode(Key::partitioned(partition_key, primary).unwrap().as_bytes()),
         hash_hex: hash_hex(partition_key),
         partitions: partitions(partition_key, &COUNTS),
     };
@@ -122,14 +122,17 @@ fn partitioning_vectors_hold() {
     check("partitioning.json", &partitioning(), COMMAND);
     let held: PartitioningVectors = read("partitioning.json");
     for key in &held.keys {
-        let bytes = unhex(&key.key_hex).repeat(key.repeat);
+        let bytes = hex::decode(&key.key_hex).unwrap().repeat(key.repeat);
         assert_eq!(hash_hex(&bytes), key.hash_hex, "{}", key.name);
         assert_eq!(partitions(&bytes, &held.counts), key.partitions, "{}", key.name);
         assert_eq!(Key::plain(&bytes).unwrap().as_bytes(), bytes, "{}", key.name);
     }
     for one in &held.identities {
-        let (partition_key, primary) = (unhex(&one.partition_key_hex), unhex(&one.primary_key_hex));
-        let identity = unhex(&one.identity_hex);
+        let (partition_key, primary) = (
+            hex::decode(&one.partition_key_hex).unwrap(),
+            hex::decode(&one.primary_key_hex).unwrap(),
+        );
+        let identity = hex::decode(&one.identity_hex).unwrap();
         let split = Key::split(&identity, true).unwrap();
         assert_eq!(split, (Some(&partition_key[..]), &primary[..]), "{}", one.name);
         assert_eq!(partitions(&partition_key, &held.counts), one.partitions, "{}", one.name);
@@ -152,8 +155,8 @@ fn every_type() -> Definition {
 
 fn text_and_count() -> Definition {
     StoreSpec::documents("text-and-count", KeyType::Bytes, 1)
-        .field("text", FieldType::Scalar(ScalarType::String))
-        .field("count", FieldType::Scalar(ScalarType::Int32))
+        .field("text", FieldType::STRING)
+        .field("count", FieldType::INT32)
         .define(StoreId(1))
         .unwrap()
 }
@@ -161,16 +164,13 @@ fn text_and_count() -> Definition {
 fn definitions() -> Vec<(&'static str, Definition)> {
     let alterations = [
         Alteration::DropField("text".to_owned()),
-        Alteration::WidenField {
-            name: "count".to_owned(),
-            to: FieldType::Scalar(ScalarType::Int64),
-        },
+        Alteration::WidenField { name: "count".to_owned(), to: FieldType::INT64 },
         Alteration::AddField(FieldSpec::new("tags", FieldType::List(ScalarType::String))),
     ];
     let altered = text_and_count().altered(&alterations).unwrap();
     let numbers = StoreSpec::documents("numbers", KeyType::Bytes, 1)
-        .field("a", FieldType::Scalar(ScalarType::Int32))
-        .field("b", FieldType::Scalar(ScalarType::Float64));
+        .field("a", FieldType::INT32)
+        .field("b", FieldType::FLOAT64);
     let mut late = text_and_count();
     late.version.0 = 65_535;
     vec![
@@ -229,7 +229,7 @@ fn empties() -> Document {
         let definition = every_type();
         Some(match definition.field_by_id(FieldId(field)).unwrap().field_type {
             FieldType::List(scalar) => Value::List(scalar, vec![]),
-            FieldType::Scalar(ScalarType::String) => Value::String(String::new()),
+            FieldType::STRING => Value::String(String::new()),
             _ => Value::Bytes(vec![]),
         })
     };
@@ -334,9 +334,9 @@ fn refused_definitions() -> Vec<(&'static str, Definition)> {
         }
         spec.define(StoreId(1)).unwrap()
     };
-    let text = FieldType::Scalar(ScalarType::String);
+    let text = FieldType::STRING;
     vec![
-        ("flag", of(&[FieldType::Scalar(ScalarType::Bool)])),
+        ("flag", of(&[FieldType::BOOL])),
         ("two-texts", of(&[text; 2])),
         ("three-texts", of(&[text; 3])),
         ("list", of(&[FieldType::List(ScalarType::String)])),
@@ -353,12 +353,12 @@ fn row_vectors() -> RowVectors {
         name: name.to_owned(),
         definition: definition.to_owned(),
         document: DocumentVector::of(&document),
-        row_hex: hex(&document.encode(&layout(definition)).unwrap()),
+        row_hex: hex::encode(document.encode(&layout(definition)).unwrap()),
     };
     let refusal = |(name, definition, bytes, code): (&str, &str, Vec<u8>, &str)| RefusedVector {
         name: name.to_owned(),
         definition: definition.to_owned(),
-        row_hex: hex(&bytes),
+        row_hex: hex::encode(&bytes),
         code: code.to_owned(),
     };
     RowVectors {
@@ -383,13 +383,14 @@ fn row_vectors_hold() {
     };
     for row in &held.rows {
         let (layout, document, bytes) =
-            (layout(&row.definition), row.document.document(), unhex(&row.row_hex));
-        assert_eq!(hex(&document.encode(&layout).unwrap()), row.row_hex, "{}", row.name);
+            (layout(&row.definition), row.document.document(), hex::decode(&row.row_hex).unwrap());
+        assert_eq!(hex::encode(document.encode(&layout).unwrap()), row.row_hex, "{}", row.name);
         let decoded = Document::decode(&bytes, &layout).unwrap();
         assert_eq!(ModelDocument::from(&decoded), ModelDocument::from(&document), "{}", row.name);
     }
     for refused in &held.refused {
-        let error = Document::decode(&unhex(&refused.row_hex), &layout(&refused.definition));
+        let error =
+            Document::decode(&hex::decode(&refused.row_hex).unwrap(), &layout(&refused.definition));
         assert_eq!(error.unwrap_err().code().name(), refused.code, "{}", refused.name);
     }
 }

@@ -24,7 +24,7 @@ pub struct MemoryUse {
 impl MemoryUse {
     /// Whether nine tenths of the memory bound are used, or of the disk bound if documents are
     /// spilled: time to raise the bound.
-    pub fn is_scarce(&self) -> bool {
+    pub fn is_under_pressure(&self) -> bool {
         let is_nearly = |used: u64, limit: u64| used >= limit - limit / 10;
         match self.spill_limit {
             0 => self.limit.is_some_and(|limit| is_nearly(self.used, limit)),

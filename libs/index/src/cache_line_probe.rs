@@ -20,7 +20,7 @@ const LINE_BYTES: u64 = 64;
 /// The memory of the followed partitions as readers see it, line by line. While it exists, all of
 /// it stays mapped, and its reclaim is delayed.
 #[doc(hidden)]
-pub struct MemoryLines<'a> {
+pub struct CacheLineProbe<'a> {
     partitions: Vec<Lines<'a>>,
     _pin: Pin<'a>,
 }
@@ -31,7 +31,7 @@ struct Lines<'a> {
     count: u64,
 }
 
-impl<'a> MemoryLines<'a> {
+impl<'a> CacheLineProbe<'a> {
     pub(crate) fn of(inner: &'a Inner) -> Result<Self> {
         let pin = inner.resources.reclaim.enter();
         let lines = |id| {
@@ -67,15 +67,15 @@ impl Index {
     /// The memory of the partitions, for benchmarks of memory access.
     ///
     /// # Errors
-    /// `Unavailable` when a live copy cannot be mapped.
+    /// `Unavailable` when a shared copy cannot be mapped.
     #[doc(hidden)]
-    pub fn memory_lines(&self) -> Result<MemoryLines<'_>> {
-        MemoryLines::of(&self.inner)
+    pub fn memory_lines(&self) -> Result<CacheLineProbe<'_>> {
+        CacheLineProbe::of(&self.inner)
     }
 }
 
-impl fmt::Debug for MemoryLines<'_> {
+impl fmt::Debug for CacheLineProbe<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryLines").field("counts", &self.counts()).finish_non_exhaustive()
+        f.debug_struct("CacheLineProbe").field("counts", &self.counts()).finish_non_exhaustive()
     }
 }

@@ -13,7 +13,7 @@ use forebay_core::schema::Definition;
 use forebay_core::value::{FieldType, Value, VectorType};
 use forebay_core::{Error, Result};
 
-use self::runs::{Planned, Runs};
+use self::runs::{PlannedField, Runs};
 use crate::batch::check_key_count;
 use crate::handle::FieldHandle;
 use crate::key::KeyList;
@@ -72,7 +72,7 @@ pub struct GatherColumns {
 /// Fields resolved to the columns of a matrix of `E`; any thread may use it, any number of times.
 #[derive(Clone, Debug)]
 pub struct GatherPlan<E> {
-    fields: Box<[Planned<E>]>,
+    fields: Box<[PlannedField<E>]>,
     width: usize,
     conversion: Conversion,
     /// The copy instructions for the row versions that were met first.
@@ -128,7 +128,7 @@ impl<E: Element> GatherPlan<E> {
         field: &GatherField<'_>,
         first: usize,
         conversion: Conversion,
-    ) -> Result<Planned<E>> {
+    ) -> Result<PlannedField<E>> {
         let handle = FieldHandle::resolve(definition, field.name, None)?;
         let own = handle.asked();
         let count = match own {
@@ -159,7 +159,7 @@ impl<E: Element> GatherPlan<E> {
                 Error::invalid_argument(message)
             })?,
         };
-        Ok(Planned { handle, first, defaults: defaults.into() })
+        Ok(PlannedField { handle, first, defaults: defaults.into() })
     }
 
     /// Number of columns in a row.
@@ -230,7 +230,7 @@ impl<E: Element> GatherPlan<E> {
 
     fn fill_field(
         &self,
-        field: &Planned<E>,
+        field: &PlannedField<E>,
         row: &RowRef<'_>,
         values: &mut [E],
         mask: Option<&mut [Presence]>,
@@ -253,7 +253,7 @@ impl<E: Element> GatherPlan<E> {
 
     fn fill_cells(
         &self,
-        field: &Planned<E>,
+        field: &PlannedField<E>,
         bytes: &[u8],
         stored: FieldType,
         cells: &mut [E],

@@ -5,19 +5,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_core::Result;
 use forebay_core::fold::{Applied, PartitionState};
+use forebay_core::replica_state::{LogCursor, PartitionUsage, Progress};
 use forebay_core::row::row_expires_at;
 
 use crate::header_words::Words;
-use crate::image::{Image, ImageAbout};
+use crate::image::{Image, ImageMetadata};
 use crate::key::SeededHash;
-use crate::live::FoldStateTable;
 use crate::memory::{Chunk, Memory, Redo, SpillPlace};
 use crate::resources::Resources;
 use crate::schedule;
+use crate::shared_copy::FoldStateTable;
 use crate::space::Space;
-use crate::state::{Following, Held, Progress, Status};
+use crate::state::Status;
 use crate::table::{
-    FIRST_SERIAL, PREFETCHED, PreviousRow, Publishing, RelocationTarget, Root, Table,
+    FIRST_SERIAL, PREFETCHED, PreviousRow, PublishTarget, RelocationTarget, Root, Table,
 };
 
 /// Number of bucket groups that one `apply` searches for expired documents, plus one more for each
@@ -42,17 +43,17 @@ const IN_VAIN_MAX: u32 = 3;
 pub(crate) struct Generation {
     pub(crate) space: Arc<Space>,
     pub(crate) table: Table,
-    /// The fold's state next to the documents; in a live space only.
+    /// The fold's state next to the documents; in a shared space only.
     pub(crate) fold_state: Option<FoldStateTable>,
-    /// The chunk of the list of an entry's writes (the redo list); in a live space only.
+    /// The chunk of the list of an entry's writes (the redo list); in a shared space only.
     list: Option<Chunk>,
     /// Number of writes in the list.
     listed: u64,
     pub(crate) progress: Progress,
-    pub(crate) held: Held,
-    pub(crate) following: Following,
+    pub(crate) usage: PartitionUsage,
+    pub(crate) cursor: LogCursor,
     /// Number of repaired blocks of the image that this generation continues from.
-    pub(crate) mended: Arc<AtomicU64>,
+    pub(crate) repaired: Arc<AtomicU64>,
 }
 
 impl Generation {
@@ -65,7 +66,7 @@ impl Generation {
     /// Creates an empty generation, in an empty space.
     pub(crate) fn within(space: Arc<Space>) -> Self {
         let table = Table::new(space.memory.clone(), space.hash, FIRST_SERIAL);
-        let fold_state = space.memory.is_live().then(|| FoldStateTable::new(&space));
+        let fold_state = space.memory.is_shared().then(|| FoldStateTable::new(&space));
         Self::of(space, table, fold_state, &Status::START)
     }
 
@@ -76,32 +77,32 @@ impl Generation {
         fold_state: Option<FoldStateTable>,
         status: &Status,
     ) -> Self {
-        let Status { progress, held, following, .. } = *status;
-        let (list, listed, mended) = (None, 0, Arc::default());
-        Self { space, table, fold_state, list, listed, progress, held, following, mended }
+        let Status { progress, usage, cursor, .. } = *status;
+        let (list, listed, repaired) = (None, 0, Arc::default());
+        Self { space, table, fold_state, list, listed, progress, usage, cursor, repaired }
     }
 
     /// Creates a generation in a private space that continues from an image; the image is mapped
     /// there.
-    pub(crate) fn of_image(
+    pub(crate) fn from_image(
         image: &Image,
         addresses: u64,
         spill: Option<SpillPlace>,
     ) -> Result<Self> {
-        let table = Table::of_image(image, addresses, spill)?;
+        let table = Table::from_image(image, addresses, spill)?;
         let space = Space::new(table.memory().clone(), table.hash(), table.root());
         Ok(Self::of_table(space, table, None, image))
     }
 
-    /// Creates a generation in an empty live space: the image is copied there, each of its blocks
+    /// Creates a generation in an empty shared space: the image is copied there, each of its blocks
     /// is verified, with the fold's state as of the image.
-    pub(crate) fn of_image_copied(
+    pub(crate) fn copied_from_image(
         image: &Image,
         space: Arc<Space>,
         state: &PartitionState,
         resources: &Resources,
     ) -> Result<Self> {
-        let table = Table::of_image_copied(image, &space.memory)?;
+        let table = Table::copied_from_image(image, &space.memory)?;
         // From here on keys are found by the image's hash.
         let space = Arc::new(Space {
             memory: space.memory.clone(),
@@ -124,28 +125,28 @@ impl Generation {
         fold_state: Option<FoldStateTable>,
         image: &Image,
     ) -> Self {
-        let ImageAbout { progress, held, .. } = *image.about();
-        let mut status = Status { progress, held, ..Status::START };
-        status.held.memory_bytes = table.bytes();
-        Self { mended: image.mended().clone(), ..Self::of(space, table, fold_state, &status) }
+        let ImageMetadata { progress, usage, .. } = *image.metadata();
+        let mut status = Status { progress, usage, ..Status::START };
+        status.usage.memory_bytes = table.bytes();
+        Self { repaired: image.repaired().clone(), ..Self::of(space, table, fold_state, &status) }
     }
 
     /// Notes the log's identity: a successor that takes over before anything is applied continues
     /// with it.
     pub(crate) fn note_log(&mut self, state: &PartitionState) {
-        self.following.log_id = state.log_id;
-        self.following.drop_all_count = state.drop_all_count;
+        self.cursor.log_id = state.log_id;
+        self.cursor.drop_all_count = state.drop_all_count;
     }
 
     /// Number of blocks of the underlying image that were repaired so far.
-    pub(crate) fn blocks_mended(&self) -> u64 {
-        self.mended.load(Ordering::Relaxed)
+    pub(crate) fn blocks_repaired(&self) -> u64 {
+        self.repaired.load(Ordering::Relaxed)
     }
 
     /// Returns the current status.
     pub(crate) fn status(&self) -> Status {
-        let Self { progress, held, following, .. } = *self;
-        Status { progress, held, following, generation: self.space.generation }
+        let Self { progress, usage, cursor, .. } = *self;
+        Status { progress, usage, cursor, generation: self.space.generation }
     }
 
     /// Applies one record. `published` is the header that readers use, if this generation is
@@ -160,21 +161,21 @@ impl Generation {
         state: &PartitionState,
         published: Option<&Words>,
     ) -> Result<()> {
-        let before = (self.held, self.following);
+        let before = (self.usage, self.cursor);
         let mut fresh = applied.drop_all.then(|| {
-            self.held = Held::default();
+            self.usage = PartitionUsage::default();
             Table::new(self.space.memory.clone(), self.space.hash, self.table.serial() + 1)
         });
         if let Err(error) = self.prepare(resources, applied, state, fresh.as_mut(), published) {
             self.give_up();
-            (self.held, self.following) = before;
+            (self.usage, self.cursor) = before;
             fresh.into_iter().for_each(|fresh| fresh.retire(&resources.reclaim));
             return Err(error);
         }
         self.progress = Progress::from(state);
-        self.following.log_id = state.log_id;
-        self.following.drop_all_count = state.drop_all_count;
-        let dropped = self.show(fresh, published)?;
+        self.cursor.log_id = state.log_id;
+        self.cursor.drop_all_count = state.drop_all_count;
+        let dropped = self.publish(fresh, published)?;
         dropped.into_iter().for_each(|dropped| dropped.retire(&resources.reclaim));
         Ok(())
     }
@@ -189,9 +190,9 @@ impl Generation {
         fresh: Option<&mut Table>,
         published: Option<&Words>,
     ) -> Result<()> {
-        let Self { space, table, held, fold_state, .. } = self;
+        let Self { space, table, usage, fold_state, .. } = self;
         let root = if fresh.is_some() { None } else { Some(space.root()) };
-        let publishing = Publishing { root, reclaim: &resources.reclaim };
+        let publishing = PublishTarget { root, reclaim: &resources.reclaim };
         let is_unseen = fresh.is_some();
         let table = fresh.unwrap_or(table);
         table.allow_inline(!resources.budget.may_spill() && !resources.budget.is_short());
@@ -199,16 +200,16 @@ impl Generation {
             let hashes = table.prefetch(writes.iter().map(|(key, _)| key.as_bytes()));
             for ((key, row), hash) in writes.iter().zip(hashes) {
                 let (key, row) = ((hash, key.as_bytes()), row.as_deref());
-                prepare_one(table, held, key, row, publishing)?;
+                prepare_one(table, usage, key, row, publishing)?;
             }
         }
         if is_unseen {
-            table.show()?;
+            table.publish()?;
         }
-        held.memory_bytes = bytes_of(table, fold_state.as_ref());
+        usage.memory_bytes = bytes_of(table, fold_state.as_ref());
         if let Some(fold_state) = fold_state {
             let root = Some(&space.memory.header().fold_state);
-            let publishing = Publishing { root, reclaim: &resources.reclaim };
+            let publishing = PublishTarget { root, reclaim: &resources.reclaim };
             fold_state.prepare(applied, state, publishing)?;
         }
         if published.is_some() { self.write_list() } else { Ok(()) }
@@ -221,7 +222,7 @@ impl Generation {
         }
     }
 
-    /// Writes the redo list of the prepared writes, in a live space: a successor that takes over
+    /// Writes the redo list of the prepared writes, in a shared space: a successor that takes over
     /// finishes them.
     fn write_list(&mut self) -> Result<()> {
         let Some(fold_state) = &self.fold_state else { return Ok(()) };
@@ -243,11 +244,15 @@ impl Generation {
 
     /// Shows the prepared writes and publishes the resulting status; returns the table that was
     /// replaced, if any.
-    fn show(&mut self, fresh: Option<Table>, published: Option<&Words>) -> Result<Option<Table>> {
+    fn publish(
+        &mut self,
+        fresh: Option<Table>,
+        published: Option<&Words>,
+    ) -> Result<Option<Table>> {
         let status = self.status();
         let header = self.space.memory.header();
         let turn = published.map(|published| published.prepare(&status));
-        let armed = turn.filter(|_| self.space.memory.is_live());
+        let armed = turn.filter(|_| self.space.memory.is_shared());
         if let Some(turn) = armed {
             let list = self.list.as_ref().map_or(0, Chunk::address);
             let (root, serial) =
@@ -260,9 +265,9 @@ impl Generation {
             header.serial.store(fresh.serial(), Ordering::Release);
             std::mem::replace(&mut self.table, fresh)
         });
-        self.table.show()?;
+        self.table.publish()?;
         if let Some(fold_state) = &mut self.fold_state {
-            fold_state.0.show()?;
+            fold_state.0.publish()?;
         }
         if let (Some(published), Some(turn)) = (published, turn) {
             published.take_turn(turn);
@@ -285,32 +290,33 @@ impl Generation {
         published: Option<&Words>,
     ) -> Result<()> {
         let most = EXPIRED_PER_APPLY + writes / WRITES_PER_EXPIRED;
-        let (now, before) = (self.progress.partition_time, self.held);
-        let (table, held) = (&mut self.table, &mut self.held);
-        let expired = table.prepare_expired(now, most, |key, row| held.lose(key, row));
+        let (now, before) = (self.progress.partition_time, self.usage);
+        let (table, usage) = (&mut self.table, &mut self.usage);
+        let expired = table.prepare_expired(now, most, |key, row| usage.lose(key, row));
         let listed = expired.and_then(|()| match published {
-            Some(_) if self.held != before => self.write_list(),
+            Some(_) if self.usage != before => self.write_list(),
             _ => Ok(()),
         });
         if let Err(error) = listed {
             self.give_up();
-            self.held = before;
+            self.usage = before;
             return Err(error);
         }
-        let is_seen = published.filter(|_| self.held != before);
-        self.show(None, is_seen)?;
+        let is_seen = published.filter(|_| self.usage != before);
+        self.publish(None, is_seen)?;
         self.table.note_looked_through();
-        let publishing = Publishing { root: Some(self.space.root()), reclaim: &resources.reclaim };
+        let publishing =
+            PublishTarget { root: Some(self.space.root()), reclaim: &resources.reclaim };
         match self.is_to_spill(resources) {
             true => self.table.reclaim(SPILLED_PER_APPLY, RelocationTarget::Spill, publishing)?,
             false => self.table.reclaim(WALKED_PER_APPLY, RelocationTarget::Memory, publishing)?,
         }
         if let Some(fold_state) = &mut self.fold_state {
             let root = Some(&self.space.memory.header().fold_state);
-            let publishing = Publishing { root, reclaim: &resources.reclaim };
+            let publishing = PublishTarget { root, reclaim: &resources.reclaim };
             fold_state.0.reclaim(WALKED_PER_APPLY, RelocationTarget::Memory, publishing)?;
         }
-        self.held.memory_bytes = bytes_of(&self.table, self.fold_state.as_ref());
+        self.usage.memory_bytes = bytes_of(&self.table, self.fold_state.as_ref());
         Ok(())
     }
 }
@@ -335,14 +341,19 @@ impl Generation {
     ///
     /// # Errors
     /// As [`Generation::apply`].
-    pub(crate) fn make_room(&mut self, resources: &Resources, tried: &mut Tried) -> Result<bool> {
+    pub(crate) fn make_room(
+        &mut self,
+        resources: &Resources,
+        tried: &mut SpaceAttempts,
+    ) -> Result<bool> {
         let memory = self.space.memory.clone();
         if !self.can_spill(resources) {
             return Ok(false);
         }
-        let publishing = Publishing { root: Some(self.space.root()), reclaim: &resources.reclaim };
+        let publishing =
+            PublishTarget { root: Some(self.space.root()), reclaim: &resources.reclaim };
         self.table.reclaim(SPILLED_FOR_ROOM, RelocationTarget::Spill, publishing)?;
-        resources.reclaim.go_on(&memory);
+        resources.reclaim.advance(&memory);
         memory.take_back();
         // Each failed attempt frees the memory that the entry took, so only a new minimum counts as
         // success.
@@ -354,14 +365,14 @@ impl Generation {
 }
 
 /// The attempts to free memory for one entry.
-pub(crate) struct Tried {
+pub(crate) struct SpaceAttempts {
     /// The lowest memory use after any attempt.
     lowest: u64,
     /// Attempts since the lowest use.
     in_vain: u32,
 }
 
-impl Tried {
+impl SpaceAttempts {
     pub(crate) const NOTHING: Self = Self { lowest: u64::MAX, in_vain: 0 };
 }
 
@@ -376,8 +387,8 @@ pub(crate) fn write_fold_state(
 ) -> Result<()> {
     let memory = fold_state.0.memory().clone();
     let root = Some(&memory.header().fold_state);
-    fold_state.prepare_all(state, Publishing { root, reclaim: &resources.reclaim })?;
-    fold_state.0.show()
+    fold_state.prepare_all(state, PublishTarget { root, reclaim: &resources.reclaim })?;
+    fold_state.0.publish()
 }
 
 /// Bytes that the documents and the fold's state take.
@@ -387,22 +398,22 @@ pub(crate) fn bytes_of(table: &Table, fold_state: Option<&FoldStateTable>) -> u6
 
 pub(crate) fn prepare_one(
     table: &mut Table,
-    held: &mut Held,
+    usage: &mut PartitionUsage,
     (hash, key): (u64, &[u8]),
     row: Option<&[u8]>,
-    publishing: Publishing<'_>,
+    publishing: PublishTarget<'_>,
 ) -> Result<()> {
     let Some(row) = row else {
         if let Some(replaced) = table.prepare_removal(hash, key)? {
-            held.lose(key.len(), replaced.row_bytes);
+            usage.lose(key.len(), replaced.row_bytes);
         }
         return Ok(());
     };
     match table.prepare(hash, key, row, row_expires_at(row), publishing)? {
         Some(PreviousRow { row_bytes }) => {
-            held.row_bytes = held.row_bytes.saturating_sub(row_bytes as u64) + row.len() as u64;
+            usage.row_bytes = usage.row_bytes.saturating_sub(row_bytes as u64) + row.len() as u64;
         }
-        None => held.gain(key.len(), row.len()),
+        None => usage.gain(key.len(), row.len()),
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The header of one partition: the path by which the readers of a process reach it.
 //!
 //! A header leads to the words that the partition's writer publishes (`header_words`) and to the
-//! space with the documents. For a live copy the header maps each later space when a reader first
+//! space with the documents. For a shared copy the header maps each later space when a reader first
 //! finds its number in the words.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -10,41 +10,47 @@ use std::sync::{Arc, OnceLock};
 use forebay_core::Result;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::SchemaVersion;
+use forebay_core::replica_state::PartitionPhase;
 
 use crate::header_words::Words;
-use crate::live::{Attach, Published};
 use crate::reclaim::Reclaim;
 use crate::schedule;
+use crate::shared_copy::{Attach, PublishedWords};
 use crate::space::Space;
-use crate::state::{PartitionPhase, Status};
+use crate::state::Status;
 
 /// The path by which the readers of one process reach a partition.
 #[derive(Debug)]
 pub(crate) struct Header {
-    /// The words of `first`, or of the live copy once readers have switched to it.
+    /// The words of `first`, or of the shared copy once readers have switched to it.
     words: AtomicPtr<Words>,
     /// A pointer from an `Arc` that this header owns.
     space: AtomicPtr<Space>,
     /// The words that readers began with. They stay: some readers may still use them.
     #[expect(dead_code, reason = "held, and let go by its drop")]
-    first: Published,
-    /// The live copy. Unset for a partition in the process's own memory, and for a partition that
-    /// began with an image until readers switch to its live copy.
-    live: OnceLock<(Published, Attach)>,
+    first: PublishedWords,
+    /// The shared copy. Unset for a partition in the process's own memory, and for a partition that
+    /// began with an image until readers switch to its shared copy.
+    shared_copy: OnceLock<(PublishedWords, Attach)>,
 }
 
 impl Header {
-    pub(crate) fn new(published: Published, space: Arc<Space>, attach: Option<Attach>) -> Self {
+    pub(crate) fn new(
+        published: PublishedWords,
+        space: Arc<Space>,
+        attach: Option<Attach>,
+    ) -> Self {
         let words = AtomicPtr::new(std::ptr::from_ref::<Words>(&published).cast_mut());
         let space = AtomicPtr::new(Arc::into_raw(space).cast_mut());
-        let live = attach.map(|attach| (published.clone(), attach));
-        let live = live.map_or_else(OnceLock::new, OnceLock::from);
-        Self { words, space, first: published, live }
+        let shared_copy = attach.map(|attach| (published.clone(), attach));
+        let shared_copy = shared_copy.map_or_else(OnceLock::new, OnceLock::from);
+        Self { words, space, first: published, shared_copy }
     }
 
     #[inline]
     fn words(&self) -> &Words {
-        // SAFETY: the words belong to `first` or to `live`, each of which lives as long as `self`.
+        // SAFETY: the words belong to `first` or to `shared_copy`, each of which lives as long as
+        // `self`.
         unsafe { &*self.words.load(Ordering::Acquire) }
     }
 
@@ -53,25 +59,25 @@ impl Header {
         self.words().load_phase_acquire()
     }
 
-    /// Whether readers use a live copy.
-    pub(crate) fn is_live(&self) -> bool {
-        self.live.get().is_some()
+    /// Whether readers use a shared copy.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared_copy.get().is_some()
     }
 
-    /// Switches readers from the image that they began with to a live copy; returns the image, to
+    /// Switches readers from the image that they began with to a shared copy; returns the image, to
     /// be retired. Returns `None` if another thread was first.
     ///
     /// The space is stored before the words, so a reader that sees a position finds the documents
     /// of it.
     #[must_use]
-    pub(crate) fn go_live(
+    pub(crate) fn switch_to_shared_copy(
         &self,
-        published: Published,
+        published: PublishedWords,
         space: Arc<Space>,
         attach: Attach,
     ) -> Option<Arc<Space>> {
         let words = std::ptr::from_ref::<Words>(&published).cast_mut();
-        self.live.set((published, attach)).ok()?;
+        self.shared_copy.set((published, attach)).ok()?;
         let image = self.swap_space(space);
         self.words.store(words, Ordering::Release);
         Some(image)
@@ -80,7 +86,7 @@ impl Header {
     /// Returns the space that readers see.
     ///
     /// # Errors
-    /// `Unavailable` when the space of a live partition cannot be mapped.
+    /// `Unavailable` when the space of a partition with a shared copy cannot be mapped.
     ///
     /// # Safety
     /// The caller either holds a guard of this index, entered before this call and held for as long
@@ -101,13 +107,13 @@ impl Header {
         Ok(unsafe { &*self.space.load(Ordering::SeqCst) })
     }
 
-    /// Maps the current live space in place of the previous one.
+    /// Maps the current shared space in place of the previous one.
     #[cold]
     fn attach_anew(&self, reclaim: &Reclaim) -> Result<()> {
-        let Some((published, attach)) = self.live.get() else { return Ok(()) };
+        let Some((published, attach)) = self.shared_copy.get() else { return Ok(()) };
         if !std::ptr::eq(self.words(), &raw const **published) {
-            // Readers are between the two steps of `go_live`; a process that was forked there stays
-            // there.
+            // Readers are between the two steps of `switch_to_shared_copy`; a process that was
+            // forked there stays there.
             return Ok(());
         }
         let _one_at_a_time = schedule::lock(&attach.lock);

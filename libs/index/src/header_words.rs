@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering, fence};
 
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{Epoch, LogId, Offset, Position, SchemaVersion};
+use forebay_core::replica_state::{LogCursor, PartitionPhase, PartitionUsage, Progress};
 
 use crate::schedule;
-use crate::state::{Following, Held, PartitionPhase, Progress, Status};
+use crate::state::Status;
 
 const STATUS_WORDS: usize = 17;
 
@@ -142,33 +143,33 @@ const HAS_CLOCK_ERROR: u64 = 4;
 const HAS_OPENED: u64 = 8;
 
 fn pack(status: &Status) -> [u64; STATUS_WORDS] {
-    let Status { progress, held, following, generation } = status;
+    let Status { progress, usage, cursor, generation } = status;
     let Position { epoch, offset, place } = progress.position;
     let known = [
-        (following.log_id.is_some(), HAS_LOG),
-        (following.append_time.is_some(), HAS_APPEND_TIME),
-        (following.clock_error_us.is_some(), HAS_CLOCK_ERROR),
-        (following.opened.is_some(), HAS_OPENED),
+        (cursor.log_id.is_some(), HAS_LOG),
+        (cursor.append_time.is_some(), HAS_APPEND_TIME),
+        (cursor.clock_error_us.is_some(), HAS_CLOCK_ERROR),
+        (cursor.opened.is_some(), HAS_OPENED),
     ];
     let known = known.iter().filter(|(is_known, _)| *is_known).map(|(_, bit)| bit).sum();
-    let opened = following.opened.unwrap_or_default();
+    let opened = cursor.opened.unwrap_or_default();
     [
         u64::from(epoch.0) << 16 | u64::from(place),
         offset.0,
         progress.offset_applied.0,
         progress.partition_time.as_micros() as u64,
         progress.schema_version.0.into(),
-        held.documents,
-        held.key_bytes,
-        held.row_bytes,
-        held.memory_bytes,
+        usage.documents,
+        usage.key_bytes,
+        usage.row_bytes,
+        usage.memory_bytes,
         known,
-        following.log_id.map_or(0, |log_id| log_id.0),
-        following.append_time.map_or(0, Timestamp::as_micros) as u64,
-        following.clock_error_us.unwrap_or(0) as u64,
+        cursor.log_id.map_or(0, |log_id| log_id.0),
+        cursor.append_time.map_or(0, Timestamp::as_micros) as u64,
+        cursor.clock_error_us.unwrap_or(0) as u64,
         opened.0.0,
         opened.1.0,
-        u64::from(following.drop_all_count) << 32 | u64::from(following.copy),
+        u64::from(cursor.drop_all_count) << 32 | u64::from(cursor.copy),
         *generation,
     ]
 }
@@ -190,7 +191,7 @@ fn unpack(words: [u64; STATUS_WORDS]) -> Status {
         schema_version: SchemaVersion(schema_version as u32),
     };
     let has = |bit: u64| known & bit != 0;
-    let following = Following {
+    let cursor = LogCursor {
         log_id: has(HAS_LOG).then_some(LogId(log_id)),
         append_time: has(HAS_APPEND_TIME).then(|| Timestamp::from_micros(append_time as i64)),
         clock_error_us: has(HAS_CLOCK_ERROR).then_some(clock_error as i64),
@@ -198,8 +199,8 @@ fn unpack(words: [u64; STATUS_WORDS]) -> Status {
         drop_all_count: (counts >> 32) as u32,
         copy: counts as u32,
     };
-    let held = Held { documents, key_bytes, row_bytes, memory_bytes };
-    Status { progress, held, following, generation }
+    let usage = PartitionUsage { documents, key_bytes, row_bytes, memory_bytes };
+    Status { progress, usage, cursor, generation }
 }
 
 #[cfg(test)]
@@ -213,8 +214,9 @@ mod tests {
             partition_time: Timestamp::from_micros(-(n as i64)),
             schema_version: SchemaVersion(n as u32),
         };
-        let held = Held { documents: n, key_bytes: 2 * n, row_bytes: 3 * n, memory_bytes: n };
-        let following = Following {
+        let usage =
+            PartitionUsage { documents: n, key_bytes: 2 * n, row_bytes: 3 * n, memory_bytes: n };
+        let cursor = LogCursor {
             log_id: n.is_multiple_of(2).then_some(LogId(n)),
             append_time: n.is_multiple_of(3).then_some(Timestamp::from_micros(-(n as i64))),
             clock_error_us: n.is_multiple_of(5).then_some(n as i64),
@@ -222,7 +224,7 @@ mod tests {
             drop_all_count: n as u32,
             copy: 3,
         };
-        Status { progress, held, following, generation: n }
+        Status { progress, usage, cursor, generation: n }
     }
 
     #[test]
@@ -244,7 +246,7 @@ mod tests {
             let mut last = 0;
             while last < PUBLISHES {
                 let read = words.status();
-                let n = read.held.documents;
+                let n = read.usage.documents;
                 assert!(n >= last, "status fell from {last} to {n}");
                 if n > 0 {
                     assert_eq!(read, status(n));

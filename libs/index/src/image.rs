@@ -11,7 +11,7 @@
 
 mod blocks;
 mod format;
-mod open;
+mod opening;
 mod write;
 
 use std::fs::File;
@@ -20,14 +20,13 @@ use std::os::unix::fs::FileExt;
 use std::{fmt, io};
 
 use forebay_core::id::{PartitionCount, PartitionRef};
+use forebay_core::replica_state::{PartitionUsage, Progress};
 use forebay_core::{Error, Result};
 
 pub(crate) use blocks::Blocks;
-pub(crate) use format::{Block, Extent, SegmentAt};
-pub use open::Image;
+pub(crate) use format::{BlockBytes, Extent, SegmentAt};
+pub use opening::Image;
 pub(crate) use write::{Content, write};
-
-use crate::state::{Held, Progress};
 
 /// A file that an image can be opened from.
 pub trait ImageFile: Send + Sync + fmt::Debug {
@@ -95,7 +94,7 @@ pub trait ImageSink {
 
 /// The metadata of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ImageAbout {
+pub struct ImageMetadata {
     /// The partition and its store.
     pub partition: PartitionRef,
     /// The number of partitions of that store.
@@ -104,10 +103,10 @@ pub struct ImageAbout {
     pub progress: Progress,
     /// The content's size; `memory_bytes` is the memory that the documents took when the image was
     /// written.
-    pub held: Held,
+    pub usage: PartitionUsage,
 }
 
-impl ImageAbout {
+impl ImageMetadata {
     /// Fails for an image of another partition, or of a store with another number of partitions.
     ///
     /// # Errors

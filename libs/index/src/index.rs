@@ -6,6 +6,10 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{PartitionId, PartitionRef};
+use forebay_core::replica_state::{
+    LogCursor, PartitionPhase, PartitionUsage, Progress, ReplicaState,
+};
+use forebay_core::schema_set::SchemaSet;
 use forebay_core::value::FieldType;
 use forebay_core::{Error, Result};
 
@@ -15,15 +19,14 @@ use crate::gather::{Conversion, GatherField, GatherPlan};
 use crate::handle::FieldHandle;
 use crate::inner::Inner;
 use crate::key::{DocumentKey, Identity, KeyShape, SeededHash};
-use crate::live::{self, Beginning, LiveDirectory};
-use crate::memory::{live_addresses_for, reserved_for};
+use crate::memory::{reserved_for, shared_addresses_for};
 use crate::number::Element;
 use crate::partition::Partition;
 use crate::reclaim::Reclaim;
 use crate::resources::Resources;
 use crate::scan::Scan;
-use crate::schemas::SchemaSet;
-use crate::state::{Following, Held, PartitionPhase, Progress, Resumed, Status};
+use crate::shared_copy::{self, InitialSource, SharedCopyDirectory};
+use crate::state::Status;
 use crate::view::{ReadAt, View};
 use crate::writer::PartitionWriter;
 use crate::writer_state::WriterState;
@@ -38,9 +41,9 @@ pub struct PartitionStatus {
     /// The entries that were applied.
     pub progress: Progress,
     /// The documents and bytes that the partition holds.
-    pub held: Held,
+    pub usage: PartitionUsage,
     /// The writer's notes about the log.
-    pub following: Following,
+    pub cursor: LogCursor,
 }
 
 /// A pull snapshot of an index.
@@ -57,7 +60,7 @@ pub struct IndexMetrics {
 impl IndexMetrics {
     /// Bytes of memory that all documents and their index take.
     pub fn memory_bytes(&self) -> u64 {
-        self.partitions.iter().map(|partition| partition.held.memory_bytes).sum()
+        self.partitions.iter().map(|partition| partition.usage.memory_bytes).sum()
     }
 }
 
@@ -71,10 +74,11 @@ impl IndexMetrics {
 /// use forebay_core::key::KeyType;
 /// use forebay_core::layout::Layout;
 /// use forebay_core::schema::StoreSpec;
-/// use forebay_core::value::{FieldType, ScalarType};
-/// use forebay_index::{Index, PartitionPhase, ReadAt};
+/// use forebay_core::value::FieldType;
+/// use forebay_core::replica_state::PartitionPhase;
+/// use forebay_index::{Index, ReadAt};
 ///
-/// let float = FieldType::Scalar(ScalarType::Float32);
+/// let float = FieldType::FLOAT32;
 /// let definition = StoreSpec::documents("users", KeyType::String, 1)
 ///     .field("score", float)
 ///     .define(StoreId(1))?;
@@ -84,7 +88,7 @@ impl IndexMetrics {
 /// let mut writer = index.writer(forebay_core::id::PartitionId(0))?;
 /// writer.set_phase(PartitionPhase::Serving);
 ///
-/// let score = index.handle("score", float)?;
+/// let score = index.field_as("score", float)?;
 /// let view = index.view(ReadAt::new(Timestamp::from_micros(0)));
 /// assert_eq!(view.get_f32(&score, "nobody", -1.0)?, -1.0);
 /// # Ok::<(), forebay_core::Error>(())
@@ -125,45 +129,46 @@ impl Index {
         })
     }
 
-    /// Creates an index that reads the live copies of this directory, as their holders write them.
+    /// Creates an index that reads the shared copies of this directory, as their owners write them.
     /// `hash_seed` is for the copies that this process will start after it takes hold of them. Call
     /// [`Index::prepare`] afterwards, concurrently with the first reads.
     ///
     /// # Errors
-    /// As [`Index::new`]; `NotFound` if there is no live copy yet, see [`LiveDirectory::is_made`];
-    /// `Unavailable`, `Unsupported`, `Corrupt` for a copy that cannot be read.
-    pub fn live(
+    /// As [`Index::new`]; `NotFound` if there is no shared copy yet, see
+    /// [`SharedCopyDirectory::is_made`]; `Unavailable`, `Unsupported`, `Corrupt` for a copy that
+    /// cannot be read.
+    pub fn open_shared(
         definitions: impl IntoIterator<Item = Arc<SchemaAt>>,
         followed: impl IntoIterator<Item = PartitionId>,
         hash_seed: u64,
-        directory: LiveDirectory,
+        directory: SharedCopyDirectory,
     ) -> Result<Self> {
         let (at, hash) = (directory.clone(), SeededHash::new(hash_seed));
         let budget = Arc::new(Budget::new());
         Self::of(definitions, followed, hash, budget, Some(at), |at| {
-            Ok(Partition::beginning(at, Beginning::live(&directory, at)?))
+            Ok(Partition::initial_source(at, InitialSource::shared_copy(&directory, at)?))
         })
     }
 
-    /// As [`Index::live`], for partitions whose readers begin with these: a live copy, or an image
-    /// until there is a live copy ([`Index::go_live`]).
+    /// As [`Index::open_shared`], for partitions whose readers begin with these: a shared copy, or
+    /// an image until there is a shared copy ([`Index::switch_to_shared_copy`]).
     ///
     /// # Errors
     /// As [`Index::new`].
-    pub fn begin(
+    pub fn open_from_sources(
         definitions: impl IntoIterator<Item = Arc<SchemaAt>>,
-        beginnings: impl IntoIterator<Item = (PartitionId, Beginning)>,
+        initial_sources: impl IntoIterator<Item = (PartitionId, InitialSource)>,
         hash_seed: u64,
-        directory: LiveDirectory,
+        directory: SharedCopyDirectory,
     ) -> Result<Self> {
-        let mut beginnings: BTreeMap<_, _> = beginnings.into_iter().collect();
-        let followed: Vec<_> = beginnings.keys().copied().collect();
+        let mut initial_sources: BTreeMap<_, _> = initial_sources.into_iter().collect();
+        let followed: Vec<_> = initial_sources.keys().copied().collect();
         let (hash, budget) = (SeededHash::new(hash_seed), Arc::new(Budget::new()));
         Self::of(definitions, followed, hash, budget, Some(directory), |at| {
-            let beginning = beginnings.remove(&at.partition);
-            let beginning =
-                beginning.ok_or_else(|| Error::internal("a partition has no beginning"))?;
-            Ok(Partition::beginning(at, beginning))
+            let initial_source = initial_sources.remove(&at.partition);
+            let initial_source = initial_source
+                .ok_or_else(|| Error::internal("a partition has no initial_source"))?;
+            Ok(Partition::initial_source(at, initial_source))
         })
     }
 
@@ -172,7 +177,7 @@ impl Index {
         followed: impl IntoIterator<Item = PartitionId>,
         hash: SeededHash,
         budget: Arc<Budget>,
-        live: Option<LiveDirectory>,
+        shared_copies: Option<SharedCopyDirectory>,
         mut make: impl FnMut(PartitionRef) -> Result<Partition>,
     ) -> Result<Self> {
         let schemas = SchemaSet::new(definitions)?;
@@ -198,7 +203,7 @@ impl Index {
         };
         let partitions = definition.partitions.partitions().map(partition);
         let partitions = partitions.collect::<Result<_>>()?;
-        let reclaim = if live.is_none() { Reclaim::new() } else { Reclaim::unprepared() };
+        let reclaim = if shared_copies.is_none() { Reclaim::new() } else { Reclaim::unprepared() };
         Ok(Self {
             inner: Arc::new(Inner {
                 store: home,
@@ -208,12 +213,12 @@ impl Index {
                 resources: Resources { reclaim, budget, spill_dir: OnceLock::new() },
                 counters: Counters::new(),
                 hash,
-                live,
+                shared_copies,
             }),
         })
     }
 
-    /// Creates the collector of an index over live copies, which makes reads as cheap as they can
+    /// Creates the collector of an index over shared copies, which makes reads as cheap as they can
     /// be, and frees the memory of earlier copies. The first call in a process that has threads
     /// blocks for 10 ms or more; reads continue during the call.
     pub fn prepare(&self) {
@@ -248,11 +253,11 @@ impl Index {
         PartitionWriter::take(self.inner.clone(), partition)
     }
 
-    /// Makes this process the holder of a partition's live copy: takes the writer, in whatever
-    /// state the previous holder left it, and finishes the write that was in progress. Returns the
-    /// state that the previous holder had reached, or `None` for a copy that starts empty (because
+    /// Makes this process the owner of a partition's shared copy: takes the writer, in whatever
+    /// state the previous owner left it, and finishes the write that was in progress. Returns the
+    /// state that the previous owner had reached, or `None` for a copy that starts empty (because
     /// there was none, or because it cannot be used). If the partition's readers began with an
-    /// image and there is no live copy yet, the call creates it.
+    /// image and there is no shared copy yet, the call creates it.
     ///
     /// Only the one process that has the lock of the copy's directory may call this, once.
     ///
@@ -260,20 +265,28 @@ impl Index {
     /// `InvalidArgument` while another handle of the writer exists, if the partition is not
     /// followed, or in an index of the process's own memory; `NotFound`, `LimitExceeded`,
     /// `Unavailable`.
-    pub fn hold(&self, partition: PartitionId) -> Result<(PartitionWriter, Option<Resumed>)> {
-        let held = self.inner.followed(partition)?;
-        let directory = self.inner.live.as_ref().ok_or_else(|| {
+    pub fn acquire_writer(
+        &self,
+        partition: PartitionId,
+    ) -> Result<(PartitionWriter, Option<ReplicaState>)> {
+        let place = self.inner.followed(partition)?;
+        let directory = self.inner.shared_copies.as_ref().ok_or_else(|| {
             Error::invalid_argument("an index in the process's own memory has its writers already")
         })?;
         let partitions = self.inner.schemas.newest().definition.partitions;
-        if let Some(hash) = held.hash {
-            let addresses = live_addresses_for(self.followed().count());
-            live::make(directory, held.at.store, partition, hash, addresses)?;
+        if let Some(hash) = place.hash {
+            let addresses = shared_addresses_for(self.followed().count());
+            shared_copy::make(directory, place.at.store, partition, hash, addresses)?;
         }
         let resumed = {
-            let mut state = held.writer.lock().unwrap_or_else(PoisonError::into_inner);
-            let (writer, resumed) =
-                live::hold(directory, held.at, partitions, self.inner.hash, held.hash)?;
+            let mut state = place.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let (writer, resumed) = shared_copy::acquire_writer(
+                directory,
+                place.at,
+                partitions,
+                self.inner.hash,
+                place.hash,
+            )?;
             writer.space().memory.charge_to(&self.inner.resources.budget);
             *state = Some(writer);
             resumed
@@ -282,43 +295,47 @@ impl Index {
     }
 
     /// Whether some partition refers to records in another version's memory: see
-    /// [`PartitionWriter::start_rebuild_beside`].
-    pub fn is_borrowing(&self) -> bool {
+    /// [`PartitionWriter::start_rebuild_sharing_records`].
+    pub fn shares_records(&self) -> bool {
         let _pin = self.inner.resources.reclaim.enter();
         self.inner.followed_ids().filter_map(|id| self.inner.partition(id)).any(|partition| {
             // SAFETY: the guard is held for as long as the space is in use.
             let space = unsafe { partition.header.load_space(&self.inner.resources.reclaim) };
-            space.is_ok_and(|space| space.memory.borrowed().is_some())
+            space.is_ok_and(|space| space.memory.donor_range().is_some())
         })
     }
 
-    /// Switches the readers of a partition that began with an image to its live copy, once the live
-    /// copy serves and either has reached the image's position or follows another log. Returns
-    /// whether the readers have a live copy now; in an index of the process's own memory always
-    /// `true`.
+    /// Switches the readers of a partition that began with an image to its shared copy, once the
+    /// shared copy serves and either has reached the image's position or follows another log.
+    /// Returns whether the readers have a shared copy now; in an index of the process's own memory
+    /// always `true`.
     ///
     /// # Errors
-    /// `InvalidArgument` if the partition is not followed; the errors of [`Beginning::live`] for an
-    /// existing copy. After an error the readers stay with the image.
-    pub fn go_live(&self, partition: PartitionId) -> Result<bool> {
+    /// `InvalidArgument` if the partition is not followed; the errors of
+    /// [`InitialSource::shared_copy`] for an existing copy. After an error the readers stay with
+    /// the image.
+    pub fn switch_to_shared_copy(&self, partition: PartitionId) -> Result<bool> {
         let followed = self.inner.followed(partition)?;
-        let Some(directory) = self.inner.live.as_ref().filter(|_| !followed.header.is_live())
+        let Some(directory) =
+            self.inner.shared_copies.as_ref().filter(|_| !followed.header.is_shared())
         else {
             return Ok(true);
         };
         let image = followed.header.status();
-        let Some(beginning) = Beginning::in_place_of(directory, followed.at, &image)? else {
+        let Some(initial_source) = InitialSource::replacing_image(directory, followed.at, &image)?
+        else {
             return Ok(false);
         };
-        let Beginning { published, space, attach } = beginning;
-        let image = attach.and_then(|attach| followed.header.go_live(published, space, attach));
+        let InitialSource { published, space, attach } = initial_source;
+        let image = attach
+            .and_then(|attach| followed.header.switch_to_shared_copy(published, space, attach));
         image.into_iter().for_each(|image| self.inner.resources.reclaim.retire_space(image));
         Ok(true)
     }
 
     /// Bounds the memory of documents and their index, over all partitions that this process
     /// writes. The default is no bound. An `apply` that would need more fails with `LimitExceeded`
-    /// and changes nothing. The holder of a live copy accounts for all of its memory.
+    /// and changes nothing. The owner of a shared copy accounts for all of its memory.
     pub fn limit_memory(&self, bytes: u64) {
         self.inner.resources.budget.set_limit(bytes);
     }
@@ -326,7 +343,7 @@ impl Index {
     /// Spills documents to disk when memory is short, at most this many bytes, 0 for none: when
     /// usage nears the bound of [`Index::limit_memory`], the least recently written documents are
     /// spilled. The index itself stays in memory; a read of a spilled document waits for the disk.
-    /// Live copies have their spill files in their own directory; for the process's own memory an
+    /// Shared copies have their spill files in their own directory; for the process's own memory an
     /// unnamed file is created in `dir`. The first directory and the last number count.
     pub fn spill_to(&self, dir: impl Into<PathBuf>, bytes_max: u64) {
         self.inner.resources.spill_dir.get_or_init(|| dir.into());
@@ -340,8 +357,8 @@ impl Index {
 
     /// Frees the memory of earlier copies; call it now and then if this process writes no
     /// partition.
-    pub fn tidy(&self) {
-        self.inner.resources.reclaim.let_spaces_go();
+    pub fn collect_garbage(&self) {
+        self.inner.resources.reclaim.free_spaces();
     }
 
     /// Opens a view: the reads of one call, all at one time. A view costs a few nanoseconds; a view
@@ -357,16 +374,16 @@ impl Index {
     /// # Errors
     /// `NotFound` for a field that the newest definition does not have, `InvalidArgument` for
     /// another type, naming both.
-    pub fn handle(&self, field: &str, asked: FieldType) -> Result<FieldHandle> {
-        FieldHandle::resolve(&self.inner.schemas.newest().definition, field, Some(asked))
+    pub fn field_as(&self, name: &str, asked: FieldType) -> Result<FieldHandle> {
+        FieldHandle::resolve(&self.inner.schemas.newest().definition, name, Some(asked))
     }
 
     /// Resolves a field by name or alias, to be read as its own current type.
     ///
     /// # Errors
     /// `NotFound` for a field that the newest definition does not have.
-    pub fn handle_of_own_type(&self, field: &str) -> Result<FieldHandle> {
-        FieldHandle::resolve(&self.inner.schemas.newest().definition, field, None)
+    pub fn field(&self, name: &str) -> Result<FieldHandle> {
+        FieldHandle::resolve(&self.inner.schemas.newest().definition, name, None)
     }
 
     /// Plans a gather of these fields into a matrix of `E`; see [`GatherPlan`].
@@ -394,9 +411,9 @@ impl Index {
     /// `InvalidArgument` when it is not followed.
     pub fn status(&self, partition: PartitionId) -> Result<PartitionStatus> {
         let header = &self.inner.followed(partition)?.header;
-        let Status { progress, held, following, .. } = header.status();
+        let Status { progress, usage, cursor, .. } = header.status();
         let phase = header.load_phase_acquire();
-        Ok(PartitionStatus { partition, phase, progress, held, following })
+        Ok(PartitionStatus { partition, phase, progress, usage, cursor })
     }
 
     /// Returns counts and states, for metrics exporters.

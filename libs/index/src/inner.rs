@@ -1,14 +1,14 @@
 //! The context of an index: the state that its readers and writers share.
 
 use forebay_core::id::{PartitionId, StoreId};
+use forebay_core::schema_set::SchemaSet;
 use forebay_core::{Error, Result};
 
 use crate::counters::Counters;
 use crate::key::{KeyShape, SeededHash};
-use crate::live::LiveDirectory;
 use crate::partition::Partition;
 use crate::resources::Resources;
-use crate::schemas::SchemaSet;
+use crate::shared_copy::SharedCopyDirectory;
 
 /// The state that readers and writers share.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ pub(crate) struct Inner {
     pub(crate) counters: Counters,
     /// The hash by which copies that start here find keys.
     pub(crate) hash: SeededHash,
-    /// The directory of the live copies to read; `None` in an index of the process's own memory.
-    pub(crate) live: Option<LiveDirectory>,
+    /// The directory of the shared copies to read; `None` in an index of the process's own memory.
+    pub(crate) shared_copies: Option<SharedCopyDirectory>,
 }
 
 impl Inner {

@@ -348,10 +348,10 @@ mod tests {
     use forebay_core::ErrorCode;
     use forebay_core::id::StoreId;
     use forebay_core::schema::StoreSpec;
-    use forebay_core::value::{FieldType, ScalarType};
+    use forebay_core::value::FieldType;
 
     fn shape(partition_key: Option<&str>) -> KeyShape {
-        let tenant = FieldType::Scalar(ScalarType::Int64);
+        let tenant = FieldType::INT64;
         let mut spec = StoreSpec::documents("users", KeyType::String, 8).field("tenant", tenant);
         spec.partition_key = partition_key.map(str::to_owned);
         KeyShape::of(&spec.define(StoreId(1)).unwrap())

@@ -45,25 +45,27 @@
 //!
 //! # Sharing between processes and versions
 //!
-//! A partition may be in files that other processes read too (`live`). Readers then hold no guard
-//! that the partition's writer knows of. Each reader copies the record that it finds, and uses the
-//! copy only if no memory was reused since the read began. A partition of another version of the
-//! store may refer to records in the files of the previous version; the previous version then keeps
-//! those records unchanged. Everything else is as above.
+//! A partition may be in files that other processes read too (`shared_copy`). Readers then hold no
+//! guard that the partition's writer knows of. Each reader copies the record that it finds, and
+//! uses the copy only if no memory was reused since the read began. A partition of another version
+//! of the store may refer to records in the files of the previous version; the previous version
+//! then keeps those records unchanged. Everything else is as above.
 //!
 //! # Layers
 //!
 //! Each layer imports only from itself and from the layers above it in this list. The imports
 //! between the files have no circle.
 //!
-//! - *Data*: `state` (the plain data that other crates import), `schemas`, `key`, `handle`,
-//!   `number`, `row_ref`, `budget`, `counters`, `schedule`.
+//! - *Data*: `state`, `key`, `handle`, `number`, `row_ref`, `budget`, `counters`, `schedule`. Plain
+//!   data that replicas of every storage share is in `replica_state` and `schema_set` of
+//!   `forebay_core`.
 //! - *Words*: `header_words`, the words that a partition's writer publishes.
 //! - *Memory*: `memory::geometry`, then `image` without `image::write`, then `memory`.
 //! - *Records*: `table` up to `table::directory`, then `space` and `reclaim`, then the rest of
 //!   `table`, and `image::write`.
-//! - *Live copies*: `live` up to `live::spaces`, then `header`, by which readers reach a partition.
-//! - *Partitions*: `resources`, `generation`, `writer_state`, `live::takeover`, `partition`.
+//! - *Shared copies*: `shared_copy` up to `shared_copy::spaces`, then `header`, by which readers
+//!   reach a partition.
+//! - *Partitions*: `resources`, `generation`, `writer_state`, `shared_copy::takeover`, `partition`.
 //! - *Calls*: `inner` (the context of all calls), `writer`, `view`, `lookup`, `get`, `batch`,
 //!   `gather`, `scan`, `index`.
 //! - *Benchmarks*: `cache_line_probe`.
@@ -91,7 +93,6 @@ mod image;
 mod index;
 mod inner;
 mod key;
-mod live;
 mod lookup;
 mod memory;
 mod number;
@@ -105,7 +106,7 @@ mod scan;
 pub mod schedule;
 #[cfg(not(forebay_shuttle))]
 mod schedule;
-mod schemas;
+mod shared_copy;
 mod sharing;
 mod space;
 mod state;
@@ -117,20 +118,18 @@ mod writer_state;
 pub use batch::{KeyAnswer, PackedValues};
 pub use budget::MemoryUse;
 #[doc(hidden)]
-pub use cache_line_probe::MemoryLines;
+pub use cache_line_probe::CacheLineProbe;
 pub use counters::ReadCounts;
 pub use gather::{Conversion, GatherColumns, GatherField, GatherOut, GatherPlan};
 pub use get::CopyOut;
 pub use handle::FieldHandle;
-pub use image::{Image, ImageAbout, ImageFile, ImageSink, MappedFile};
+pub use image::{Image, ImageFile, ImageMetadata, ImageSink, MappedFile};
 pub use index::{Index, IndexMetrics, PartitionStatus};
 pub use key::{DocumentKey, KeyList, PackedKeys};
-pub use live::{Beginning, LiveDirectory};
-pub use memory::Upkeep;
+pub use memory::MaintenanceTask;
 pub use number::{Element, FieldScalar};
 pub use row_ref::{FieldRead, RowRef};
 pub use scan::{Scan, ScannedDocument};
-pub use schemas::SchemaSet;
-pub use state::{Following, Held, PartitionPhase, Progress, Resumed};
-pub use view::{Admission, KeyStatus, ReadAt, View};
+pub use shared_copy::{InitialSource, SharedCopyDirectory};
+pub use view::{KeyStatus, ReadAdmission, ReadAt, View};
 pub use writer::PartitionWriter;

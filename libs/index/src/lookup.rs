@@ -10,21 +10,21 @@
 
 use forebay_core::clock::Timestamp;
 use forebay_core::id::PartitionId;
+use forebay_core::replica_state::PartitionPhase;
 use forebay_core::{Error, ErrorCode, Result};
 
 use crate::header::Header;
 use crate::key::{DocumentKey, Identity, KeyList};
-use crate::row_ref::{Reached, RowRef};
+use crate::row_ref::{ReachedSchema, RowRef};
 use crate::space::Space;
-use crate::state::PartitionPhase;
 use crate::table::{self, Record, ReuseCount, Root, Scratch, Search};
-use crate::view::{Admission, KeyStatus, View};
+use crate::view::{KeyStatus, ReadAdmission, View};
 
 /// Keys whose cache lines are prefetched at the same time: about as many as a core can wait for.
 const SOUGHT_AT_ONCE: usize = 32;
 /// Number of copies of one record before a read gives up. A copy fails only if it meets a reuse of
 /// memory, and there are some hundred reuses a second at most.
-const LIVE_TRIES_MAX: usize = 1_000;
+const SHARED_TRIES_MAX: usize = 1_000;
 
 /// The answer about one key, before it becomes an error or a status.
 pub(crate) enum Lookup<'v> {
@@ -70,7 +70,7 @@ struct Sought<'k, 'v> {
     identity: Identity<'k>,
     /// The values loaded from the partition's header, in the order in which they must be loaded.
     partition_time: Timestamp,
-    reached: Reached<'v>,
+    reached: ReachedSchema<'v>,
     /// The space that is searched.
     space: SoughtIn<'v>,
     reused: ReuseCount,
@@ -93,19 +93,19 @@ impl Default for SoughtIn<'_> {
 
 impl Sought<'_, '_> {
     #[inline(always)]
-    fn ask_for_bucket(&mut self) {
+    fn prefetch_bucket(&mut self) {
         if let SoughtIn::Space(space) = self.space {
-            // SAFETY: the search began in this space, under the guard of its view; in a live space
-            // the result is validated.
-            unsafe { self.search.ask_for_bucket(&space.memory) };
+            // SAFETY: the search began in this space, under the guard of its view; in a shared
+            // space the result is validated.
+            unsafe { self.search.prefetch_bucket(&space.memory) };
         }
     }
 
     #[inline(always)]
-    fn ask_for_record(&mut self) {
+    fn prefetch_record(&mut self) {
         if let SoughtIn::Space(space) = self.space {
             // SAFETY: as above.
-            unsafe { self.search.ask_for_record(&space.memory) };
+            unsafe { self.search.prefetch_record(&space.memory) };
         }
     }
 }
@@ -120,8 +120,8 @@ impl<'a> View<'a> {
     ) -> Result<()> {
         let mut sought = Sought::default();
         self.seek(key, &mut sought)?;
-        sought.ask_for_bucket();
-        sought.ask_for_record();
+        sought.prefetch_bucket();
+        sought.prefetch_record();
         self.find(&sought, &self.scratch, found)
     }
 
@@ -159,8 +159,8 @@ impl<'a> View<'a> {
             for (place, sought) in turn.iter_mut().enumerate() {
                 self.seek(&keys.key(first + place), sought)?;
             }
-            turn.iter_mut().for_each(Sought::ask_for_bucket);
-            turn.iter_mut().for_each(Sought::ask_for_record);
+            turn.iter_mut().for_each(Sought::prefetch_bucket);
+            turn.iter_mut().for_each(Sought::prefetch_record);
             for (place, sought) in turn.iter().enumerate() {
                 let mut found = Lookup::Absent;
                 if let Err(error) = self.find(sought, &scratch, &mut found) {
@@ -199,7 +199,7 @@ impl<'a> View<'a> {
         }
         sought.partition_time = header.load_partition_time_acquire();
         let version = header.load_schema_version_acquire();
-        sought.reached = Reached::as_known(version, &self.inner.schemas);
+        sought.reached = ReachedSchema::as_known(version, &self.inner.schemas);
         let (space, reused, root) = match self.place(header) {
             Ok(place) => place,
             Err(error) if error.code() == ErrorCode::Unavailable => {
@@ -240,7 +240,7 @@ impl<'a> View<'a> {
             }
         };
         let (memory, key) = (&space.memory, sought.identity.as_bytes());
-        let likely = if memory.is_live() {
+        let likely = if memory.is_shared() {
             // SAFETY: the memory is live; the copy is used only if none of its memory was reused.
             let copied = unsafe { sought.search.likely_copied(memory, key, scratch) };
             copied.filter(|_| sought.reused.is_unchanged(memory))
@@ -274,8 +274,8 @@ impl<'a> View<'a> {
         space: &'v Space,
         scratch: &'v Scratch,
     ) -> Result<Option<&'v [u8]>> {
-        let found = if space.memory.is_live() {
-            self.find_live(sought, space, scratch)
+        let found = if space.memory.is_shared() {
+            self.find_in_shared_copy(sought, space, scratch)
         } else {
             // SAFETY: as in `find`.
             unsafe { sought.search.end(&space.memory, sought.identity.as_bytes(), scratch) }
@@ -291,8 +291,8 @@ impl<'a> View<'a> {
         Ok(found.map(|record| record.row))
     }
 
-    /// Copies a record of a live copy, until a copy is consistent.
-    fn find_live<'v>(
+    /// Copies a record of a shared copy, until a copy is consistent.
+    fn find_in_shared_copy<'v>(
         &'v self,
         sought: &Sought<'_, 'v>,
         space: &'v Space,
@@ -301,7 +301,7 @@ impl<'a> View<'a> {
         let key = sought.identity.as_bytes();
         let Sought { mut reused, mut search, .. } = *sought;
         let mut space = space;
-        for _ in 0..LIVE_TRIES_MAX {
+        for _ in 0..SHARED_TRIES_MAX {
             // SAFETY: the result is used only if no memory was reused.
             let found = unsafe { search.end_copied(&space.memory, key, scratch) };
             let is_unchanged = reused.is_unchanged(&space.memory);
@@ -334,7 +334,7 @@ impl<'a> View<'a> {
     fn refusal_of(&self, id: PartitionId, phase: PartitionPhase) -> Result<Option<KeyStatus>> {
         match phase {
             PartitionPhase::Serving => {}
-            PartitionPhase::Bootstrapping if self.at.serve_partial => {}
+            PartitionPhase::Bootstrapping if self.at.allow_incomplete_reads => {}
             PartitionPhase::Bootstrapping => return Ok(Some(KeyStatus::Unavailable)),
             PartitionPhase::Poisoned => {
                 let message =
@@ -342,11 +342,11 @@ impl<'a> View<'a> {
                 return Err(Error::internal(message).with_partition(id));
             }
         }
-        let admission = self.at.admission.map_or(Admission::Serve, |admission| admission(id));
+        let admission = self.at.admission.map_or(ReadAdmission::Serve, |admission| admission(id));
         Ok(match admission {
-            Admission::Serve => None,
-            Admission::Unavailable => Some(KeyStatus::Unavailable),
-            Admission::Stale => Some(KeyStatus::Stale),
+            ReadAdmission::Serve => None,
+            ReadAdmission::Unavailable => Some(KeyStatus::Unavailable),
+            ReadAdmission::Stale => Some(KeyStatus::Stale),
         })
     }
 
@@ -371,10 +371,10 @@ impl<'a> View<'a> {
         let at = |error: Error| error.with_partition(id);
         let header = &self.inner.followed(id)?.header;
         let (bytes, ends) = (keys.bytes.len(), keys.ends.len());
-        for _ in 0..LIVE_TRIES_MAX {
+        for _ in 0..SHARED_TRIES_MAX {
             let (space, reused, root) = self.place(header).map_err(at)?;
             let (memory, hash) = (&space.memory, space.hash);
-            if !memory.is_live() {
+            if !memory.is_shared() {
                 // SAFETY: the root was loaded while this view has held its guard.
                 let listed =
                     unsafe { table::keys_from(memory, root, hash, from, |key| keys.push(key)) };
@@ -402,7 +402,7 @@ impl<'a> View<'a> {
             }
             _ => {
                 let message =
-                    "the partition has not caught up; await readiness, or open with serve_partial";
+                    "the partition has not caught up; await readiness, or allow incomplete reads";
                 Error::unavailable(message).with_partition(id)
             }
         }
@@ -412,8 +412,8 @@ impl<'a> View<'a> {
 /// Maps the error of a row that was found in a space and cannot be read.
 #[cold]
 fn unreadable(error: Error, space: &Space) -> Error {
-    // The holder of the copy already knows the definition.
-    if error.code() == ErrorCode::Internal && space.memory.is_live() {
+    // The owner of the copy already knows the definition.
+    if error.code() == ErrorCode::Internal && space.memory.is_shared() {
         let message =
             "the definition that a document was written with is not known here yet; try again";
         return Error::unavailable(message);

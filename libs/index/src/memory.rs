@@ -11,23 +11,23 @@
 //! of the image is verified before its first use, and repaired if possible ([`Memory::verify`]), by
 //! readers and the writer alike.
 //!
-//! *Live* memory is in a file that several processes map (`live`). Readers of live memory announce
-//! themselves to nobody, so no writer can wait for them. Instead, memory that goes out of use
-//! *rests* in quarantine, and before any of it is reused the writer increments a word that readers
-//! compare after each copy (`quarantine`).
+//! *Shared memory is in a file that several processes map (`shared_memory`). Readers of shared
+//! memory announce themselves to nobody, so no writer can wait for them. Instead, memory that goes
+//! out of use *rests* in quarantine, and before any of it is reused the writer increments a word
+//! that readers compare after each copy (`quarantine`).
 //!
-//! A space may have borrowed memory of another live space (`sharing`), and may have a spill file on
-//! disk, with addresses of its own (`spill`).
+//! A space may refer to the memory of another shared space (`sharing`), and may have a spill file
+//! on disk, with addresses of its own (`spill`).
 
 mod addresses;
 mod allocation;
 mod free;
 mod from_image;
 mod geometry;
-mod live;
-mod live_file;
 mod maintenance;
 mod quarantine;
+mod shared_memory;
+mod space_file;
 mod space_header;
 mod spill;
 mod spill_file;
@@ -47,47 +47,47 @@ use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
 use spill_file::Spill;
 use verified_blocks::VerifiedBlocks;
 
-pub(crate) use self::addresses::{live_addresses_for, reserved_for};
+pub(crate) use self::addresses::{reserved_for, shared_addresses_for};
 pub(crate) use self::from_image::image_end;
 pub(crate) use self::geometry::{
-    BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Chunk, RESERVED_BYTES, SPACE_ABOUT_AT,
+    BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Chunk, RESERVED_BYTES, SPACE_HEADER_NAME_AT,
     is_spilled,
 };
-pub(crate) use self::live_file::{LiveFile, SegmentNote, is_of_memory, mapped_bytes, refused};
-pub use self::maintenance::Upkeep;
+pub use self::maintenance::MaintenanceTask;
+pub(crate) use self::space_file::{SegmentNote, SpaceFile, is_of_memory, mapped_bytes, refused};
 pub(crate) use self::space_header::{DirectoryUpdate, Redo, SpaceHeader};
 pub(crate) use self::spill_file::SpillPlace;
 use crate::budget::Budget;
 use crate::schedule::{self, Fault};
-use crate::sharing::Borrowed;
+use crate::sharing::DonorMapping;
 
 /// Chunks that readers have left, on their way to the free list.
-struct Left {
+struct ReleasedChunks {
     chunks: Vec<Chunk>,
-    next: *mut Left,
+    next: *mut ReleasedChunks,
 }
 
 /// The memory of one space.
 pub(crate) struct Memory {
     base: NonNull<u8>,
     reserved: u64,
-    /// The space's header: in the process's own memory, or in the live file.
+    /// The space's header: in the process's own memory, or in the space file.
     header: NonNull<SpaceHeader>,
-    backing: Backing,
+    backing: MemoryBacking,
     state: Mutex<State>,
     /// The budget that chunks are charged to; unset for memory that nobody writes.
     budget: OnceLock<Arc<Budget>>,
     /// Bytes of the chunks in use or retired.
     pub(crate) used: AtomicU64,
     /// A stack: readers push, a writer takes all.
-    left: AtomicPtr<Left>,
+    left: AtomicPtr<ReleasedChunks>,
     /// Each block below this address was moved into a huge page, or could not be.
     collapsed: AtomicU64,
     /// Each block below this address is pre-faulted, or could not be.
     prepared: AtomicU64,
     spill: Spill,
-    /// The memory that is borrowed from another space.
-    pub(crate) borrowed: Option<Borrowed>,
+    /// The mapping of the donor, another space whose records this space shares.
+    pub(crate) donor: Option<DonorMapping>,
 }
 
 // SAFETY: the range belongs to this value until it is dropped; its content is accessed through
@@ -97,13 +97,13 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 /// The backing of a memory.
-enum Backing {
+enum MemoryBacking {
     /// The process's own memory.
     Private,
     /// The process's own memory; part of it is an image that may not be verified yet.
     Image(VerifiedBlocks),
     /// A file that other processes map as well.
-    Live(LiveFile),
+    File(SpaceFile),
 }
 
 /// The state that writers share.
@@ -116,14 +116,14 @@ pub(crate) struct State {
     /// Chunks in quarantine: readers of other processes may still be there.
     quarantined: Vec<Chunk>,
     quarantined_bytes: u64,
-    /// Chunks out of use that another space has borrowed.
-    pub(crate) lent: Vec<Chunk>,
+    /// Chunks out of use that another space refers to.
+    pub(crate) donated: Vec<Chunk>,
 }
 
 impl State {
     fn new(free: Free) -> Self {
         let (returning, gathered, quarantined) = (Vec::new(), Vec::new(), Vec::new());
-        Self { free, returning, gathered, quarantined, quarantined_bytes: 0, lent: Vec::new() }
+        Self { free, returning, gathered, quarantined, quarantined_bytes: 0, donated: Vec::new() }
     }
 }
 
@@ -150,12 +150,17 @@ impl Memory {
     fn reserve_exactly(reserved: u64) -> Result<Self> {
         let base = reserve_addresses(reserved)?;
         let header = NonNull::from(Box::leak(Box::<SpaceHeader>::default()));
-        let memory = Self::over(base, reserved, header, Backing::Private);
+        let memory = Self::over(base, reserved, header, MemoryBacking::Private);
         memory.header().opened.store(BLOCK_BYTES, Ordering::Release);
         Ok(memory)
     }
 
-    fn over(base: NonNull<u8>, reserved: u64, header: NonNull<SpaceHeader>, on: Backing) -> Self {
+    fn over(
+        base: NonNull<u8>,
+        reserved: u64,
+        header: NonNull<SpaceHeader>,
+        on: MemoryBacking,
+    ) -> Self {
         // Address 0 means nothing in a slot, so the first block is never allocated.
         let state = Mutex::new(State::new(Free::from(BLOCK_BYTES)));
         let (used, left) = (AtomicU64::new(0), AtomicPtr::new(null_mut()));
@@ -172,7 +177,7 @@ impl Memory {
             collapsed,
             prepared: AtomicU64::new(0),
             spill: Spill::new(),
-            borrowed: None,
+            donor: None,
         }
     }
 
@@ -183,22 +188,22 @@ impl Memory {
         unsafe { self.header.as_ref() }
     }
 
-    pub(crate) fn live(&self) -> Option<&LiveFile> {
+    pub(crate) fn file(&self) -> Option<&SpaceFile> {
         match &self.backing {
-            Backing::Live(live) => Some(live),
-            Backing::Private | Backing::Image(_) => None,
+            MemoryBacking::File(file) => Some(file),
+            MemoryBacking::Private | MemoryBacking::Image(_) => None,
         }
     }
 
     /// Whether other processes may read this memory, so that a copy must be validated.
     #[inline]
-    pub(crate) fn is_live(&self) -> bool {
-        matches!(self.backing, Backing::Live(_))
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.backing, MemoryBacking::File(_))
     }
 
     /// Whether parts of it may be a mapped image: in such blocks only slots may change.
     pub(crate) fn is_of_image(&self) -> bool {
-        matches!(self.backing, Backing::Image(_))
+        matches!(self.backing, MemoryBacking::Image(_))
     }
 
     /// Verifies these bytes: bytes of an image are compared with the image's checksums at first
@@ -211,10 +216,10 @@ impl Memory {
     #[inline]
     pub(crate) fn verify(&self, address: u64, bytes: u64) -> Result<()> {
         match &self.backing {
-            Backing::Private => Ok(()),
-            Backing::Image(verified) => self.verify_of_image(verified, address, bytes),
-            Backing::Live(file) if file.is_written() => Ok(()),
-            Backing::Live(_) => self.verify_inside(address, bytes),
+            MemoryBacking::Private => Ok(()),
+            MemoryBacking::Image(verified) => self.verify_of_image(verified, address, bytes),
+            MemoryBacking::File(file) if file.is_written() => Ok(()),
+            MemoryBacking::File(_) => self.verify_inside(address, bytes),
         }
     }
 
@@ -226,15 +231,15 @@ impl Memory {
         let end = address.checked_add(bytes).filter(|end| *end <= self.opened());
         match end.filter(|_| address >= BLOCK_BYTES) {
             Some(_) => Ok(()),
-            None => self.verify_borrowed(address, bytes),
+            None => self.verify_shared_record(address, bytes),
         }
     }
 
     #[cold]
-    fn verify_borrowed(&self, address: u64, bytes: u64) -> Result<()> {
-        let inside = self.borrowed.as_ref().is_some_and(|borrowed| {
+    fn verify_shared_record(&self, address: u64, bytes: u64) -> Result<()> {
+        let inside = self.donor.as_ref().is_some_and(|donor| {
             let end = address.checked_add(bytes);
-            address >= borrowed.at + BLOCK_BYTES && end.is_some_and(|end| end <= borrowed.end())
+            address >= donor.at + BLOCK_BYTES && end.is_some_and(|end| end <= donor.end())
         });
         let outside = || Error::corrupt("an address is outside the shared copy");
         inside.then_some(()).ok_or_else(outside)
@@ -270,12 +275,12 @@ impl Memory {
     ///
     /// # Errors
     /// `Corrupt`.
-    pub(crate) fn check_sound(&self) -> Result<()> {
+    pub(crate) fn check_integrity(&self) -> Result<()> {
         match &self.backing {
-            Backing::Image(verified) => verified.check_sound()?,
-            Backing::Private | Backing::Live(_) => {}
+            MemoryBacking::Image(verified) => verified.check_integrity()?,
+            MemoryBacking::Private | MemoryBacking::File(_) => {}
         }
-        self.spill.check_sound()
+        self.spill.check_integrity()
     }
 
     /// Number of reserved addresses.
@@ -312,7 +317,7 @@ impl Memory {
 
     /// As [`Memory::open`]; may be called more than once for the same addresses.
     fn make_usable(&self, start: u64, bytes: u64) -> Result<()> {
-        if let Some(file) = self.live() {
+        if let Some(file) = self.file() {
             return file.open_addresses(start, bytes);
         }
         let flags = MprotectFlags::READ | MprotectFlags::WRITE;
@@ -339,9 +344,9 @@ impl Memory {
 
     #[inline]
     fn pointer(&self, address: u64) -> *mut u8 {
-        let end = self.borrowed.as_ref().map_or(self.reserved, Borrowed::end);
+        let end = self.donor.as_ref().map_or(self.reserved, DonorMapping::end);
         debug_assert!(address <= end, "{address} is outside the index's memory");
-        // SAFETY: addresses are inside the reserved range, or in the borrowed range after it.
+        // SAFETY: addresses are inside the reserved range, or in the range of the donor after it.
         unsafe { self.base.as_ptr().add(address as usize) }
     }
 
@@ -453,11 +458,11 @@ impl Drop for Memory {
         self.take_left(&mut Vec::new());
         addresses::allow(self.base.as_ptr(), self.opened());
         let bytes = match &self.backing {
-            Backing::Live(_) => {
+            MemoryBacking::File(_) => {
                 let own = mapped_bytes(self.reserved);
-                self.borrowed.as_ref().map_or(own, Borrowed::end)
+                self.donor.as_ref().map_or(own, DonorMapping::end)
             }
-            Backing::Private | Backing::Image(_) => {
+            MemoryBacking::Private | MemoryBacking::Image(_) => {
                 // SAFETY: the header was leaked when this memory was reserved, and no reference is
                 // left.
                 drop(unsafe { Box::from_raw(self.header.as_ptr()) });

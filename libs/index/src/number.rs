@@ -216,16 +216,10 @@ element!(
     "float32",
     Bool | Float32,
     F32 | F16 | I8,
-    FieldType::Scalar(ScalarType::Float32) | FieldType::Vector(VectorType::F32, _)
+    FieldType::FLOAT32 | FieldType::Vector(VectorType::F32, _)
 );
-element!(
-    f64,
-    "float64",
-    Bool | Int32 | Float32 | Float64,
-    F32 | F16 | I8,
-    FieldType::Scalar(ScalarType::Float64)
-);
-element!(i32, "int32", Bool | Int32, I8, FieldType::Scalar(ScalarType::Int32));
+element!(f64, "float64", Bool | Int32 | Float32 | Float64, F32 | F16 | I8, FieldType::FLOAT64);
+element!(i32, "int32", Bool | Int32, I8, FieldType::INT32);
 element!(
     i64,
     "int64",

@@ -7,7 +7,7 @@ use forebay_core::id::PartitionRef;
 
 use crate::header::Header;
 use crate::key::SeededHash;
-use crate::live::Beginning;
+use crate::shared_copy::InitialSource;
 use crate::writer_state::WriterState;
 
 /// A partition of an index.
@@ -15,11 +15,12 @@ use crate::writer_state::WriterState;
 pub(crate) struct Partition {
     pub(crate) at: PartitionRef,
     pub(crate) header: Header,
-    /// The writer's state, locked when a writer is taken and returned, never by reads. For a live
+    /// The writer's state, locked when a writer is taken and returned, never by reads. For a shared
     /// copy this is `None` until this process holds the copy.
     pub(crate) writer: Mutex<Option<WriterState>>,
-    /// The hash by which a live copy that starts here finds keys, if it is not the index's own: the
-    /// hash of the image that readers use until then, so that a scan can continue in the live copy.
+    /// The hash by which a shared copy that starts here finds keys, if it is not the index's own:
+    /// the hash of the image that readers use until then, so that a scan can continue in the shared
+    /// copy.
     pub(crate) hash: Option<SeededHash>,
 }
 
@@ -30,10 +31,10 @@ impl Partition {
         Self { at, header, writer: Mutex::new(Some(writer)), hash: None }
     }
 
-    /// Creates a partition that is read from a live copy, or from an image until there is a live
-    /// copy.
-    pub(crate) fn beginning(at: PartitionRef, beginning: Beginning) -> Self {
-        let Beginning { published, space, attach } = beginning;
+    /// Creates a partition that is read from a shared copy, or from an image until there is a
+    /// shared copy.
+    pub(crate) fn initial_source(at: PartitionRef, initial_source: InitialSource) -> Self {
+        let InitialSource { published, space, attach } = initial_source;
         let hash = attach.is_none().then_some(space.hash);
         let header = Header::new(published, space, attach);
         Self { at, header, writer: Mutex::new(None), hash }

@@ -8,7 +8,7 @@
 //!
 //! Creating the first collector of a process that has threads takes the system 10 ms or more: the
 //! system waits until each core has passed through the scheduler, so that an announcement needs no
-//! barrier from then on. A process that opens a live copy serves its documents at once, without
+//! barrier from then on. A process that opens a shared copy serves its documents at once, without
 //! waiting for the collector: until the collector exists, readers announce themselves in one shared
 //! count, at the cost of a shared write.
 
@@ -39,8 +39,8 @@ const SPACES_PER_CALL: u32 = 4;
 #[derive(Debug)]
 pub(crate) struct Reclaim {
     collector: OnceLock<Collector>,
-    early: Early,
-    waiting: Arc<Waiting>,
+    early: EarlyReaders,
+    waiting: Arc<PendingRetirements>,
     retries: AtomicU32,
     left: Sender<Arc<Space>>,
     /// Spaces that readers have left. A writer frees them: freeing a large space takes time that no
@@ -50,7 +50,7 @@ pub(crate) struct Reclaim {
 
 /// The state that is used while there is no collector.
 #[derive(Debug, Default)]
-struct Early {
+struct EarlyReaders {
     /// Readers that announced themselves here and have not left yet.
     readers: AtomicU64,
     /// Spaces that went out of use, and that such a reader may see.
@@ -59,7 +59,7 @@ struct Early {
 
 /// Number of retirements that readers have not left yet.
 #[derive(Debug, Default)]
-struct Waiting {
+struct PendingRetirements {
     retirements: AtomicU64,
     /// ThreadSanitizer does not understand fences, by which the collector orders a reader's last
     /// access before the reuse of the memory that it read. This word expresses the same order by an
@@ -95,12 +95,12 @@ impl Reclaim {
         this
     }
 
-    /// Creates a reclaimer for live memory, where only whole spaces are retired. Returns at once;
+    /// Creates a reclaimer for shared memory, where only whole spaces are retired. Returns at once;
     /// [`Reclaim::prepare`] creates the collector later. Until then reads are correct but cost
     /// more, and retired spaces are not freed.
     pub(crate) fn unprepared() -> Self {
         let (waiting, retries, (left, spaces)) = (Arc::default(), AtomicU32::new(0), channel());
-        let (collector, early) = (OnceLock::new(), Early::default());
+        let (collector, early) = (OnceLock::new(), EarlyReaders::default());
         Self { collector, early, waiting, retries, left, spaces: Mutex::new(spaces) }
     }
 
@@ -131,8 +131,8 @@ impl Reclaim {
         if chunks.is_empty() {
             return;
         }
-        // Readers of live memory make no announcement; the chunks go to quarantine.
-        if memory.is_live() {
+        // Readers of shared memory make no announcement; the chunks go to quarantine.
+        if memory.is_shared() {
             return memory.quarantine(chunks);
         }
         // This planted fault proves that AddressSanitizer detects a reader in memory that was
@@ -141,19 +141,19 @@ impl Reclaim {
             return memory.leave(chunks);
         }
         if let Some(chunks) = memory.gather(chunks) {
-            self.wait_for_readers(What::Chunks(memory.clone(), chunks));
+            self.wait_for_readers(RetiredItem::Chunks(memory.clone(), chunks));
         }
     }
 
     /// Retires a space, as [`Reclaim::retire`] retires chunks.
     pub(crate) fn retire_space(&self, space: Arc<Space>) {
         schedule::lock(&self.early.spaces).push(space);
-        self.let_early_go();
+        self.free_early_spaces();
     }
 
     /// Hands spaces over to the collector, once the collector exists and every present reader is
     /// known to it. A reader that enters later sees that the path to the spaces is gone.
-    fn let_early_go(&self) {
+    fn free_early_spaces(&self) {
         let Some(mut spaces) = self.early.spaces.try_lock().filter(|spaces| !spaces.is_empty())
         else {
             return;
@@ -163,11 +163,11 @@ impl Reclaim {
             return;
         }
         for space in spaces.drain(..) {
-            self.wait_for_readers(What::Space(space, self.left.clone()));
+            self.wait_for_readers(RetiredItem::Space(space, self.left.clone()));
         }
     }
 
-    fn wait_for_readers(&self, what: What) {
+    fn wait_for_readers(&self, what: RetiredItem) {
         self.waiting.retirements.fetch_add(1, Ordering::Relaxed);
         self.retries.store(RETRIES_MAX, Ordering::Relaxed);
         self.hand_over(what);
@@ -175,54 +175,54 @@ impl Reclaim {
 
     /// Continues pending retirements, a bounded amount. Writers of spaces call this now and then,
     /// each with its own memory.
-    pub(crate) fn go_on(&self, memory: &Memory) {
+    pub(crate) fn advance(&self, memory: &Memory) {
         let is_waiting = self.waiting.retirements.load(Ordering::Relaxed) > 0;
         let retries = self.retries.load(Ordering::Relaxed);
         if is_waiting && retries > 0 {
             self.retries.store(retries - 1, Ordering::Relaxed);
-            self.hand_over(What::Nothing);
+            self.hand_over(RetiredItem::Nothing);
         }
         memory.settle();
-        self.let_spaces_go();
+        self.free_spaces();
     }
 
     /// Frees some of the spaces that readers have left. Each call frees more spaces than are
     /// retired between two calls: a stalled reader may have held many, and address space is finite.
-    pub(crate) fn let_spaces_go(&self) {
-        self.let_early_go();
+    pub(crate) fn free_spaces(&self) {
+        self.free_early_spaces();
         if let Some(spaces) = self.spaces.try_lock() {
             (0..SPACES_PER_CALL).map_while(|_| spaces.try_recv().ok()).for_each(drop);
         }
     }
 
-    fn hand_over(&self, what: What) {
-        let retired = Box::into_raw(Box::new(Retired { waiting: self.waiting.clone(), what }));
+    fn hand_over(&self, what: RetiredItem) {
+        let retired = Box::into_raw(Box::new(Retirement { waiting: self.waiting.clone(), what }));
         // SAFETY: the box was just made, nobody else has its address, and it is retired once.
         unsafe { self.prepare().retire(retired, seize::reclaim::boxed) };
     }
 }
 
 /// Retired memory that some reader may still see.
-enum What {
+enum RetiredItem {
     Nothing,
     Chunks(Arc<Memory>, Vec<Chunk>),
     Space(Arc<Space>, Sender<Arc<Space>>),
 }
 
-struct Retired {
-    waiting: Arc<Waiting>,
-    what: What,
+struct Retirement {
+    waiting: Arc<PendingRetirements>,
+    what: RetiredItem,
 }
 
-impl Drop for Retired {
+impl Drop for Retirement {
     fn drop(&mut self) {
         #[cfg(forebay_sanitize = "thread")]
         self.waiting.readers_left.load(Ordering::Acquire);
-        match std::mem::replace(&mut self.what, What::Nothing) {
-            What::Nothing => return,
-            What::Chunks(memory, chunks) => memory.leave(chunks),
+        match std::mem::replace(&mut self.what, RetiredItem::Nothing) {
+            RetiredItem::Nothing => return,
+            RetiredItem::Chunks(memory, chunks) => memory.leave(chunks),
             // If there is no receiver, the index is ending, and the space is dropped with it.
-            What::Space(space, left) => drop(left.send(space)),
+            RetiredItem::Space(space, left) => drop(left.send(space)),
         }
         self.waiting.retirements.fetch_sub(1, Ordering::Relaxed);
     }

@@ -7,13 +7,13 @@ use forebay_core::clock::Timestamp;
 use forebay_core::id::{DocumentVersion, FieldId, SchemaVersion};
 use forebay_core::layout::Slot;
 use forebay_core::row::{Document, Presence, Row, decode_value, row_schema_version};
+use forebay_core::schema_set::SchemaSet;
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{Error, Result};
 
 use crate::handle::FieldHandle;
 use crate::number::sealed::Convert;
 use crate::number::{FieldScalar, Number};
-use crate::schemas::SchemaSet;
 
 /// The result of reading one field. Absent, null and a value (possibly empty) are three different
 /// results.
@@ -60,20 +60,20 @@ impl<T> FieldRead<T> {
 
 /// The definition that a partition had reached when a read began.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reached<'v> {
+pub(crate) struct ReachedSchema<'v> {
     version: SchemaVersion,
     /// `None` if this process does not know the version.
     schema: Option<&'v SchemaAt>,
 }
 
-impl<'v> Reached<'v> {
+impl<'v> ReachedSchema<'v> {
     #[inline(always)]
     pub(crate) fn new(version: SchemaVersion, schemas: &'v SchemaSet) -> Self {
         Self { version, schema: schemas.get(version).map(|schema| &**schema) }
     }
 
-    /// As [`Reached::new`], but falls back to the newest known definition if another process has
-    /// brought the partition to a definition that this process does not know yet. The read then
+    /// As [`ReachedSchema::new`], but falls back to the newest known definition if another process
+    /// has brought the partition to a definition that this process does not know yet. The read then
     /// answers as if it had happened a moment earlier.
     #[inline(always)]
     pub(crate) fn as_known(version: SchemaVersion, schemas: &'v SchemaSet) -> Self {
@@ -101,38 +101,6 @@ pub struct RowRef<'v> {
     now: Timestamp,
 }
 
-/// Returns the definition that a row was written under and the definition that it is seen by.
-fn definitions<'v>(
-    schemas: &'v SchemaSet,
-    reached: Reached<'v>,
-    version: SchemaVersion,
-) -> Result<(&'v SchemaAt, &'v SchemaAt)> {
-    let unknown = |version| Error::internal(format!("schema version {version} is unknown"));
-    let written = schemas.get(version).ok_or_else(|| unknown(version))?;
-    if reached.version <= version {
-        return Ok((written, written));
-    }
-    let current = reached.schema.ok_or_else(|| unknown(reached.version))?;
-    Ok((written, current))
-}
-
-impl SchemaSet {
-    /// Opens a row that is stored outside an index, as a partition sees it that has reached this
-    /// version; returns `None` if the document has expired at this time.
-    ///
-    /// # Errors
-    /// `Internal` for a version that is not known here, `Corrupt` for bytes that are no row of
-    /// their version.
-    pub fn document_row<'v>(
-        &'v self,
-        row: &'v [u8],
-        reached: SchemaVersion,
-        now: Timestamp,
-    ) -> Result<Option<RowRef<'v>>> {
-        RowRef::open(row, self, Reached::new(reached, self), || now)
-    }
-}
-
 impl<'v> RowRef<'v> {
     /// Opens the document of a row, or returns `None` if the document has expired.
     ///
@@ -143,13 +111,13 @@ impl<'v> RowRef<'v> {
     pub(crate) fn open(
         bytes: &'v [u8],
         schemas: &'v SchemaSet,
-        reached: Reached<'v>,
+        reached: ReachedSchema<'v>,
         now: impl FnOnce() -> Timestamp,
     ) -> Result<Option<Self>> {
         let version = row_schema_version(bytes).unwrap_or_default();
         let (written, current) = match reached.schema {
             Some(known) if reached.version == version => (known, known),
-            _ => definitions(schemas, reached, version)?,
+            _ => schemas.definitions_of(version, reached.version, reached.schema)?,
         };
         let row = Row::new(bytes, &written.layout)?;
         if !row.may_expire() {
@@ -277,10 +245,10 @@ impl<'v> RowRef<'v> {
                 return Ok(value);
             }
             let converted = Number::of(&value).and_then(|number| match handle.asked() {
-                FieldType::Scalar(ScalarType::Int32) => i32::exactly(number).map(Value::Int32),
-                FieldType::Scalar(ScalarType::Int64) => i64::exactly(number).map(Value::Int64),
-                FieldType::Scalar(ScalarType::Float32) => f32::exactly(number).map(Value::Float32),
-                FieldType::Scalar(ScalarType::Float64) => f64::exactly(number).map(Value::Float64),
+                FieldType::INT32 => i32::exactly(number).map(Value::Int32),
+                FieldType::INT64 => i64::exactly(number).map(Value::Int64),
+                FieldType::FLOAT32 => f32::exactly(number).map(Value::Float32),
+                FieldType::FLOAT64 => f64::exactly(number).map(Value::Float64),
                 _ => None,
             });
             converted.ok_or_else(|| handle.misfit(stored))
@@ -290,19 +258,7 @@ impl<'v> RowRef<'v> {
     /// Decodes the whole document: live fields only, their values widened to the current types of
     /// their fields.
     pub fn document(&self) -> Result<Document> {
-        let mut document = Document::new(self.row.expires_at(), self.row.version());
-        for slot in self.written.layout.slots() {
-            let value = match self.stored(slot.field)? {
-                FieldRead::Absent => continue,
-                FieldRead::Null => None,
-                FieldRead::Value((bytes, stored)) => {
-                    let now = self.current.layout.slot(slot.field);
-                    let now = now.map_or(stored, |slot| slot.field_type);
-                    Some(decode_value(bytes, stored)?.widened_to(now))
-                }
-            };
-            document.set(slot.field, value, self.row.field_expires_at(slot.field));
-        }
-        Ok(document)
+        let (written, current) = (&self.written.layout, &self.current.layout);
+        Document::seen(&self.row, written, current, self.now)
     }
 }

@@ -34,13 +34,13 @@ pub struct ScannedDocument<'v> {
 pub struct Scan {
     index: Arc<Inner>,
     /// The remaining partitions, the next one last.
-    to_come: Vec<PartitionId>,
-    current: Option<Listed>,
+    remaining: Vec<PartitionId>,
+    current: Option<PartitionCursor>,
 }
 
 /// The position of a scan in one partition: in the keys of a range of hashes.
 #[derive(Debug)]
-struct Listed {
+struct PartitionCursor {
     partition: PartitionId,
     keys: KeyListing,
     next: usize,
@@ -48,7 +48,7 @@ struct Listed {
     go_on_from: Option<u64>,
 }
 
-impl Listed {
+impl PartitionCursor {
     fn take_next(&mut self) -> Option<&[u8]> {
         let KeyListing { bytes, ends } = &self.keys;
         let end = *ends.get(self.next)?;
@@ -60,9 +60,9 @@ impl Listed {
 
 impl Scan {
     pub(crate) fn new(index: Arc<Inner>) -> Self {
-        let mut to_come: Vec<_> = index.followed_ids().collect();
-        to_come.reverse();
-        Self { index, to_come, current: None }
+        let mut remaining: Vec<_> = index.followed_ids().collect();
+        remaining.reverse();
+        Self { index, remaining, current: None }
     }
 
     /// Visits up to `documents_max` more documents and returns how many there were; 0 is the end.
@@ -84,16 +84,16 @@ impl Scan {
                 "the batch has no room; give room for one document or more",
             ));
         }
-        let Self { index, to_come, current } = self;
+        let Self { index, remaining, current } = self;
         let view = View::open(index, at);
         let mut visited = 0;
         loop {
             let listed = match current {
                 Some(listed) => listed,
                 None => {
-                    let Some(partition) = to_come.pop() else { return Ok(visited) };
+                    let Some(partition) = remaining.pop() else { return Ok(visited) };
                     let (keys, next, go_on_from) = (KeyListing::default(), 0, Some(0));
-                    current.insert(Listed { partition, keys, next, go_on_from })
+                    current.insert(PartitionCursor { partition, keys, next, go_on_from })
                 }
             };
             let partition = listed.partition;

@@ -27,9 +27,10 @@ pub enum Step {
 /// A fault that can be planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Readers of live memory use their copies without validation.
+    /// Readers of shared memory use their copies without validation.
     NotCompared,
-    /// Live memory is reused before the reuse word is incremented, which happens at the next slot.
+    /// Shared memory is reused before the reuse word is incremented, which happens at the next
+    /// slot.
     RaisedLate,
     /// A segment is reused while announced readers are in it.
     NotWaitedFor,
@@ -40,7 +41,7 @@ pub enum Fault {
 }
 
 #[cfg(forebay_shuttle)]
-mod hooked {
+mod hooks {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -92,12 +93,12 @@ mod hooked {
 }
 
 #[cfg(forebay_shuttle)]
-pub use hooked::{call, plant};
+pub use hooks::{call, plant};
 #[cfg(forebay_shuttle)]
-pub(crate) use hooked::{is_planted, put_off, stored_slot};
+pub(crate) use hooks::{is_planted, put_off, stored_slot};
 
 #[cfg(not(forebay_shuttle))]
-mod nothing {
+mod no_hooks {
     use super::Fault;
 
     #[inline(always)]
@@ -112,12 +113,12 @@ mod nothing {
 }
 
 #[cfg(not(forebay_shuttle))]
-pub(crate) use nothing::{is_planted, put_off, stored_slot};
+pub(crate) use no_hooks::{is_planted, put_off, stored_slot};
 
 #[inline(always)]
 fn at(step: Step) {
     #[cfg(forebay_shuttle)]
-    hooked::at(step);
+    hooks::at(step);
     let _ = step;
 }
 

@@ -13,7 +13,7 @@ use crate::table::Root;
 pub(crate) struct Space {
     pub(crate) memory: Arc<Memory>,
     pub(crate) hash: SeededHash,
-    /// Number of a live space; 0 for a space in the process's own memory.
+    /// Number of a shared space; 0 for a space in the process's own memory.
     pub(crate) generation: u64,
 }
 

@@ -54,7 +54,7 @@ mod scratch;
 mod search;
 mod segments;
 mod slot;
-mod spilled;
+mod spilled_record;
 #[cfg(test)]
 mod tests;
 mod write_batch;
@@ -72,7 +72,7 @@ pub(crate) use directory::Root;
 use directory::{DEPTH_MAX, ENTRY_BYTES};
 use group::Group;
 use group_layout::GroupRef;
-use groups::{Due, Groups, Kept};
+use groups::{ExpiryQueue, GroupState, Groups};
 pub(crate) use optimistic_read::{ReuseCount, keys_copied_from};
 pub(crate) use record::{Record, filler};
 pub(crate) use relocation::RelocationTarget;
@@ -96,7 +96,7 @@ pub(crate) type Document = (Vec<u8>, Vec<u8>);
 
 /// A pending write.
 #[derive(Debug)]
-struct Pending {
+struct PendingWrite {
     hash: u64,
     held: Option<SlotLocation>,
     /// The new word of the key's slot; `None` for a removed document.
@@ -126,10 +126,10 @@ pub(crate) struct Table {
     /// The index in `groups` of each hash's group.
     writer_directory: WriterDirectory,
     groups: Groups,
-    due: Due,
+    due: ExpiryQueue,
     segments: Segments,
     /// The writes of an entry that are prepared and not shown yet.
-    pending: Vec<Pending>,
+    pending: Vec<PendingWrite>,
     /// Number of group rewrites: slots that were found before a rewrite may have moved.
     moves: u64,
     /// The most groups that one document moved.
@@ -146,7 +146,7 @@ pub(crate) struct Table {
 
 /// The means to make a write visible, and to retire memory.
 #[derive(Clone, Copy)]
-pub(crate) struct Publishing<'w> {
+pub(crate) struct PublishTarget<'w> {
     /// The cell of the root for readers; `None` while the table is built unseen.
     pub(crate) root: Option<&'w AtomicU64>,
     /// Waits for readers before memory is reused.
@@ -163,7 +163,7 @@ impl Table {
             directory: None,
             writer_directory: WriterDirectory::default(),
             groups: Groups::default(),
-            due: Due::default(),
+            due: ExpiryQueue::default(),
             segments: Segments::new(serial),
             pending: Vec::new(),
             moves: 0,
@@ -229,7 +229,7 @@ impl Table {
             let address = slot::address(word);
             if is_spilled(address) {
                 let scratch = Scratch::default();
-                let found = spilled::spilled(&self.memory, address, &scratch)?;
+                let found = spilled_record::spilled(&self.memory, address, &scratch)?;
                 return Ok((found.key == key).then(|| Cow::from(found.row.to_vec())));
             }
             // SAFETY: the writer's own table: its memory is not retired while it is borrowed.
@@ -252,11 +252,11 @@ impl Table {
         }
         for search in searches.iter_mut() {
             // SAFETY: the writer's own table: its memory is not retired while it is borrowed.
-            unsafe { search.ask_for_bucket(&self.memory) };
+            unsafe { search.prefetch_bucket(&self.memory) };
         }
         for search in searches.iter_mut() {
             // SAFETY: as above.
-            unsafe { search.ask_for_record(&self.memory) };
+            unsafe { search.prefetch_record(&self.memory) };
         }
         all.map(|search| search.hash)
     }
@@ -299,7 +299,7 @@ impl Table {
         Ok(())
     }
 
-    fn group_of(&self, kept: &Kept) -> Result<Group<'_>> {
+    fn group_of(&self, kept: &GroupState) -> Result<Group<'_>> {
         self.memory.verify(kept.chunk.address(), kept.chunk.bytes())?;
         // SAFETY: as in `group`.
         Ok(unsafe { Group::at(&self.memory, GroupRef::of(&kept.chunk)) })
@@ -315,7 +315,7 @@ impl Table {
         Ok(())
     }
 
-    fn publish(&self, publishing: Publishing<'_>) {
+    fn publish_root(&self, publishing: PublishTarget<'_>) {
         if let Some(cell) = publishing.root {
             self.root.store_release(cell);
         }
@@ -330,7 +330,7 @@ impl Table {
     }
 
     /// Switches directory entries to a group.
-    fn point(&mut self, entries: Range<usize>, place: usize, publishing: Publishing<'_>) {
+    fn point(&mut self, entries: Range<usize>, place: usize, publishing: PublishTarget<'_>) {
         let group = GroupRef::of(&self.groups[place].chunk);
         if !entries.is_empty() {
             // The number of entries is a power of two, and all of them share their first bits.
@@ -339,7 +339,7 @@ impl Table {
         }
         let Some(directory) = &self.directory else {
             self.root = Root::of_group(group);
-            return self.publish(publishing);
+            return self.publish_root(publishing);
         };
         debug_assert!(directory.bytes() >= entries.end as u64 * ENTRY_BYTES);
         for entry in entries {
@@ -357,7 +357,7 @@ impl Table {
     }
 
     /// Doubles the directory: each entry becomes two.
-    fn double(&mut self, publishing: Publishing<'_>) -> Result<()> {
+    fn double(&mut self, publishing: PublishTarget<'_>) -> Result<()> {
         let depth = self.root.depth() + 1;
         if depth > DEPTH_MAX {
             let message = "an index partition is too large for its directory; repartition the \
@@ -382,7 +382,7 @@ impl Table {
             }
         }
         self.root = Root::new(depth, directory.address());
-        self.publish(publishing);
+        self.publish_root(publishing);
         let old = self.directory.replace(directory);
         publishing.reclaim.retire(&self.memory, old.into_iter().collect());
         Ok(())
@@ -391,7 +391,7 @@ impl Table {
     /// Visits the records of a group, each with its slot's word; prefetches many at once.
     fn visit_records(
         &self,
-        kept: &Kept,
+        kept: &GroupState,
         mut visit: impl FnMut(u64, Record<'_>) -> Result<()>,
     ) -> Result<()> {
         let group = self.group_of(kept)?;

@@ -13,7 +13,7 @@ use crate::table::Scratch;
 
 /// The decision of the layer above about a partition, at the time of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum ReadAdmission {
     /// The partition may be read.
     Serve,
     /// The partition is not reachable or not ready.
@@ -26,10 +26,10 @@ pub enum Admission {
 #[derive(Clone, Copy)]
 pub struct ReadAt<'a> {
     time: Time<'a>,
-    pub(crate) serve_partial: bool,
+    pub(crate) allow_incomplete_reads: bool,
     /// Whether reads are limited to documents in memory.
     is_for_memory: bool,
-    pub(crate) admission: Option<&'a dyn Fn(PartitionId) -> Admission>,
+    pub(crate) admission: Option<&'a dyn Fn(PartitionId) -> ReadAdmission>,
 }
 
 /// The time of one view's reads.
@@ -43,21 +43,31 @@ impl<'a> ReadAt<'a> {
     /// Reads at this time; a partition with a later partition time is read at that time.
     #[inline]
     pub fn new(now: Timestamp) -> Self {
-        Self { time: Time::At(now), serve_partial: false, is_for_memory: false, admission: None }
+        Self {
+            time: Time::At(now),
+            allow_incomplete_reads: false,
+            is_for_memory: false,
+            admission: None,
+        }
     }
 
     /// Reads at the time that this clock shows when the view finds the first document that may
     /// expire: in a store where no document expires, no read pays for the clock.
     #[inline]
     pub fn by(clock: &'a dyn Clock) -> Self {
-        Self { time: Time::Of(clock), serve_partial: false, is_for_memory: false, admission: None }
+        Self {
+            time: Time::Of(clock),
+            allow_incomplete_reads: false,
+            is_for_memory: false,
+            admission: None,
+        }
     }
 
     /// Reads partitions that are still bootstrapping, too: *absent* then means *not seen yet*.
     #[must_use]
     #[inline]
-    pub fn serve_partial(mut self, serve_partial: bool) -> Self {
-        self.serve_partial = serve_partial;
+    pub fn allow_incomplete_reads(mut self, allow_incomplete_reads: bool) -> Self {
+        self.allow_incomplete_reads = allow_incomplete_reads;
         self
     }
 
@@ -72,7 +82,7 @@ impl<'a> ReadAt<'a> {
 
     /// Calls this function before each key is read, with the key's partition.
     #[must_use]
-    pub fn admission(mut self, admission: &'a dyn Fn(PartitionId) -> Admission) -> Self {
+    pub fn admission(mut self, admission: &'a dyn Fn(PartitionId) -> ReadAdmission) -> Self {
         self.admission = Some(admission);
         self
     }
@@ -105,7 +115,7 @@ pub struct View<'a> {
     pub(crate) at: ReadAt<'a>,
     /// The time of the view's reads, once a read has needed it.
     now: Cell<Option<Timestamp>>,
-    /// Copies of records that were found in live copies.
+    /// Copies of records that were found in shared copies.
     pub(crate) scratch: Scratch,
     /// Keeps all other memory that a read finds until the view ends.
     _pin: Pin<'a>,

@@ -9,19 +9,19 @@ use std::sync::{Arc, PoisonError};
 
 use forebay_core::fold::{Applied, Documents, PartitionState};
 use forebay_core::id::{PartitionId, StoreId};
+use forebay_core::replica_state::{LogCursor, PartitionPhase, PartitionUsage, Progress};
 use forebay_core::row::{Row, row_schema_version};
 use forebay_core::{Error, ErrorCode, Result};
 
-use crate::generation::{Generation, Tried};
-use crate::image::{self, Image, ImageAbout, ImageSink};
+use crate::generation::{Generation, SpaceAttempts};
+use crate::image::{self, Image, ImageMetadata, ImageSink};
 use crate::inner::Inner;
-use crate::memory::Upkeep;
+use crate::memory::MaintenanceTask;
 use crate::partition::Partition;
 use crate::sharing::{DonorSpace, has_most};
-use crate::state::{Following, Held, PartitionPhase, Progress};
 use crate::writer_state::{Source, WriterState};
 
-/// Whether the error only prevents borrowing, so that the image can still be copied.
+/// Whether the error only prevents record sharing, so that the image can still be copied.
 fn is_of_donor(error: &Error) -> bool {
     matches!(error.code(), ErrorCode::NotFound | ErrorCode::Unsupported | ErrorCode::Unavailable)
 }
@@ -57,12 +57,12 @@ impl PartitionWriter {
     }
 
     /// The size of the documents; that of the generation under construction while there is one.
-    pub fn held(&self) -> Held {
-        self.state().target().held
+    pub fn usage(&self) -> PartitionUsage {
+        self.state().target().usage
     }
 
     /// The most bucket groups that one change has moved since the documents were last dropped, or
-    /// loaded from an image, or taken over from another holder.
+    /// loaded from an image, or taken over from another owner.
     #[doc(hidden)]
     pub fn groups_moved_max(&self) -> u32 {
         self.state().target().table.moved_max()
@@ -84,11 +84,11 @@ impl PartitionWriter {
 
     /// Returns memory maintenance for another thread to run concurrently with the writes, or
     /// `None`. The task (1) pre-faults the blocks that are written next, so that no `apply` waits
-    /// some milliseconds for the system to clear one; (2) moves blocks of a live copy from small
+    /// some milliseconds for the system to clear one; (2) moves blocks of a shared copy from small
     /// pages into huge pages, which reduces the time of a read to as little as two thirds. The
     /// index is correct without the task, but slower.
-    pub fn upkeep(&self) -> Option<Upkeep> {
-        Upkeep::of(&self.state().target().space.memory)
+    pub fn maintenance_task(&self) -> Option<MaintenanceTask> {
+        MaintenanceTask::of(&self.state().target().space.memory)
     }
 
     /// Applies one record: drops all documents if the record says so, then makes its writes, then
@@ -109,14 +109,14 @@ impl PartitionWriter {
     pub fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
         self.check(applied, state).map_err(|error| error.with_partition(self.id))?;
         let (index, partition, writer) = self.split();
-        let WriterState { live, rebuilt, published, .. } = writer;
+        let WriterState { current, rebuilt, published, .. } = writer;
         let (generation, published) = match rebuilt {
             Some(rebuilt) => (rebuilt, None),
-            None => (live, Some(&**published)),
+            None => (current, Some(&**published)),
         };
         let memory = generation.space.memory.clone();
         let at = |error: Error| error.with_partition(partition.at.partition);
-        let mut tried = Tried::NOTHING;
+        let mut tried = SpaceAttempts::NOTHING;
         while let Err(error) = generation.apply(&index.resources, applied, state, published) {
             let is_for_room = error.code() == ErrorCode::LimitExceeded;
             if !is_for_room || !generation.make_room(&index.resources, &mut tried).map_err(at)? {
@@ -126,14 +126,14 @@ impl PartitionWriter {
         generation
             .collect_garbage(&index.resources, applied.writes.len(), published)
             .map_err(at)?;
-        index.resources.reclaim.go_on(&memory);
+        index.resources.reclaim.advance(&memory);
         Ok(())
     }
 
     fn check(&self, applied: &Applied, state: &PartitionState) -> Result<()> {
         let at = self.partition_ref().at;
         // The fold may have read around damage: see `Documents::row`.
-        self.check_sound()?;
+        self.check_integrity()?;
         if state.partition != at {
             let message = format!("an effect on {} reached the writer of {at}", state.partition);
             return Err(Error::internal(message));
@@ -180,11 +180,11 @@ impl PartitionWriter {
     pub fn start_rebuild(&mut self) -> Result<()> {
         let (index, _, writer) = self.split();
         writer.abandon();
-        let (hash, number) = (writer.live.space.hash, writer.live.space.generation);
-        let reserved = writer.live.space.memory.reserved();
+        let (hash, number) = (writer.current.space.hash, writer.current.space.generation);
+        let reserved = writer.current.space.memory.reserved();
         let fresh = match &writer.source {
             Source::Private(addresses) => Generation::private(*addresses, hash)?,
-            Source::Live(spaces) => {
+            Source::Shared(spaces) => {
                 Generation::within(spaces.create(number, hash, reserved, None)?)
             }
         };
@@ -199,26 +199,30 @@ impl PartitionWriter {
     /// In the process's own memory the image's blocks are mapped, and verified at first use, so the
     /// cost is proportional to the image's groups, not its documents. A damaged block is then
     /// repaired from the image's parity; the first block that cannot be repaired makes every later
-    /// `apply` fail. For a live copy all blocks are copied, and verified and repaired during the
+    /// `apply` fail. For a shared copy all blocks are copied, and verified and repaired during the
     /// copy.
     ///
     /// # Errors
     /// `Unsupported` for an image of another partition; `Corrupt` for an image that cannot be a
     /// table, or is damaged; `LimitExceeded`, `Unavailable`. No generation is under construction
     /// then.
-    pub fn start_rebuild_of(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
+    pub fn start_rebuild_from_image(
+        &mut self,
+        image: &Image,
+        state: &PartitionState,
+    ) -> Result<()> {
         self.start_of(image, state, None)
     }
 
-    /// As [`PartitionWriter::start_rebuild_of`], for a partition of which another version (the
-    /// donor) has a live copy in the same directory. If most documents are equal in the donor, byte
-    /// by byte, this generation uses the donor's records instead of copies. They stay unchanged in
-    /// the donor's memory until this generation ends, or is
-    /// [detached](PartitionWriter::stand_alone).
+    /// As [`PartitionWriter::start_rebuild_from_image`], for a partition of which another version
+    /// (the donor) has a shared copy in the same directory. If most documents are equal in the
+    /// donor, byte by byte, this generation uses the donor's records instead of copies. They stay
+    /// unchanged in the donor's memory until this generation ends, or is
+    /// [detached](PartitionWriter::detach_shared_records).
     ///
     /// # Errors
-    /// As [`PartitionWriter::start_rebuild_of`].
-    pub fn start_rebuild_beside(
+    /// As [`PartitionWriter::start_rebuild_from_image`].
+    pub fn start_rebuild_sharing_records(
         &mut self,
         image: &Image,
         state: &PartitionState,
@@ -235,10 +239,10 @@ impl PartitionWriter {
         self.start_of(image, state, None)
     }
 
-    /// Opens the live copy of another version of this partition, if it has most documents of an
+    /// Opens the shared copy of another version of this partition, if it has most documents of an
     /// image.
     fn donor(&self, image: &Image, beside: StoreId) -> Option<DonorSpace> {
-        let directory = self.index.live.as_ref()?;
+        let directory = self.index.shared_copies.as_ref()?;
         let donor = DonorSpace::open(directory, beside, self.id).ok()?;
         has_most(&donor.space, image).ok()?.then_some(donor)
     }
@@ -251,27 +255,27 @@ impl PartitionWriter {
     ) -> Result<()> {
         let at = self.partition_ref().at;
         let partitions = self.index.schemas.newest().definition.partitions;
-        image.about().check_is_of(at, partitions)?;
+        image.metadata().check_is_of(at, partitions)?;
         let (index, _, writer) = self.split();
         writer.abandon();
-        let (hash, number) = (writer.live.space.hash, writer.live.space.generation);
-        let reserved = writer.live.space.memory.reserved();
+        let (hash, number) = (writer.current.space.hash, writer.current.space.generation);
+        let reserved = writer.current.space.memory.reserved();
         let generation = match &writer.source {
             Source::Private(addresses) => {
-                Generation::of_image(image, *addresses, index.resources.spill_place())
+                Generation::from_image(image, *addresses, index.resources.spill_place())
             }
-            Source::Live(spaces) => {
+            Source::Shared(spaces) => {
                 let space = spaces.create(number, hash, reserved, donor)?;
                 let number = space.generation;
                 let made = match donor {
-                    Some(donor) => Generation::of_image_beside(
+                    Some(donor) => Generation::from_image_sharing(
                         image,
                         &donor.space,
                         space,
                         state,
                         &index.resources,
                     ),
-                    None => Generation::of_image_copied(image, space, state, &index.resources),
+                    None => Generation::copied_from_image(image, space, state, &index.resources),
                 };
                 made.inspect_err(|_| spaces.remove(number))
             }
@@ -283,8 +287,8 @@ impl PartitionWriter {
     }
 
     /// Whether the generation that is written uses records in another version's memory.
-    pub fn is_borrowing(&self) -> bool {
-        self.state().target().space.memory.borrowed().is_some()
+    pub fn shares_records(&self) -> bool {
+        self.state().target().space.memory.donor_range().is_some()
     }
 
     /// Replaces the generation that readers see, which is at this state, by one that uses no other
@@ -293,20 +297,21 @@ impl PartitionWriter {
     ///
     /// # Errors
     /// `LimitExceeded`, `Unavailable`, `Corrupt`; readers then keep the previous generation.
-    pub fn stand_alone(&mut self, state: &PartitionState) -> Result<()> {
+    pub fn detach_shared_records(&mut self, state: &PartitionState) -> Result<()> {
         let (index, _, writer) = self.split();
-        if writer.live.space.memory.borrowed().is_none() {
+        if writer.current.space.memory.donor_range().is_none() {
             return Ok(());
         }
         writer.abandon();
-        let Source::Live(spaces) = &writer.source else { return Ok(()) };
-        let live = &writer.live;
-        let (hash, number) = (live.space.hash, live.space.generation);
-        let space = spaces.create(number, hash, live.space.memory.reserved(), None)?;
+        let Source::Shared(spaces) = &writer.source else { return Ok(()) };
+        let current = &writer.current;
+        let (hash, number) = (current.space.hash, current.space.generation);
+        let space = spaces.create(number, hash, current.space.memory.reserved(), None)?;
         let number = space.generation;
-        let alone =
-            live.alone(space, state, &index.resources).inspect_err(|_| spaces.remove(number))?;
-        writer.rebuilt = Some(alone);
+        let copied = current
+            .copied(space, state, &index.resources)
+            .inspect_err(|_| spaces.remove(number))?;
+        writer.rebuilt = Some(copied);
         self.publish_rebuild();
         Ok(())
     }
@@ -323,19 +328,19 @@ impl PartitionWriter {
     pub fn publish_rebuild(&mut self) {
         let (index, partition, writer) = self.split();
         let Some(rebuilt) = writer.rebuilt.take() else { return };
-        let old = std::mem::replace(&mut writer.live, rebuilt);
-        let (live, published) = (&writer.live, &writer.published);
-        let turn = published.prepare(&live.status());
+        let old = std::mem::replace(&mut writer.current, rebuilt);
+        let (current, published) = (&writer.current, &writer.published);
+        let turn = published.prepare(&current.status());
         match &writer.source {
             Source::Private(_) => {
-                let old = partition.header.swap_space(live.space.clone());
+                let old = partition.header.swap_space(current.space.clone());
                 published.take_turn(turn);
                 index.resources.reclaim.retire_space(old);
             }
-            Source::Live(spaces) => {
+            Source::Shared(spaces) => {
                 // A successor that takes over between these two steps finishes them: see
-                // `live::takeover`.
-                published.store_generation(live.space.generation);
+                // `shared_copy::takeover`.
+                published.store_generation(current.space.generation);
                 published.take_turn(turn);
                 spaces.remove(old.space.generation);
             }
@@ -343,30 +348,30 @@ impl PartitionWriter {
     }
 
     /// Whether a rebuilt generation may have room although this generation has run out of room: a
-    /// live copy in a memory file system then continues in its directory on disk.
-    pub fn may_find_room(&mut self) -> bool {
+    /// shared copy in a memory file system then continues in its directory on disk.
+    pub fn rebuild_may_free_space(&mut self) -> bool {
         let (_, _, writer) = self.split();
         let generation = writer.target().space.generation;
         match &mut writer.source {
             Source::Private(_) => false,
-            Source::Live(spaces) => spaces.note_full(generation),
+            Source::Shared(spaces) => spaces.note_full(generation),
         }
     }
 
     /// Notes the log's state, for readers in other processes and for a successor that takes over.
-    /// The note is published with the next entry, or by [`PartitionWriter::publish_following`].
-    pub fn note_following(&mut self, following: Following) {
+    /// The note is published with the next entry, or by [`PartitionWriter::publish_cursor`].
+    pub fn note_cursor(&mut self, cursor: LogCursor) {
         let (_, _, writer) = self.split();
-        let noted = &mut writer.target_mut().following;
+        let noted = &mut writer.target_mut().cursor;
         let (log_id, drop_all_count) = (noted.log_id, noted.drop_all_count);
-        *noted = Following { log_id, drop_all_count, ..following };
+        *noted = LogCursor { log_id, drop_all_count, ..cursor };
     }
 
     /// Publishes the noted state of the log, unless a generation is under construction.
-    pub fn publish_following(&mut self) {
+    pub fn publish_cursor(&mut self) {
         let (_, _, writer) = self.split();
         if writer.rebuilt.is_none() {
-            writer.published.publish(&writer.live.status());
+            writer.published.publish(&writer.current.status());
         }
     }
 
@@ -376,11 +381,11 @@ impl PartitionWriter {
     ///
     /// # Errors
     /// `Corrupt`.
-    pub fn check_sound(&self) -> Result<()> {
+    pub fn check_integrity(&self) -> Result<()> {
         let target = &self.state().target().space;
-        let sound = target.memory.check_sound().and_then(|()| {
-            // For a live copy the readers of this process have a mapping of their own.
-            if !target.memory.is_live() {
+        let sound = target.memory.check_integrity().and_then(|()| {
+            // For a shared copy the readers of this process have a mapping of their own.
+            if !target.memory.is_shared() {
                 return Ok(());
             }
             let _pin = self.index.resources.reclaim.enter();
@@ -388,15 +393,15 @@ impl PartitionWriter {
             let read =
                 unsafe { self.partition_ref().header.load_space(&self.index.resources.reclaim) };
             let same = read.ok().filter(|space| space.generation == target.generation);
-            same.map_or(Ok(()), |space| space.memory.check_sound())
+            same.map_or(Ok(()), |space| space.memory.check_integrity())
         });
         sound.map_err(|error| error.with_partition(self.id))
     }
 
     /// Number of blocks of the underlying image that were damaged and repaired so far, by any user:
     /// the data that was read is correct, but the disk is failing.
-    pub fn blocks_mended(&self) -> u64 {
-        self.state().target().blocks_mended()
+    pub fn blocks_repaired(&self) -> u64 {
+        self.state().target().blocks_repaired()
     }
 
     /// Writes an image of the documents with the caller's `state`; returns its number of bytes. The
@@ -411,16 +416,16 @@ impl PartitionWriter {
     /// - `LimitExceeded` for a table that is too large for an image.
     /// - `Corrupt` when this generation itself comes from an image that was found damaged.
     pub fn write_image(&self, state: Vec<u8>, sink: &mut dyn ImageSink) -> Result<u64> {
-        if self.is_borrowing() {
+        if self.shares_records() {
             let message = "a copy that shares another version's memory has no image; copy the \
                 shared records first";
             return Err(Error::unsupported(message));
         }
-        let Generation { space, table, progress, held, .. } = self.state().target();
+        let Generation { space, table, progress, usage, .. } = self.state().target();
         let partitions = self.index.schemas.newest().definition.partitions;
         let partition = self.partition_ref().at;
-        let about = ImageAbout { partition, partitions, progress: *progress, held: *held };
-        image::write(&space.memory, about, table.content(), state, sink)
+        let metadata = ImageMetadata { partition, partitions, progress: *progress, usage: *usage };
+        image::write(&space.memory, metadata, table.content(), state, sink)
     }
 
     /// Visits the identity bytes and the row of every document, including expired documents that

@@ -75,14 +75,14 @@ fn rebuild(store: &mut Store, id: PartitionId) {
 
 /// Starts a new generation. A stalled reader keeps all retired spaces with their addresses, and no
 /// addresses may be left then: the call waits for the reader.
-fn start_rebuild(index: &Index, followed: &mut Followed) {
+fn start_rebuild(index: &Index, followed: &mut FollowedPartition) {
     for _ in 0..READER_STANDS_MAX.as_millis() {
         match followed.writer.start_rebuild() {
             Ok(()) => return,
             Err(error) => assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}"),
         }
         std::thread::sleep(Duration::from_millis(1));
-        index.tidy();
+        index.collect_garbage();
     }
     panic!("no reader went on");
 }
@@ -150,8 +150,8 @@ fn read_all(index: &Index, done: &AtomicBool, rounds: &AtomicU64) {
     let lasting = keys();
     let fields: Vec<_> = ["a", "b", "c"].map(GatherField::new).into();
     let plan = index.plan_gather::<f64>(&fields, Conversion::Lossy).unwrap();
-    let handles = ["a", "b", "c"].map(|name| index.handle(name, INT64).unwrap());
-    let text = index.handle("text", STRING).unwrap();
+    let handles = ["a", "b", "c"].map(|name| index.field_as(name, INT64).unwrap());
+    let text = index.field_as("text", STRING).unwrap();
     let mut served = vec![Offset(0); PARTITIONS as usize];
     let mut read = vec![-1_i64; KEYS];
     loop {
@@ -220,9 +220,9 @@ fn no_reader_ever_sees_a_mixed_document_or_a_falling_position() {
 }
 
 #[test]
-fn no_reader_of_a_live_copy_ever_sees_a_mixed_document_or_a_falling_position() {
+fn readers_of_a_shared_copy_see_whole_documents_and_rising_positions() {
     let dir = tempfile::tempdir().unwrap();
-    read_beside_writes(Store::live(spec_of_numbers(), dir.path()));
+    read_beside_writes(Store::shared(spec_of_numbers(), dir.path()));
 }
 
 /// Stops the readers even if the writer fails.
@@ -253,7 +253,7 @@ fn read_beside_writes(mut store: Store) {
     });
     assert!(rounds.iter().all(|rounds| rounds.load(Ordering::Relaxed) >= 2));
     let lasting_and_passing = KEYS as u64 + u64::from(PARTITIONS) * u64::from(ENTRIES % 3 != 1);
-    let held: u64 = index.metrics().partitions.iter().map(|p| p.held.documents).sum();
+    let held: u64 = index.metrics().partitions.iter().map(|p| p.usage.documents).sum();
     assert_eq!(held, lasting_and_passing);
 }
 
@@ -265,7 +265,7 @@ fn no_document_is_missed_while_generations_take_turns() {
 #[test]
 fn no_document_is_missed_while_files_take_turns() {
     let dir = tempfile::tempdir().unwrap();
-    read_beside_rebuilds(Store::live(spec(1, &[("a", INT64)]), dir.path()), 100);
+    read_beside_rebuilds(Store::shared(spec(1, &[("a", INT64)]), dir.path()), 100);
 }
 
 /// A reader that looks a key up while its generation is retired finds the key in the next one.
@@ -277,7 +277,7 @@ fn read_beside_rebuilds(mut store: Store, swaps: u32) {
     std::thread::scope(|scope| {
         for _ in 0..READERS {
             scope.spawn(|| {
-                let handle = index.handle("a", INT64).unwrap();
+                let handle = index.field_as("a", INT64).unwrap();
                 while !done.load(Ordering::Relaxed) {
                     let read = index.view(at(0)).get_i64(&handle, "key", -1).unwrap();
                     // The writer must end even if this check fails.
@@ -296,7 +296,7 @@ fn read_beside_rebuilds(mut store: Store, swaps: u32) {
         for _ in 0..swaps {
             rebuild(&mut store, PartitionId(0));
             // A stalled reader keeps all retired spaces, with their addresses.
-            store.index.tidy();
+            store.index.collect_garbage();
         }
         done.store(true, Ordering::Relaxed);
     });

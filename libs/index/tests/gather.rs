@@ -3,10 +3,11 @@
 mod support;
 
 use forebay_core::ErrorCode;
+use forebay_core::replica_state::PartitionPhase;
 use forebay_core::row::Presence;
 use forebay_core::schema::{Alteration, FieldSpec};
 use forebay_core::value::{FieldType, Value, VectorType};
-use forebay_index::{Conversion, GatherField, GatherOut, GatherPlan, KeyStatus, PartitionPhase};
+use forebay_index::{Conversion, GatherField, GatherOut, GatherPlan, KeyStatus};
 use half::f16;
 use support::*;
 
@@ -262,7 +263,7 @@ fn gather_fields<'p>(names: &[&'p str]) -> Vec<GatherField<'p>> {
 }
 
 fn store_has(store: &Store, name: &str) -> bool {
-    store.index.handle_of_own_type(name).is_ok()
+    store.index.field(name).is_ok()
 }
 
 fn compare(store: &Store, plans: &Plans<'_>, documents: usize) {
@@ -280,7 +281,7 @@ fn compare(store: &Store, plans: &Plans<'_>, documents: usize) {
         let (mut at, mut expected, mut presences) = (0, Vec::new(), Vec::new());
         for key in &keys {
             for name in names {
-                let handle = store.index.handle_of_own_type(name).unwrap();
+                let handle = store.index.field(name).unwrap();
                 let read = view.get_value(&handle, key).unwrap();
                 let presence = read.presence();
                 let count = wide.columns().find(|c| c.field == *name).unwrap().count;

@@ -95,7 +95,7 @@ fn small_documents_go_on_from_an_image_like_others() {
 }
 
 #[test]
-fn what_expires_goes_also_in_an_index_that_goes_on_from_an_image() {
+fn index_from_an_image_removes_expired_documents() {
     let mut store = store();
     write_some(&mut store, 3_000, 0..400);
     let mut copy = gone_on(&store, mapped(&image_of(&store)));
@@ -169,7 +169,7 @@ fn a_damaged_block_is_never_served_and_nothing_is_applied_behind_it() {
                 continue;
             }
         };
-        assert_eq!(copy.partitions[&PARTITION].writer.check_sound(), Ok(()));
+        assert_eq!(copy.partitions[&PARTITION].writer.check_integrity(), Ok(()));
         let found = ages(&copy, KEYS, 400_000);
         for (found, expected) in found.iter().zip(&expected) {
             match found {
@@ -186,14 +186,14 @@ fn a_damaged_block_is_never_served_and_nothing_is_applied_behind_it() {
             continue;
         }
         assert_eq!(written.unwrap_err().code(), ErrorCode::Corrupt, "block {block}");
-        assert_eq!(followed.writer.check_sound().unwrap_err().code(), ErrorCode::Corrupt);
+        assert_eq!(followed.writer.check_integrity().unwrap_err().code(), ErrorCode::Corrupt);
         let state = followed.state.clone();
         let applied = followed.writer.apply(&Applied::default(), &state);
         assert_eq!(applied.unwrap_err().code(), ErrorCode::Corrupt);
         refused += usize::from(is_noticed);
         // A generation that is rebuilt from nothing is sound.
         followed.writer.start_rebuild().unwrap();
-        assert_eq!(followed.writer.check_sound(), Ok(()));
+        assert_eq!(followed.writer.check_integrity(), Ok(()));
     }
     assert!(refused > blocks / 2, "{refused} of {blocks} damaged blocks were read");
     assert!(unused < blocks / 2 && refused_at_once == 1, "{unused}, {refused_at_once}");
@@ -212,7 +212,7 @@ fn readers_prove_blocks_while_their_writer_changes_them() {
             let readers = [0, 1].map(|reader| {
                 let (index, done) = (&index, &done);
                 scope.spawn(move || {
-                    let age = index.handle("age", INT64).unwrap();
+                    let age = index.field_as("age", INT64).unwrap();
                     let mut number = numbers(reader + 10 * round);
                     while !done.load(Ordering::Relaxed) {
                         let view = index.view(at(0));
@@ -225,7 +225,7 @@ fn readers_prove_blocks_while_their_writer_changes_them() {
             done.store(true, Ordering::Relaxed);
             readers.into_iter().for_each(|reader| reader.join().unwrap());
         });
-        assert_eq!(copy.partitions[&PARTITION].writer.check_sound(), Ok(()));
+        assert_eq!(copy.partitions[&PARTITION].writer.check_integrity(), Ok(()));
     }
 }
 
@@ -237,11 +237,11 @@ fn an_image_of_something_else_is_refused() {
     two.write(vec![change], 1);
     let image = Image::open(Arc::new(Bytes(image_of(&two)))).unwrap();
     let other = two.partitions.get_mut(&PartitionId(1)).unwrap();
-    let error = other.writer.start_rebuild_of(&image, &other.state).unwrap_err();
+    let error = other.writer.start_rebuild_from_image(&image, &other.state).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unsupported, "{error}");
     let mut one = store();
     let followed = one.partitions.get_mut(&PARTITION).unwrap();
-    let error = followed.writer.start_rebuild_of(&image, &followed.state).unwrap_err();
+    let error = followed.writer.start_rebuild_from_image(&image, &followed.state).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unsupported, "{error}");
     // No generation was started.
     let body = EntryBody::Changes(vec![ClientBatch { client: ClientId(5), changes: Vec::new() }]);

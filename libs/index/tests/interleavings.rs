@@ -38,7 +38,7 @@ fn publish(stored: Ordering) {
 }
 
 #[test]
-fn who_sees_a_slot_sees_its_record() {
+fn reader_of_a_slot_sees_its_record() {
     assert!(holds(|| publish(Release)));
     assert!(!holds(|| publish(Relaxed)), "loom did not see a record behind its slot");
 }
@@ -109,20 +109,20 @@ fn a_block_that_its_writer_changes_is_never_taken_for_damaged() {
     assert!(!holds(|| prove(Relaxed)), "loom did not see a change before the proof");
 }
 
-/// Models `Proof::mend`: a reader and a writer reach a block with one damaged word, which is 0; the
-/// thread that finds the damage repairs the block under a lock. Then the reader reads the block,
-/// and the writer changes it.
-fn mend(set: Ordering, looks_again: bool, stores_all: bool) {
-    type Shared = (AtomicU64, Mutex<()>, [AtomicU64; 2]);
+/// Models `Proof::repair`: a reader and a writer reach a block with one damaged word, which is 0;
+/// the thread that finds the damage repairs the block under a lock. Then the reader reads the
+/// block, and the writer changes it.
+fn repair(set: Ordering, looks_again: bool, stores_all: bool) {
+    type BlockWords = (AtomicU64, Mutex<()>, [AtomicU64; 2]);
     let words = [AtomicU64::new(0), AtomicU64::new(1)];
-    let shared: Arc<Shared> = Arc::new((AtomicU64::new(0), Mutex::new(()), words));
-    let come = move |(proved, lock, words): &Shared| {
+    let shared: Arc<BlockWords> = Arc::new((AtomicU64::new(0), Mutex::new(()), words));
+    let come = move |(proved, lock, words): &BlockWords| {
         if proved.load(Acquire) == 1 {
             return;
         }
         let is_sound = words.iter().all(|word| word.load(Acquire) == 1);
         if !is_sound && proved.load(Acquire) == 0 {
-            let _mending = lock.lock().unwrap();
+            let _repair = lock.lock().unwrap();
             if looks_again && proved.load(Acquire) == 1 {
                 return;
             }
@@ -149,16 +149,19 @@ fn mend(set: Ordering, looks_again: bool, stores_all: bool) {
     }
     writer.join().unwrap();
     for word in &shared.2 {
-        assert_eq!(word.load(Relaxed), 2, "a change that mending has undone");
+        assert_eq!(word.load(Relaxed), 2, "a change that repair has undone");
     }
 }
 
 #[test]
-fn a_damaged_block_is_mended_for_all_who_come_and_never_behind_a_change() {
-    assert!(holds(|| mend(Release, true, false)));
-    assert!(!holds(|| mend(Relaxed, true, false)), "loom did not see a block before its mending");
-    assert!(!holds(|| mend(Release, false, false)), "loom did not see a second mending");
-    assert!(!holds(|| mend(Release, true, true)), "loom did not see a sound word stored too late");
+fn damaged_block_is_repaired_once_and_never_over_a_change() {
+    assert!(holds(|| repair(Release, true, false)));
+    assert!(!holds(|| repair(Relaxed, true, false)), "loom did not see a block before its repair");
+    assert!(!holds(|| repair(Release, false, false)), "loom did not see a second repair");
+    assert!(
+        !holds(|| repair(Release, true, true)),
+        "loom did not see a sound word stored too late"
+    );
 }
 
 /// Models `Words::publish` and `Words::status`: two sets of words that take turns.
@@ -228,7 +231,7 @@ fn reuse(raised: Ordering, has_fence: bool) {
 }
 
 #[test]
-fn who_copies_memory_that_is_used_again_is_told() {
+fn optimistic_read_detects_reused_memory() {
     assert!(holds(|| reuse(Release, true)));
     assert!(!holds(|| reuse(Release, false)), "loom did not see the new use before the word");
     assert!(!holds(|| reuse(Relaxed, true)), "loom did not see an old way behind the word");

@@ -50,7 +50,7 @@ enum Step {
     /// Brings the newest definition into every partition.
     Settle,
     Rebuild(u32),
-    /// Another holder takes over a partition; live copies only.
+    /// Another owner takes over a partition; shared copies only.
     TakeOver(u32),
 }
 
@@ -161,7 +161,7 @@ struct World {
     planned: [FieldId; 2],
     clock: i64,
     names: usize,
-    is_live: bool,
+    is_shared: bool,
 }
 
 fn name(key: u8) -> String {
@@ -193,17 +193,17 @@ impl World {
         Self::over(Store::new(Self::spec()), false)
     }
 
-    /// Creates a world whose partitions are live copies, and change hands now and then.
-    fn live(dir: &std::path::Path) -> Self {
-        Self::over(Store::live(Self::spec(), dir), true)
+    /// Creates a world whose partitions are shared copies, and change hands now and then.
+    fn shared(dir: &std::path::Path) -> Self {
+        Self::over(Store::shared(Self::spec(), dir), true)
     }
 
     fn spec() -> StoreSpec {
         spec(PARTITIONS, &[("n", INT32), ("s", STRING), ("v", PAIR)])
     }
 
-    fn over(store: Store, is_live: bool) -> Self {
-        let handles = ["n", "s", "v"].map(|n| store.index.handle_of_own_type(n).unwrap()).into();
+    fn over(store: Store, is_shared: bool) -> Self {
+        let handles = ["n", "s", "v"].map(|n| store.index.field(n).unwrap()).into();
         let wanted = [GatherField::new("v"), GatherField::new("n").or(Value::Int32(-7))];
         let plan = store.index.plan_gather(&wanted, Conversion::Exact).unwrap();
         let planned = [store.field("v"), store.field("n")];
@@ -213,7 +213,7 @@ impl World {
             documents: BTreeMap::new(),
         };
         let model = (0..PARTITIONS).map(|id| (PartitionId(id), partition.clone())).collect();
-        Self { store, model, handles, plan, planned, clock: 1_000, names: 0, is_live }
+        Self { store, model, handles, plan, planned, clock: 1_000, names: 0, is_shared }
     }
 
     fn live_field(&self, number: usize) -> Option<forebay_core::schema::Field> {
@@ -230,7 +230,7 @@ impl World {
                 let field_type = [INT32, STRING, INT64][self.names % 3];
                 let field = FieldSpec::new(&name, field_type);
                 self.store.define(&[Alteration::AddField(field)]);
-                self.handles.push(self.store.index.handle_of_own_type(&name).unwrap());
+                self.handles.push(self.store.index.field(&name).unwrap());
             }
             Step::DropField(number) => {
                 let Some(field) = self.live_field(*number) else { return };
@@ -257,7 +257,7 @@ impl World {
                 }
             }
             Step::Rebuild(id) => self.rebuild(PartitionId(*id)),
-            Step::TakeOver(id) if self.is_live => self.store.take_over(PartitionId(*id)),
+            Step::TakeOver(id) if self.is_shared => self.store.take_over(PartitionId(*id)),
             Step::TakeOver(_) => {}
         }
     }
@@ -315,7 +315,7 @@ impl World {
 
     fn rebuild(&mut self, id: PartitionId) {
         let followed = self.store.partitions.get_mut(&id).unwrap();
-        let before = followed.writer.held();
+        let before = followed.writer.usage();
         let mut copied = Applied::default();
         let copy = followed.writer.visit_rows(|key, row| {
             copied.writes.push((Key::from_identity_bytes(key), Some(row.to_vec())));
@@ -325,12 +325,12 @@ impl World {
         let windows = followed.state.dedup.windows();
         copied.clients = windows.into_iter().map(|(client, _)| client).collect();
         followed.writer.start_rebuild().unwrap();
-        followed.writer.note_following(opened());
-        assert_eq!(followed.writer.held().documents, 0);
+        followed.writer.note_cursor(opened());
+        assert_eq!(followed.writer.usage().documents, 0);
         followed.writer.apply(&copied, &followed.state).unwrap();
         followed.writer.publish_rebuild();
         // The rebuild removes expired documents; the reads check that it removes nothing else.
-        let after = followed.writer.held();
+        let after = followed.writer.usage();
         assert!(after.documents <= before.documents && after.row_bytes <= before.row_bytes);
     }
 
@@ -484,11 +484,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_read_of_a_live_copy_answers_what_the_model_says(
+    fn reads_of_a_shared_copy_equal_the_model(
         steps in prop::collection::vec(step(), 1..50),
         ahead in 0..60_i64,
     ) {
         let dir = tempfile::tempdir().unwrap();
-        World::live(dir.path()).follow(&steps, ahead);
+        World::shared(dir.path()).follow(&steps, ahead);
     }
 }

@@ -13,9 +13,10 @@ use std::sync::Arc;
 use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::fold::{Applied, Blocked};
 use forebay_core::id::{ClientId, PartitionId, StoreId};
+use forebay_core::replica_state::PartitionPhase;
 use forebay_core::value::Value;
 use forebay_core::{ErrorCode, Result};
-use forebay_index::{Image, Index, KeyStatus, PartitionPhase};
+use forebay_index::{Image, Index, KeyStatus};
 use images::{blocks, damage, parities, without_parity};
 use support::*;
 
@@ -41,7 +42,7 @@ fn small(spill_to: &Path, spill_bytes: u64) -> Store {
 
 /// Returns the same store in files that others may read, with its spill file next to them.
 fn small_in_files(dir: &Path) -> Store {
-    let store = Store::live(spec(1, &[("text", STRING), ("count", INT64)]), dir);
+    let store = Store::shared(spec(1, &[("text", STRING), ("count", INT64)]), dir);
     store.index.limit_memory(MIB);
     store.index.spill_to(dir, 64 * MIB);
     store
@@ -68,8 +69,8 @@ fn write(store: &mut Store, documents: &[u64], change: impl Fn(&mut Store, u64) 
 
 /// Checks by every kind of read that each document has its text and this count.
 fn check(index: &Index, count: impl Fn(u64) -> Option<i64>) {
-    let texts = index.handle("text", STRING).unwrap();
-    let counts = index.handle("count", INT64).unwrap();
+    let texts = index.field_as("text", STRING).unwrap();
+    let counts = index.field_as("count", INT64).unwrap();
     let view = index.view(at(2_000));
     for n in 0..DOCUMENTS {
         let found = view.get_str_owned(&texts, &key(n)).unwrap().value();
@@ -144,7 +145,7 @@ fn documents_beyond_the_budget_are_read_and_changed_on_disk() {
 }
 
 #[test]
-fn where_the_disk_is_used_up_too_nothing_is_applied_until_there_is_more() {
+fn full_disk_refuses_entries_until_space_returns() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = small(dir.path(), 4 * MIB);
     let mut last = 0;
@@ -196,14 +197,14 @@ fn an_entry_that_is_larger_than_all_memory_is_refused_and_taken_in_once_there_is
 fn try_fold(
     store: &mut Store,
     changes: Vec<Change>,
-) -> (std::result::Result<Applied, Blocked>, &mut Followed) {
+) -> (std::result::Result<Applied, Blocked>, &mut FollowedPartition) {
     let body = EntryBody::Changes(vec![ClientBatch { client: ClientId(5), changes }]);
     let followed = store.partitions.get_mut(&PARTITION).unwrap();
     let applied = followed.fold(&store.index, &store.definition, body, 1_000);
     (applied, followed)
 }
 
-fn fold(store: &mut Store, changes: Vec<Change>) -> (Applied, &mut Followed) {
+fn fold(store: &mut Store, changes: Vec<Change>) -> (Applied, &mut FollowedPartition) {
     let (applied, followed) = try_fold(store, changes);
     (applied.unwrap(), followed)
 }
@@ -213,7 +214,7 @@ fn restore(store: &mut Store, bytes: &[u8], of: &Store) -> Result<()> {
     let image = Image::open(Arc::new(Bytes(bytes.to_vec())))?;
     let state = of.partitions[&PARTITION].state.clone();
     let followed = store.partitions.get_mut(&PARTITION).unwrap();
-    followed.writer.start_rebuild_of(&image, &state)?;
+    followed.writer.start_rebuild_from_image(&image, &state)?;
     followed.writer.publish_rebuild();
     followed.writer.set_phase(PartitionPhase::Serving);
     followed.state = state;
@@ -236,8 +237,8 @@ fn an_image_holds_what_was_spilled_and_one_goes_on_from_it() {
     let refused = restore(&mut nowhere, &bytes, &store).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Unsupported, "{refused}");
 
-    let live = small_in_files(dirs[1].path());
-    for mut other in [small(dirs[1].path(), 64 * MIB), live] {
+    let shared = small_in_files(dirs[1].path());
+    for mut other in [small(dirs[1].path(), 64 * MIB), shared] {
         restore(&mut other, &bytes, &store).unwrap();
         check(&other.index, |n| Some(n as i64));
         let memory = other.index.memory();
@@ -250,7 +251,7 @@ fn an_image_holds_what_was_spilled_and_one_goes_on_from_it() {
 }
 
 #[test]
-fn what_an_image_holds_of_a_spill_file_is_mended_and_one_without_parity_is_opened() {
+fn image_repairs_its_spilled_part_and_opens_without_parity() {
     let dirs = [(); 4].map(|()| tempfile::tempdir().unwrap());
     let mut store = small(dirs[0].path(), 64 * MIB);
     let all: Vec<_> = (0..DOCUMENTS).collect();
@@ -263,12 +264,12 @@ fn what_an_image_holds_of_a_spill_file_is_mended_and_one_without_parity_is_opene
     assert!(parities > 2);
     // Spilled blocks come last.
     damage(&mut bytes, blocks - parities, parities);
-    let live = Store::live(spec(1, &[("text", STRING), ("count", INT64)]), dirs[1].path());
-    live.index.spill_to(dirs[1].path(), 64 * MIB);
-    for mut other in [small(dirs[2].path(), 64 * MIB), live] {
+    let shared = Store::shared(spec(1, &[("text", STRING), ("count", INT64)]), dirs[1].path());
+    shared.index.spill_to(dirs[1].path(), 64 * MIB);
+    for mut other in [small(dirs[2].path(), 64 * MIB), shared] {
         restore(&mut other, &bytes, &store).unwrap();
         let writer = &other.partitions[&PARTITION].writer;
-        assert_eq!(writer.blocks_mended(), parities as u64);
+        assert_eq!(writer.blocks_repaired(), parities as u64);
         check(&other.index, |n| Some(n as i64));
         assert!(other.index.memory().spilled >= 3 * MIB);
     }
@@ -303,7 +304,7 @@ fn a_flipped_byte_of_what_was_spilled_is_never_served_and_stops_the_writer() {
     file.write_all_at(&bytes, 2 * MIB).unwrap();
     let reader = store.index.clone();
     let view = reader.view(at(2_000));
-    let texts = reader.handle("text", STRING).unwrap();
+    let texts = reader.field_as("text", STRING).unwrap();
     let mut damaged = 0;
     for n in 0..DOCUMENTS {
         match view.get_str_owned(&texts, &key(n)) {
@@ -315,7 +316,7 @@ fn a_flipped_byte_of_what_was_spilled_is_never_served_and_stops_the_writer() {
         }
     }
     assert!(damaged > 1_000, "{damaged} documents were found damaged");
-    let found = store.partitions[&PARTITION].writer.check_sound().unwrap_err();
+    let found = store.partitions[&PARTITION].writer.check_integrity().unwrap_err();
     assert_eq!(found.code(), ErrorCode::Corrupt, "what a reader found");
     let keys: Vec<_> = (0..500).map(key).collect();
     let statuses = view.multi_get_documents(&keys[..]).unwrap();
@@ -348,14 +349,15 @@ fn the_files_of_what_was_spilled_go_with_the_copy() {
     followed.writer.publish_rebuild();
     assert!(!before.exists(), "the space was replaced");
     drop(store);
-    let directory = forebay_index::LiveDirectory { dir: dir.path().to_owned(), memory_dir: None };
+    let directory =
+        forebay_index::SharedCopyDirectory { dir: dir.path().to_owned(), memory_dir: None };
     directory.remove(StoreId(1), [PARTITION]);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
-/// Documents on disk are removed like others, even if the holder was killed during the removal.
+/// Documents on disk are removed like others, even if the owner was killed during the removal.
 #[test]
-fn what_was_spilled_goes_when_a_killed_holder_s_entry_is_finished() {
+fn successor_frees_spilled_records_of_a_finished_entry() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = small_in_files(dir.path());
     let all: Vec<_> = (0..DOCUMENTS).collect();
@@ -367,9 +369,9 @@ fn what_was_spilled_goes_when_a_killed_holder_s_entry_is_finished() {
         read.is_err_and(|error| error.code() == ErrorCode::Unavailable)
     }));
     write(&mut store, &gone, |store, n| store.delete(&key(n)));
-    let Followed { writer, state } = store.partitions.remove(&PARTITION).unwrap();
+    let FollowedPartition { writer, state } = store.partitions.remove(&PARTITION).unwrap();
     drop(writer);
-    // This simulates a kill before the holder noted that the entry is fully shown: `live.md`.
+    // This simulates a kill before the owner noted that the entry is fully shown: `shared-copy.md`.
     let (turn_of_header, redo_turn_of_space) = (64, 88);
     let (mut header, mut spaces) = (None, Vec::new());
     for entry in std::fs::read_dir(dir.path()).unwrap() {
@@ -387,7 +389,7 @@ fn what_was_spilled_goes_when_a_killed_holder_s_entry_is_finished() {
     let space = File::options().write(true).open(&spaces[0]).unwrap();
     space.write_all_at(&turn, redo_turn_of_space).unwrap();
 
-    let (_writer, resumed) = store.index.hold(PARTITION).unwrap();
+    let (_writer, resumed) = store.index.acquire_writer(PARTITION).unwrap();
     assert_eq!(resumed.map(|resumed| resumed.state), Some(state));
     check(&store.index, |n| (!gone.contains(&n)).then_some(n as i64));
 }

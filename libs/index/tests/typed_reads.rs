@@ -5,13 +5,13 @@ mod support;
 
 use forebay_core::clock::Timestamp;
 use forebay_core::key::{Key, KeyType};
+use forebay_core::replica_state::PartitionPhase;
 use forebay_core::row::Presence;
 use forebay_core::schema::{Alteration, FieldSpec, StoreSpec};
 use forebay_core::value::Value;
 use forebay_core::{Error, ErrorCode};
 use forebay_index::{
-    Admission, CopyOut, DocumentKey, FieldRead, KeyAnswer, KeyStatus, PackedKeys, PackedValues,
-    PartitionPhase,
+    CopyOut, DocumentKey, FieldRead, KeyAnswer, KeyStatus, PackedKeys, PackedValues, ReadAdmission,
 };
 use support::*;
 
@@ -43,7 +43,7 @@ fn people() -> Store {
 fn absent_null_and_empty_are_three_answers() {
     let store = people();
     let view = store.index.view(at(2_000));
-    let handle = |name: &str| store.index.handle_of_own_type(name).unwrap();
+    let handle = |name: &str| store.index.field(name).unwrap();
     let presences = |key: &str| {
         ["name", "photo", "score"].map(|name| view.presence(&handle(name), key).unwrap())
     };
@@ -63,14 +63,14 @@ fn absent_null_and_empty_are_three_answers() {
 fn copies_answer_length_absent_null_or_the_size_needed() {
     let store = people();
     let view = store.index.view(at(2_000));
-    let name = store.index.handle("name", STRING).unwrap();
+    let name = store.index.field_as("name", STRING).unwrap();
     let mut buffer = [b'.'; 5];
     assert_eq!(view.get_str(&name, "ann", &mut buffer[..2]).unwrap(), CopyOut::SizeNeeded(3));
     assert_eq!(view.get_str(&name, "bob", &mut buffer).unwrap(), CopyOut::Absent);
     assert_eq!(&buffer, b".....");
     assert_eq!(view.get_str(&name, "ann", &mut buffer).unwrap(), CopyOut::Length(3));
     assert_eq!(&buffer, b"Ann..");
-    let photo = store.index.handle("photo", BYTES).unwrap();
+    let photo = store.index.field_as("photo", BYTES).unwrap();
     assert_eq!(view.get_bytes(&photo, "ann", &mut []).unwrap(), CopyOut::Length(0));
     let owned = view.get_str_owned(&name, "ann").unwrap();
     assert_eq!(owned, FieldRead::Value("Ann".to_owned()));
@@ -80,11 +80,11 @@ fn copies_answer_length_absent_null_or_the_size_needed() {
 fn wrong_types_of_keys_and_values_are_refused() {
     let store = people();
     let index = &store.index;
-    refused(index.handle("age", STRING), ErrorCode::InvalidArgument, &["int32", "string", "age"]);
-    refused(index.handle("age", FLOAT32), ErrorCode::InvalidArgument, &["int32", "float32"]);
-    refused(index.handle("size", INT32), ErrorCode::NotFound, &["users", "size"]);
+    refused(index.field_as("age", STRING), ErrorCode::InvalidArgument, &["int32", "string", "age"]);
+    refused(index.field_as("age", FLOAT32), ErrorCode::InvalidArgument, &["int32", "float32"]);
+    refused(index.field_as("size", INT32), ErrorCode::NotFound, &["users", "size"]);
     let view = index.view(at(2_000));
-    let age = index.handle("age", INT32).unwrap();
+    let age = index.field_as("age", INT32).unwrap();
     for key in ["ann", "nobody"] {
         refused(view.get_f32(&age, key, 0.0), ErrorCode::InvalidArgument, &["int32", "float32"]);
         refused(view.get_str_owned(&age, key), ErrorCode::InvalidArgument, &["int32", "string"]);
@@ -97,7 +97,7 @@ fn wrong_types_of_keys_and_values_are_refused() {
     let definition = other.define(forebay_core::id::StoreId(2)).unwrap();
     let partitions: Vec<_> = definition.partitions.partitions().collect();
     let other = forebay_index::Index::new([schema_at(&definition)], partitions, 1).unwrap();
-    let foreign = other.handle("age", INT32).unwrap();
+    let foreign = other.field_as("age", INT32).unwrap();
     for key in ["ann", "nobody"] {
         refused(view.get_i32(&foreign, key, 0), ErrorCode::InvalidArgument, &["another store"]);
         refused(view.presence(&foreign, key), ErrorCode::InvalidArgument, &["another store"]);
@@ -107,8 +107,8 @@ fn wrong_types_of_keys_and_values_are_refused() {
 #[test]
 fn a_handle_survives_add_rename_and_drop() {
     let mut store = people();
-    let age = store.index.handle("age", INT32).unwrap();
-    let score = store.index.handle("score", FLOAT32).unwrap();
+    let age = store.index.field_as("age", INT32).unwrap();
+    let score = store.index.field_as("score", FLOAT32).unwrap();
     let add = Alteration::AddField(FieldSpec::new("city", STRING));
     let rename = Alteration::RenameField { from: "age".into(), to: "years".into() };
     store.alter(&[add, rename], 2_000);
@@ -117,7 +117,7 @@ fn a_handle_survives_add_rename_and_drop() {
     let read =
         |store: &Store, key: &str| store.index.view(at(4_000)).get_i32(&age, key, -1).unwrap();
     assert_eq!((read(&store, "ann"), read(&store, "bob")), (41, 7));
-    assert_eq!(store.index.handle("age", INT32).unwrap().field(), age.field());
+    assert_eq!(store.index.field_as("age", INT32).unwrap().field(), age.field());
 
     let drop = Alteration::DropField("years".into());
     let again = Alteration::AddField(FieldSpec::new("years", INT32));
@@ -127,7 +127,7 @@ fn a_handle_survives_add_rename_and_drop() {
     store.write(vec![ann], 6_000);
     assert_eq!(read(&store, "ann"), -1);
     let view = store.index.view(at(7_000));
-    let new = store.index.handle("years", INT32).unwrap();
+    let new = store.index.field_as("years", INT32).unwrap();
     assert_eq!(view.get_i32(&new, "ann", -1).unwrap(), 42);
     assert_eq!(view.presence(&score, "ann").unwrap(), Presence::Null);
 }
@@ -135,7 +135,7 @@ fn a_handle_survives_add_rename_and_drop() {
 #[test]
 fn a_drop_counts_in_a_partition_once_that_has_reached_it() {
     let mut store = people();
-    let age = store.index.handle("age", INT32).unwrap();
+    let age = store.index.field_as("age", INT32).unwrap();
     store.define(&[Alteration::DropField("age".into())]);
     assert_eq!(store.index.view(at(2_000)).get_i32(&age, "ann", -1).unwrap(), 41);
     store.alter(&[], 3_000);
@@ -145,7 +145,7 @@ fn a_drop_counts_in_a_partition_once_that_has_reached_it() {
 #[test]
 fn a_read_at_the_narrower_type_goes_on_while_values_fit() {
     let mut store = people();
-    let narrow = store.index.handle("age", INT32).unwrap();
+    let narrow = store.index.field_as("age", INT32).unwrap();
     store.alter(&[Alteration::WidenField { name: "age".into(), to: INT64 }], 2_000);
     let bob = store.upsert("bob", &[("age", Some(Value::Int64(7)))]);
     let cid = store.upsert("cid", &[("age", Some(Value::Int64(1 << 40)))]);
@@ -157,7 +157,7 @@ fn a_read_at_the_narrower_type_goes_on_while_values_fit() {
     let says = ["int32", "int64", "age"];
     refused(view.get_i32(&narrow, "cid", 0), ErrorCode::InvalidArgument, &says);
     refused(view.get_value(&narrow, "cid"), ErrorCode::InvalidArgument, &says);
-    let wide = store.index.handle("age", INT64).unwrap();
+    let wide = store.index.field_as("age", INT64).unwrap();
     for (key, value) in [("ann", 41), ("bob", 7), ("cid", 1 << 40)] {
         assert_eq!(view.get_i64(&wide, key, 0).unwrap(), value);
         assert_eq!(view.get_value(&wide, key).unwrap(), FieldRead::Value(Value::Int64(value)));
@@ -176,18 +176,18 @@ fn a_partition_answers_once_it_serves_and_only_if_followed() {
     }
     let first = store.partitions.values_mut().next().unwrap();
     first.writer.set_phase(PartitionPhase::Bootstrapping);
-    let age = store.index.handle("age", INT32).unwrap();
+    let age = store.index.field_as("age", INT32).unwrap();
     let view = store.index.view(at(2_000));
     refused(view.get_i32(&age, &booting, 0), ErrorCode::Unavailable, &["partition 0"]);
     assert_eq!(view.get_i32(&age, &serving, 0).unwrap(), 1);
     let says = ["partition 3", "0, 1, 2 of 4"];
     refused(view.get_i32(&age, &foreign, 0), ErrorCode::InvalidArgument, &says);
-    let partial = store.index.view(at(2_000).serve_partial(true));
+    let partial = store.index.view(at(2_000).allow_incomplete_reads(true));
     assert_eq!(partial.get_i32(&age, &booting, 0).unwrap(), 1);
 
     let stale = |id: forebay_core::id::PartitionId| match id.0 {
-        1 => Admission::Stale,
-        _ => Admission::Serve,
+        1 => ReadAdmission::Stale,
+        _ => ReadAdmission::Serve,
     };
     let bounded = store.index.view(at(2_000).admission(&stale));
     refused(bounded.get(&*serving), ErrorCode::Stale, &["partition 1"]);
@@ -212,7 +212,7 @@ fn a_batch_answers_in_order_and_duplicates_twice() {
     let store = people();
     let view = store.index.view(at(2_000));
     let keys = ["ann", "bob", "ann"];
-    let age = store.index.handle("age", INT32).unwrap();
+    let age = store.index.field_as("age", INT32).unwrap();
     let mut ages = Vec::new();
     view.multi_get(&keys[..], |place, answer| {
         ages.push((
@@ -230,7 +230,7 @@ fn a_batch_answers_in_order_and_duplicates_twice() {
     .unwrap();
     assert_eq!(ages, [(0, Some(41)), (1, None), (2, Some(41))]);
 
-    let name = store.index.handle("name", STRING).unwrap();
+    let name = store.index.field_as("name", STRING).unwrap();
     let packed_keys = PackedKeys::strings(b"annbobann", &[3, 6, 9]).unwrap();
     let mut packed = PackedValues::default();
     for _ in 0..2 {
@@ -272,8 +272,8 @@ fn a_store_with_a_partition_key_is_read_by_both() {
     let (index, definition) = (store.index.clone(), store.definition.clone());
     store.partitions.get_mut(&partition).unwrap().append(&index, &definition, body, 1_000);
     let view = index.view(at(2_000));
-    let total = index.handle("total", FLOAT64).unwrap();
-    let tenant = index.handle("tenant", STRING).unwrap();
+    let total = index.field_as("total", FLOAT64).unwrap();
+    let tenant = index.field_as("tenant", STRING).unwrap();
     assert_eq!(view.get_f64(&total, key, 0.0).unwrap(), 9.5);
     assert_eq!(view.get_str_owned(&tenant, key).unwrap(), FieldRead::Value("acme".into()));
     let elsewhere = DocumentKey::from(7).with_partition_key("other");
@@ -295,7 +295,7 @@ fn expiry_is_exact_by_the_later_of_clock_and_partition_time() {
     let mut field = store.upsert("ann", &[("age", Some(Value::Int32(2)))]);
     field.fields[0].ttl_us = Some(700);
     store.write(vec![short, field], 10_000);
-    let age = store.index.handle("age", INT32).unwrap();
+    let age = store.index.field_as("age", INT32).unwrap();
     let read = |store: &Store, key: &str, now: i64| {
         store.index.view(at(now)).get_i32(&age, key, -1).unwrap()
     };
@@ -310,21 +310,21 @@ fn expiry_is_exact_by_the_later_of_clock_and_partition_time() {
 
     store.alter(&[], 10_500);
     assert_eq!(read(&store, "bob", 0), -1);
-    let held: u64 = store.index.metrics().partitions.iter().map(|p| p.held.documents).sum();
+    let held: u64 = store.index.metrics().partitions.iter().map(|p| p.usage.documents).sum();
     assert_eq!(held, 1);
     let time = Timestamp::from_micros(10_500);
     assert!(store.index.metrics().partitions.iter().all(|p| p.progress.partition_time == time));
 }
 
 #[test]
-fn what_is_held_and_read_is_counted() {
+fn metrics_count_documents_and_reads() {
     let mut store = people();
     let long = store.upsert("bob", &[("name", Some(Value::String("b".repeat(1_000))))]);
     store.write(vec![long], 2_000);
     let held = |store: &Store| {
         let metrics = store.index.metrics();
-        let sum = |of: fn(&forebay_index::Held) -> u64| -> u64 {
-            metrics.partitions.iter().map(|partition| of(&partition.held)).sum()
+        let sum = |of: fn(&forebay_core::replica_state::PartitionUsage) -> u64| -> u64 {
+            metrics.partitions.iter().map(|partition| of(&partition.usage)).sum()
         };
         (sum(|h| h.documents), sum(|h| h.key_bytes), sum(|h| h.row_bytes), metrics.memory_bytes())
     };
@@ -362,7 +362,7 @@ fn a_scan_that_is_refused_on_the_way_goes_on_where_it_was() {
     let asked = std::cell::Cell::new(0);
     let turns_stale = |_| {
         asked.set(asked.get() + 1);
-        if asked.get() == 4 { Admission::Stale } else { Admission::Serve }
+        if asked.get() == 4 { ReadAdmission::Stale } else { ReadAdmission::Serve }
     };
     let mut seen = Vec::new();
     let mut scan = store.index.scan();

@@ -12,11 +12,11 @@ use forebay_core::clock::{Clock, Timestamp};
 use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
 use parking_lot::Mutex;
 
+use crate::append_notifier::AppendNotifier;
 use crate::change_log::{
     Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records, check_entry, check_not_control,
     check_same_count, no_such_log, trim_above_end,
 };
-use crate::end_signal::EndSignal;
 
 /// A log in memory.
 ///
@@ -40,7 +40,7 @@ pub struct MemoryLog {
 }
 
 struct MemoryPartition {
-    end: EndSignal,
+    end: AppendNotifier,
     state: Mutex<MemoryState>,
 }
 
@@ -74,7 +74,7 @@ impl MemoryPartition {
             last_append_time: Timestamp::MIN,
             is_deleted: false,
         };
-        Self { end: EndSignal::new(Offset(0)), state: Mutex::new(state) }
+        Self { end: AppendNotifier::new(Offset(0)), state: Mutex::new(state) }
     }
 
     fn read(&self, at: PartitionRef, from: Offset, bytes_max: usize) -> Result<Records> {

@@ -52,7 +52,7 @@ pub struct RemoteLog {
 /// Open subscriptions without a current reader.
 #[derive(Default)]
 struct Idle {
-    kept: BTreeMap<PartitionRef, VecDeque<Subscription>>,
+    kept: BTreeMap<PartitionRef, VecDeque<RemoteSubscription>>,
     /// Time of the last sweep of expired subscriptions.
     swept: Option<Instant>,
 }
@@ -78,7 +78,7 @@ pub(crate) fn now() -> Instant {
 }
 
 /// An open subscription, with the records that it has received and no reader has taken.
-struct Subscription {
+struct RemoteSubscription {
     answers: Streaming<v1::SubscribeResponse>,
     received: VecDeque<LogRecord>,
     next: Offset,
@@ -101,7 +101,7 @@ impl RemoteLog {
         Self { stream, writer, idle: Mutex::default() }
     }
 
-    async fn subscribe(&self, at: PartitionRef, from: Offset) -> Result<Subscription> {
+    async fn subscribe(&self, at: PartitionRef, from: Offset) -> Result<RemoteSubscription> {
         let request = v1::SubscribeRequest {
             store_id: at.store.0,
             partition: at.partition.0,
@@ -112,8 +112,14 @@ impl RemoteLog {
             let answers = stream.subscribe(request).await;
             let answers = answers.map_err(|status| located(&status, at))?.into_inner();
             let (received, heard) = (VecDeque::new(), now());
-            let mut subscription =
-                Subscription { answers, received, next: from, end: from, heard, kept_since: heard };
+            let mut subscription = RemoteSubscription {
+                answers,
+                received,
+                next: from,
+                end: from,
+                heard,
+                kept_since: heard,
+            };
             // The first answer reports the current end of the log, and whether the log covers the
             // offset.
             subscription.receive(at).await?;
@@ -132,7 +138,7 @@ impl RemoteLog {
 
     /// Takes the subscription at this offset that was read last: one that was left there earlier
     /// may have received records of the log before it was replaced.
-    fn take_idle(&self, at: PartitionRef, from: Offset) -> Option<Subscription> {
+    fn take_idle(&self, at: PartitionRef, from: Offset) -> Option<RemoteSubscription> {
         let mut idle = self.idle.lock();
         let subscriptions = idle.kept.get_mut(&at)?;
         let place = subscriptions.iter().rposition(|open| open.next == from)?;
@@ -147,7 +153,7 @@ impl RemoteLog {
         }
     }
 
-    fn keep_idle(&self, at: PartitionRef, mut subscription: Subscription) {
+    fn keep_idle(&self, at: PartitionRef, mut subscription: RemoteSubscription) {
         let now = now();
         subscription.kept_since = now;
         let mut idle = self.idle.lock();
@@ -174,7 +180,7 @@ impl Idle {
     }
 }
 
-impl Subscription {
+impl RemoteSubscription {
     async fn receive(&mut self, at: PartitionRef) -> Result<()> {
         let answer = self.answers.message().await.map_err(|status| located(&status, at))?;
         let answer = answer.ok_or_else(|| {

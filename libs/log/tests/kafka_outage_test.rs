@@ -122,7 +122,7 @@ async fn go_on(counts: &[Arc<AtomicUsize>], more: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_three_brokers_one_may_die_and_two_stop_everything() {
+async fn log_survives_one_dead_broker_of_three_and_stops_at_two() {
     let brokers = start(3).await;
     let options = short(KafkaOptions::new(brokers.bootstrap(), "quorum"));
     let log = Arc::new(KafkaLog::open(options.clone()).await.unwrap());

@@ -11,9 +11,9 @@ use forebay_core::ErrorCode;
 use forebay_core::clock::{Clock, ManualClock, Timestamp};
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_core::limits::MESSAGE_BYTES_MAX;
+use forebay_log::change_stream_service::ChangeStreamService;
 use forebay_log::conformance::Fixture;
 use forebay_log::remote::with_windows;
-use forebay_log::serve::ChangeStreamService;
 use forebay_log::{
     ChangeLog, MemoryLog, ReadLimit, RecordRange, RemoteLog, change_log_conformance,
 };
@@ -242,7 +242,7 @@ async fn readers_of_one_partition_do_not_disturb_each_other() {
 
 /// Proves that idle subscriptions do not exhaust the connection's window.
 #[tokio::test]
-async fn places_that_were_left_do_not_stall_the_connection() {
+async fn abandoned_consumer_positions_do_not_stall_the_connection() {
     let fixture = remote().await;
     let store = StoreId(1);
     fixture.memory.create(store, PartitionCount(12)).await.unwrap();
@@ -264,7 +264,7 @@ async fn places_that_were_left_do_not_stall_the_connection() {
 /// A reader of the first entry has received the other entries, which belong to the deleted log. The
 /// test proves that reads do not return them, even if the new log is no shorter than the old one.
 #[tokio::test]
-async fn what_was_received_of_a_log_is_not_read_once_it_was_replaced() {
+async fn reader_discards_received_records_of_a_replaced_log() {
     const ONE: ReadLimit = ReadLimit { bytes_max: 1, wait_max: Duration::ZERO };
     for entries_new in [3_usize, 30] {
         let fixture = remote().await;
@@ -336,10 +336,10 @@ async fn a_server_that_is_gone_is_unavailable_and_an_append_in_doubt() {
 }
 
 /// A change stream that answers every subscription with the same messages, and then nothing.
-struct Scripted(Vec<v1::SubscribeResponse>);
+struct ScriptedStream(Vec<v1::SubscribeResponse>);
 
 #[tonic::async_trait]
-impl ChangeStream for Scripted {
+impl ChangeStream for ScriptedStream {
     type SubscribeStream = StreamOf<v1::SubscribeResponse>;
 
     async fn subscribe(
@@ -360,7 +360,7 @@ impl ChangeStream for Scripted {
 
 async fn read_scripted(answers: Vec<v1::SubscribeResponse>, from: u64) -> ErrorCode {
     let clock = Arc::new(ManualClock::default());
-    let node = Node::start(Scripted(answers), Arc::new(MemoryLog::new(clock))).await;
+    let node = Node::start(ScriptedStream(answers), Arc::new(MemoryLog::new(clock))).await;
     let read = node.log().await;
     let read = read.read(PartitionRef::CONTROL, Offset(from), limit(Duration::from_secs(60))).await;
     read.expect_err("an error was expected").code()

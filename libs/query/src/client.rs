@@ -28,10 +28,10 @@ pub async fn query(server: Channel, sql: &str) -> Result<Rows> {
     let mut server = client(server);
     let statement = CommandStatementQuery { query: sql.to_owned(), transaction_id: None };
     let descriptor = FlightDescriptor::new_cmd(statement.as_any().encode_to_vec());
-    let info = server.get_flight_info(descriptor).await.map_err(told)?.into_inner();
+    let info = server.get_flight_info(descriptor).await.map_err(from_status)?.into_inner();
     let ticket = info.endpoint.first().and_then(|endpoint| endpoint.ticket.clone());
     let strange = || Error::corrupt("the server returned no endpoint for the statement");
-    let answer = server.do_get(ticket.ok_or_else(strange)?).await.map_err(told)?;
+    let answer = server.do_get(ticket.ok_or_else(strange)?).await.map_err(from_status)?;
     let schema = info.try_decode_schema();
     let schema = schema.map_err(|error| Error::corrupt(format!("columns: {error}")))?;
     Ok(Rows { schema: Arc::new(schema), batches: batches(answer) })
@@ -50,23 +50,23 @@ pub async fn rows_of_peer(
 ) -> Result<Batches> {
     let ticket = Any { type_url: type_url.to_owned(), value: ticket.encode_to_vec().into() };
     let ticket = Ticket::new(ticket.encode_to_vec());
-    Ok(batches(client(peer).do_get(send(ticket)).await.map_err(told)?))
+    Ok(batches(client(peer).do_get(send(ticket)).await.map_err(from_status)?))
 }
 
 fn client(server: Channel) -> FlightServiceClient<Channel> {
     FlightServiceClient::new(server).max_decoding_message_size(MESSAGE_BYTES_MAX)
 }
 
-fn told(status: Status) -> Error {
+fn from_status(status: Status) -> Error {
     error_of_status(&status)
 }
 
 fn batches(answer: Response<tonic::Streaming<arrow_flight::FlightData>>) -> Batches {
     let data = answer.into_inner().map_err(|status| FlightError::Tonic(Box::new(status)));
     let rows = FlightRecordBatchStream::new_from_flight_data(data);
-    let told = |error| match error {
-        FlightError::Tonic(status) => told(*status),
+    let from_flight = |error| match error {
+        FlightError::Tonic(status) => from_status(*status),
         error => Error::corrupt(format!("another process sent invalid rows: {error}")),
     };
-    rows.map_err(told).boxed()
+    rows.map_err(from_flight).boxed()
 }

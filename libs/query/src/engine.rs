@@ -18,14 +18,16 @@ use forebay_core::{Error, ErrorCode, Result};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use tokio::runtime::{Handle, Runtime};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-use crate::error::told;
-use crate::functions::{JoinedPlanner, functions};
-use crate::guard;
+use crate::datafusion_24686;
+use crate::deadline::{checked_by, too_long};
+use crate::error::from_engine;
+use crate::functions::{ChainPlanner, functions};
+use crate::statement_limits;
 use crate::table::{Batches, Catalog, Tables};
-use crate::twins;
 
 /// Name of the only catalog.
 pub(crate) const CATALOG: &str = "forebay";
@@ -78,6 +80,8 @@ struct Inner {
     schemas: Arc<Catalog>,
     options: SqlOptions,
     turns: Arc<Semaphore>,
+    /// Turns of planning, which outlasts a statement that ends at its deadline.
+    planning: Arc<Semaphore>,
     runtime: Option<Runtime>,
     threads: usize,
 }
@@ -121,9 +125,10 @@ impl SqlEngine {
             .build();
         let refused =
             |error| Error::unavailable(format!("the threads of SQL did not start: {error}"));
-        let turns = Arc::new(Semaphore::new(options.at_once.max(1)));
+        let turns = || Arc::new(Semaphore::new(options.at_once.max(1)));
+        let (turns, planning) = (turns(), turns());
         let (runtime, schemas) = (Some(runtime.map_err(refused)?), Arc::new(Catalog(schemas)));
-        Ok(Self(Arc::new(Inner { schemas, options, turns, runtime, threads })))
+        Ok(Self(Arc::new(Inner { schemas, options, turns, planning, runtime, threads })))
     }
 
     /// Returns the schemas with their tables.
@@ -136,8 +141,11 @@ impl SqlEngine {
     /// # Errors
     /// As [`SqlEngine::run`], except for errors of rows.
     pub async fn columns(&self, sql: &str) -> Result<SchemaRef> {
+        let until = Instant::now() + self.0.options.deadline;
         let (inner, sql) = (Arc::clone(&self.0), sql.to_owned());
-        self.within(async move { inner.plan(&sql).await.map(|(_, plan)| schema_of(&plan)) }).await
+        let planned =
+            async move { inner.plan(&sql, until).await.map(|(_, plan)| schema_of(&plan)) };
+        self.plan_until(until, planned).await
     }
 
     /// Runs a statement.
@@ -157,19 +165,19 @@ impl SqlEngine {
         let busy = "too many statements run at once; end some, or ask again";
         let turn = turn.map_err(|_| Error::unavailable(busy))?;
         let turn = turn.map_err(|_| ended())?;
-        let deadline = tokio::time::Instant::now() + self.0.options.deadline;
+        let deadline = Instant::now() + self.0.options.deadline;
         let (inner, sql) = (Arc::clone(&self.0), sql.to_owned());
         let begin = async move {
-            let (context, plan) = inner.plan(&sql).await?;
+            let (context, plan) = inner.plan(&sql, deadline).await?;
             let schema = schema_of(&plan);
             let planned = context.execute_logical_plan(plan).await;
             let rows = match planned {
                 Ok(planned) => planned.execute_stream().await,
                 Err(error) => Err(error),
             };
-            Ok((schema, rows.map_err(|error| told(&error))?))
+            Ok((schema, rows.map_err(|error| from_engine(&error))?))
         };
-        let (schema, mut rows) = self.within(begin).await?;
+        let (schema, mut rows) = self.plan_until(deadline, begin).await?;
         let (send, received) = mpsc::channel(1);
         let mut tasks = JoinSet::new();
         let pump = async move {
@@ -179,7 +187,7 @@ impl SqlEngine {
                 let item = match next {
                     Err(_) => Err(too_long()),
                     Ok(None) => return,
-                    Ok(Some(batch)) => batch.map_err(|error| told(&error)),
+                    Ok(Some(batch)) => batch.map_err(|error| from_engine(&error)),
                 };
                 let is_last = item.is_err();
                 let sent = tokio::time::timeout_at(deadline, send.send(item)).await;
@@ -192,19 +200,31 @@ impl SqlEngine {
         Ok(Rows { schema, batches: batches(received, tasks) })
     }
 
-    /// Runs a future on the engine's threads before the deadline. If the caller stops waiting, the
-    /// future ends.
-    async fn within<T: Send + 'static>(
+    /// Plans on a thread of its own, and returns at the deadline even if the planner does not. The
+    /// planner goes on until it next checks the deadline, or until it next waits after the caller
+    /// has stopped waiting; its turn bounds the number of such threads.
+    async fn plan_until<T: Send + 'static>(
         &self,
-        work: impl Future<Output = Result<T>> + Send + 'static,
+        deadline: Instant,
+        planning: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        let work = tokio::time::timeout(self.0.options.deadline, work);
-        let mut tasks = JoinSet::new();
-        tasks.spawn_on(work, self.handle()?);
-        match tasks.join_next().await {
-            Some(Ok(done)) => done.map_err(|_| too_long())?,
-            _ => Err(failed()),
-        }
+        let planned = async {
+            let turn = Arc::clone(&self.0.planning).acquire_owned().await.map_err(|_| ended())?;
+            let (mut send, received) = oneshot::channel();
+            let plan = move || {
+                let _turn = turn;
+                let planned = Handle::current().block_on(async {
+                    tokio::select! {
+                        planned = planning => Some(planned),
+                        () = send.closed() => None,
+                    }
+                });
+                planned.map(|planned| send.send(planned))
+            };
+            self.handle()?.spawn_blocking(plan);
+            received.await.map_err(|_| failed())?
+        };
+        tokio::time::timeout_at(deadline, planned).await.map_err(|_| too_long())?
     }
 
     fn handle(&self) -> Result<&Handle> {
@@ -213,22 +233,29 @@ impl SqlEngine {
 }
 
 impl Inner {
-    /// Plans a read-only statement in a new context.
-    async fn plan(&self, sql: &str) -> Result<(SessionContext, LogicalPlan)> {
-        guard::check(sql)?;
-        let context = self.context()?;
-        let plan = context.state().create_logical_plan(sql).await.map_err(|error| told(&error))?;
+    /// Plans a read-only statement in a new context, until the deadline.
+    async fn plan(&self, sql: &str, deadline: Instant) -> Result<(SessionContext, LogicalPlan)> {
+        statement_limits::check(sql)?;
+        let context = self.context(deadline)?;
+        let state = context.state();
+        let dialect = state.config_options().sql_parser.dialect;
+        let statement =
+            state.sql_to_statement(sql, &dialect).map_err(|error| from_engine(&error))?;
+        statement_limits::check_tables(&statement)?;
+        let plan = state.statement_to_plan(statement).await.map_err(|error| from_engine(&error))?;
+        statement_limits::check_plan(&plan)?;
         let only_reads = SQLOptions::new()
             .with_allow_ddl(false)
             .with_allow_dml(false)
             .with_allow_statements(false);
-        only_reads.verify_plan(&plan).map_err(|error| told(&error))?;
-        let state = twins::without_them(context.state(), &plan).map_err(|error| told(&error))?;
+        only_reads.verify_plan(&plan).map_err(|error| from_engine(&error))?;
+        let state = datafusion_24686::without_faulty_rule(context.state(), &plan)
+            .map_err(|error| from_engine(&error))?;
         Ok((SessionContext::new_with_state(state), plan))
     }
 
     /// Returns a context with a memory and disk budget, and with the tables and functions.
-    fn context(&self) -> Result<SessionContext> {
+    fn context(&self, deadline: Instant) -> Result<SessionContext> {
         let options = &self.options;
         let pool = FairSpillPool::new(options.memory_bytes / options.at_once.max(1));
         let disk = DiskManagerBuilder::default()
@@ -238,7 +265,7 @@ impl Inner {
             .with_memory_pool(Arc::new(TrackConsumersPool::new(pool, NAMED_CONSUMERS)))
             .with_disk_manager_builder(disk)
             .build_arc()
-            .map_err(|error| told(&error))?;
+            .map_err(|error| from_engine(&error))?;
         let (first, _) =
             self.schemas.0.first().ok_or_else(|| Error::internal("the statement has no tables"))?;
         let config = SessionConfig::new()
@@ -259,9 +286,9 @@ impl Inner {
             .with_table_function_list(Vec::new())
             .with_file_formats(Vec::new());
         if let Some(planners) = state.expr_planners() {
-            planners.insert(0, Arc::new(JoinedPlanner));
+            planners.insert(0, Arc::new(ChainPlanner));
         }
-        Ok(SessionContext::new_with_state(state.build()))
+        Ok(SessionContext::new_with_state(checked_by(state, deadline).build()))
     }
 }
 
@@ -300,11 +327,6 @@ fn batches(
 
 fn ended() -> Error {
     Error::new(ErrorCode::Closed, "the engine has ended")
-}
-
-fn too_long() -> Error {
-    let message = "the statement took too long; read fewer rows, or split the statement";
-    Error::new(ErrorCode::DeadlineExceeded, message)
 }
 
 fn failed() -> Error {

@@ -12,7 +12,7 @@ pub(crate) fn external(error: Error) -> DataFusionError {
 }
 
 /// Converts an engine error: an invalid statement, an exceeded budget, or a wrapped Forebay error.
-pub(crate) fn told(error: &DataFusionError) -> Error {
+pub(crate) fn from_engine(error: &DataFusionError) -> Error {
     let root = error.find_root();
     match root {
         DataFusionError::External(error) => outside(&**error, root),
@@ -34,7 +34,7 @@ pub(crate) fn told(error: &DataFusionError) -> Error {
 /// Converts an error of writing or reading spilled data.
 fn of_disk(error: &io::Error) -> Error {
     if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<DataFusionError>()) {
-        return told(error);
+        return from_engine(error);
     }
     let message = error.to_string();
     // The engine reports its own limit only by these words.
@@ -52,7 +52,7 @@ fn outside(error: &(dyn std::error::Error + 'static), root: &DataFusionError) ->
         return ours.clone();
     }
     match error.downcast_ref::<DataFusionError>() {
-        Some(error) => told(error),
+        Some(error) => from_engine(error),
         None => Error::internal(root.strip_backtrace()),
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! A statement takes these steps:
 //!
-//! 1. `guard` rejects statements that must not be planned.
+//! 1. `statement_limits` rejects statements that must not be planned.
 //! 2. [`SqlEngine`] plans the statement over its [`Tables`], and runs it on dedicated threads with
 //!    a budget of memory and time.
 //! 3. The tables read their rows in parts, given the columns and the [`Bounds`] of the statement.
@@ -13,19 +13,20 @@
 
 mod bounds;
 mod client;
+mod datafusion_24686;
+mod deadline;
 mod engine;
 mod error;
 mod flight;
 mod functions;
-mod guard;
 mod metadata;
 mod parquet;
+mod statement_limits;
 mod table;
-mod twins;
 
 pub use bounds::Bounds;
 pub use client::{query, rows_of_peer};
 pub use engine::{Rows, SqlEngine, SqlOptions};
 pub use flight::{FlightSql, Scans};
-pub use parquet::{ParquetFile, Stored, StoredFile, identified};
-pub use table::{Batches, Table, Tables, Wanted};
+pub use parquet::{FileStorage, ParquetFile, StoredFile, identified};
+pub use table::{Batches, Table, TableScan, Tables};

@@ -25,7 +25,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::statistics::Statistics;
 
 use crate::bounds::Bounds;
-use crate::table::{Batches, Wanted};
+use crate::table::{Batches, TableScan};
 
 /// Rows per row group, which is the unit that a reader may skip.
 const GROUP_ROWS: usize = 16_384;
@@ -85,7 +85,7 @@ impl ParquetFile {
 }
 
 /// Storage of files.
-pub trait Stored: Debug + Send + Sync + 'static {
+pub trait FileStorage: Debug + Send + Sync + 'static {
     /// Reads a range of a file.
     fn range(&self, name: &str, range: Range<u64>) -> BoxFuture<'_, Result<Bytes>>;
 }
@@ -94,7 +94,7 @@ pub trait Stored: Debug + Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct StoredFile {
     /// Storage of the file.
-    pub stored: Arc<dyn Stored>,
+    pub storage: Arc<dyn FileStorage>,
     /// Name of the file in the storage.
     pub name: String,
     /// Length of the file in bytes.
@@ -109,7 +109,7 @@ impl StoredFile {
     /// # Errors
     /// The errors of the storage; `Corrupt` if the file is not a Parquet file. An error is the last
     /// item.
-    pub fn rows(self, table: &Schema, wanted: &Wanted) -> Batches {
+    pub fn rows(self, table: &Schema, wanted: &TableScan) -> Batches {
         let columns = wanted.columns.iter().map(|place| Arc::clone(&table.fields()[*place]));
         let columns: Vec<FieldRef> = columns.collect();
         let bounds = wanted
@@ -119,8 +119,9 @@ impl StoredFile {
         let bounds: Vec<_> = bounds.collect();
         let begun = async move {
             let name = self.name.clone();
-            let rows = self.begin(&columns, &bounds).await.map_err(|error| told(error, &name))?;
-            Ok::<_, Error>(rows.map_err(move |error| told(error, &name)))
+            let rows =
+                self.begin(&columns, &bounds).await.map_err(|error| from_parquet(error, &name))?;
+            Ok::<_, Error>(rows.map_err(move |error| from_parquet(error, &name)))
         };
         stream::once(begun).try_flatten().boxed()
     }
@@ -132,10 +133,11 @@ impl StoredFile {
     pub async fn all(self) -> Result<(SchemaRef, Batches)> {
         let name = self.name.clone();
         let file = ParquetRecordBatchStreamBuilder::new(self).await;
-        let file = file.map_err(|error| told(error, &name))?;
+        let file = file.map_err(|error| from_parquet(error, &name))?;
         let schema = Arc::clone(file.schema());
-        let rows = file.with_batch_size(BATCH_ROWS).build().map_err(|error| told(error, &name))?;
-        Ok((schema, rows.map_err(move |error| told(error, &name)).boxed()))
+        let rows =
+            file.with_batch_size(BATCH_ROWS).build().map_err(|error| from_parquet(error, &name))?;
+        Ok((schema, rows.map_err(move |error| from_parquet(error, &name)).boxed()))
     }
 
     async fn begin(
@@ -214,7 +216,7 @@ fn may_have(group: &RowGroupMetaData, column: &str, bounds: &Bounds) -> bool {
     above && below
 }
 
-fn told(error: ParquetError, name: &str) -> Error {
+fn from_parquet(error: ParquetError, name: &str) -> Error {
     match error {
         ParquetError::External(error) => match error.downcast::<Error>() {
             Ok(ours) => *ours,
@@ -226,14 +228,14 @@ fn told(error: ParquetError, name: &str) -> Error {
 
 impl MetadataFetch for &StoredFile {
     fn fetch(&mut self, range: Range<u64>) -> BoxFuture<'_, parquet::errors::Result<Bytes>> {
-        let read = self.stored.range(&self.name, range);
+        let read = self.storage.range(&self.name, range);
         Box::pin(async { read.await.map_err(|error| ParquetError::External(Box::new(error))) })
     }
 }
 
 impl AsyncFileReader for StoredFile {
     fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, parquet::errors::Result<Bytes>> {
-        let read = self.stored.range(&self.name, range);
+        let read = self.storage.range(&self.name, range);
         Box::pin(async { read.await.map_err(|error| ParquetError::External(Box::new(error))) })
     }
 

@@ -46,12 +46,12 @@ pub trait Table: Debug + Send + Sync + 'static {
 
     /// Returns the rows of a part with the requested columns, in the requested order: all rows
     /// within the bounds, and possibly others, which the engine filters out.
-    fn rows(&self, part: usize, wanted: &Wanted) -> Batches;
+    fn rows(&self, part: usize, wanted: &TableScan) -> Batches;
 }
 
 /// Columns and rows that a scan requests.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct TableScan {
     /// Indexes of the columns.
     pub columns: Vec<usize>,
     /// Bounds that every requested row satisfies.
@@ -116,7 +116,7 @@ impl TableProvider for Readable {
     ) -> EngineResult<Arc<dyn ExecutionPlan>> {
         let schema = self.0.schema();
         let all = || (0..schema.fields().len()).collect();
-        let wanted = Wanted {
+        let wanted = TableScan {
             columns: projection.cloned().unwrap_or_else(all),
             bounds: filters.iter().filter_map(|filter| Bounds::of(filter, &schema)).collect(),
         };
@@ -149,7 +149,7 @@ impl TableProvider for Readable {
 #[derive(Debug)]
 struct Chain {
     table: Arc<dyn Table>,
-    wanted: Wanted,
+    wanted: TableScan,
     parts: Vec<usize>,
     schema: SchemaRef,
 }

@@ -10,11 +10,11 @@ use std::time::Duration;
 use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Int64Type, Schema, SchemaRef};
 use async_trait::async_trait;
-use forebay_columns::{arrow_type, column};
+use forebay_arrow::{arrow_type, column};
 use forebay_core::limits::SQL_OPERATORS_MAX;
-use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::value::{FieldType, Value};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_query::{Batches, Bounds, SqlEngine, SqlOptions, Table, Tables, Wanted};
+use forebay_query::{Batches, Bounds, SqlEngine, SqlOptions, Table, TableScan, Tables};
 use futures::stream::{self, StreamExt, TryStreamExt};
 
 const PARTS: i64 = 3;
@@ -35,25 +35,25 @@ enum Kind {
 }
 
 #[derive(Debug, Default)]
-struct Seen {
-    wanted: Mutex<Vec<Wanted>>,
+struct Observations {
+    wanted: Mutex<Vec<TableScan>>,
     batches: AtomicUsize,
 }
 
 #[derive(Clone, Debug)]
-struct Memory(Kind, Arc<Seen>);
+struct Memory(Kind, Arc<Observations>);
 
 #[derive(Default)]
-struct All(Arc<Seen>);
+struct AllTables(Arc<Observations>);
 
-impl fmt::Debug for All {
+impl fmt::Debug for AllTables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("All")
+        f.write_str("AllTables")
     }
 }
 
 #[async_trait]
-impl Tables for All {
+impl Tables for AllTables {
     fn names(&self) -> Vec<String> {
         ["failing", "numbers", "panicking", "stuck"].map(str::to_owned).to_vec()
     }
@@ -72,15 +72,15 @@ impl Tables for All {
 }
 
 fn int64() -> FieldType {
-    FieldType::Scalar(ScalarType::Int64)
+    FieldType::INT64
 }
 
 fn text() -> FieldType {
-    FieldType::Scalar(ScalarType::String)
+    FieldType::STRING
 }
 
 impl Memory {
-    fn batch(&self, from: i64, wanted: &Wanted) -> RecordBatch {
+    fn batch(&self, from: i64, wanted: &TableScan) -> RecordBatch {
         self.1.batches.fetch_add(1, Ordering::SeqCst);
         let numbers = || from..from + BATCH;
         let n = column(int64(), numbers().map(|n| Some(Value::Int64(n))).collect()).unwrap();
@@ -103,7 +103,7 @@ impl Table for Memory {
         PARTS as usize
     }
 
-    fn rows(&self, part: usize, wanted: &Wanted) -> Batches {
+    fn rows(&self, part: usize, wanted: &TableScan) -> Batches {
         self.1.wanted.lock().unwrap().push(wanted.clone());
         let (table, wanted) = (self.clone(), wanted.clone());
         let first = part as i64 * ROWS_OF_PART;
@@ -129,7 +129,7 @@ impl Table for Memory {
 /// An engine over these tables, and the requests that they received.
 struct Setup {
     engine: SqlEngine,
-    seen: Arc<Seen>,
+    seen: Arc<Observations>,
     _folder: tempfile::TempDir,
 }
 
@@ -138,8 +138,8 @@ impl Setup {
         let folder = tempfile::tempdir().unwrap();
         let mut options = SqlOptions::new(folder.path().join("sql"));
         change(&mut options);
-        let seen = Arc::<Seen>::default();
-        let tables: Arc<dyn Tables> = Arc::new(All(Arc::clone(&seen)));
+        let seen = Arc::<Observations>::default();
+        let tables: Arc<dyn Tables> = Arc::new(AllTables(Arc::clone(&seen)));
         let engine = SqlEngine::start(vec![("events", tables)], options).unwrap();
         Self { engine, seen, _folder: folder }
     }
@@ -166,6 +166,11 @@ impl Setup {
 
 fn setup() -> Setup {
     Setup::new(|_| {})
+}
+
+/// Returns a setup for statements that take seconds to plan, and longer on a busy machine.
+fn patient_setup() -> Setup {
+    Setup::new(|options| options.deadline = Duration::from_secs(600))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,7 +216,7 @@ async fn a_table_is_told_what_is_wanted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_more_than_read_is_refused() {
+async fn engine_refuses_statements_that_write() {
     let setup = setup();
     for sql in [
         "CREATE TABLE t AS SELECT 1",
@@ -242,8 +247,8 @@ async fn what_does_more_than_read_is_refused() {
 
 /// Proves that the process survives a statement of any depth.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_too_long_or_too_deep_is_refused() {
-    let setup = setup();
+async fn engine_refuses_long_and_deep_statements() {
+    let setup = patient_setup();
     let chain = |terms: usize| format!("SELECT 1{}", " + 1".repeat(terms));
     let error = setup.refused(&chain(15_000)).await;
     assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
@@ -265,7 +270,7 @@ async fn what_is_too_long_or_too_deep_is_refused() {
 /// limits allow: a plan's recursion follows the longest chain.
 #[tokio::test(flavor = "multi_thread")]
 async fn deepest_statements_within_the_limits_are_answered() {
-    let setup = setup();
+    let setup = patient_setup();
     let repeat = |first: &str, link: &str, links: usize| first.to_owned() + &link.repeat(links);
     let where_ = |condition: String| format!("SELECT count(*) FROM numbers WHERE {condition}");
     let sum = repeat("SELECT 1", " + 1", SQL_OPERATORS_MAX - 10);
@@ -276,18 +281,17 @@ async fn deepest_statements_within_the_limits_are_answered() {
     assert_eq!(setup.numbers(&any).await, [2]);
     let all = where_(repeat("n >= 0", " AND n + 1 > n", (SQL_OPERATORS_MAX - 20) / 5));
     assert_eq!(setup.numbers(&all).await, [3_000]);
-    // The planner formats the whole remaining chain of `||` at each of its operators, so a chain as
-    // long as the others keeps a planning thread busy for minutes: this one is short.
-    let text = repeat("length('x'", " || 'x'", 100) + ")";
-    let text = format!("SELECT count(*) FROM numbers WHERE {text} > n");
-    assert_eq!(setup.numbers(&text).await, [101]);
+    // The planner would format the whole remaining chain at each call of a function.
+    let text = repeat("length(text", " || 'x'", SQL_OPERATORS_MAX - 20) + ")";
+    let text = format!("SELECT CAST({text} - length(text) AS BIGINT) FROM numbers WHERE n = 7");
+    assert_eq!(setup.numbers(&text).await, [SQL_OPERATORS_MAX as i64 - 20]);
     let union = repeat("SELECT 1", " UNION ALL SELECT 1", (SQL_OPERATORS_MAX - 20) / 3);
     let union = format!("SELECT count(*) FROM ({union})");
     assert_eq!(setup.numbers(&union).await, [(SQL_OPERATORS_MAX as i64 - 20) / 3 + 1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_needs_more_memory_than_it_may_have_fails_alone() {
+async fn statement_beyond_its_memory_fails_alone() {
     let setup = Setup::new(|options| {
         options.memory_bytes = 4 << 20;
         options.at_once = 2;
@@ -317,15 +321,55 @@ async fn what_needs_more_memory_than_it_may_have_fails_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_takes_too_long_is_ended() {
+async fn statement_beyond_its_time_is_ended() {
     let setup = Setup::new(|options| options.deadline = Duration::from_millis(300));
     for sql in ["SELECT n FROM stuck", "SELECT sum(n) FROM stuck"] {
         assert_eq!(setup.refused(sql).await.code(), ErrorCode::DeadlineExceeded);
     }
 }
 
+/// Returns a statement whose plan contains the innermost query 2^`levels` times.
+fn doubled(levels: usize) -> String {
+    let mut named = "WITH q0 AS (SELECT n FROM numbers)".to_owned();
+    for level in 1..=levels {
+        let below = level - 1;
+        named += &format!(", q{level} AS (SELECT a.n FROM q{below} a CROSS JOIN q{below} b)");
+    }
+    format!("{named} SELECT count(*) FROM q{levels}")
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_table_refuses_is_told_and_a_panic_ends_the_statement_alone() {
+async fn a_plan_that_grows_beyond_its_limit_is_refused() {
+    let setup = setup();
+    for levels in [16, 100] {
+        let error = setup.refused(&doubled(levels)).await;
+        assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
+        assert!(error.to_string().contains("too many tables"), "{error}");
+    }
+    let aliases: Vec<_> = (0..400).map(|at| format!("numbers a{at}")).collect();
+    let error = setup.refused(&format!("SELECT 1 FROM {}", aliases.join(", "))).await;
+    assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
+    assert!(error.to_string().contains("plan"), "{error}");
+}
+
+/// Proves that a statement whose planning takes longer ends at its deadline, and that its planning
+/// ends later: the only turn of planning comes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn planning_ends_at_the_deadline() {
+    let setup = Setup::new(|options| {
+        options.deadline = Duration::from_millis(300);
+        options.at_once = 1;
+    });
+    let sql = doubled(9);
+    let refused = tokio::time::timeout(Duration::from_secs(60), setup.refused(&sql)).await;
+    let error = refused.expect("planning outlasts its deadline");
+    assert_eq!(error.code(), ErrorCode::DeadlineExceeded);
+    let again = async { while setup.engine.columns("SELECT n FROM numbers").await.is_err() {} };
+    tokio::time::timeout(Duration::from_secs(60), again).await.expect("the planner goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statement_returns_table_errors_and_contains_panics() {
     let setup = setup();
     let mut rows = setup.engine.run("SELECT n FROM failing").await.unwrap().batches;
     let error = loop {
@@ -367,7 +411,7 @@ async fn a_turn_that_does_not_come_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_read_before_it_is_taken() {
+async fn engine_reads_batches_only_on_demand() {
     let setup = setup();
     let mut rows = setup.engine.run("SELECT n FROM numbers").await.unwrap().batches;
     rows.next().await.unwrap().unwrap();
@@ -382,7 +426,7 @@ async fn nothing_is_read_before_it_is_taken() {
 
 /// Proves that projections that compute columns of the same names are not taken for each other.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_computed_again_is_computed_again() {
+async fn repeated_projection_is_computed_twice() {
     let setup = setup();
     let again = |expression: &str, times: usize| {
         let of = "SELECT n, text AS t FROM numbers WHERE n = 7".to_owned();

@@ -7,11 +7,11 @@ use arrow::datatypes::{Field, Int64Type, Schema, SchemaRef};
 use arrow_flight::sql::client::FlightSqlServiceClient;
 use arrow_flight::sql::{CommandGetDbSchemas, CommandGetTables, SqlInfo};
 use async_trait::async_trait;
-use forebay_columns::{arrow_type, column};
-use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_arrow::{arrow_type, column};
+use forebay_core::value::{FieldType, Value};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_query::{
-    Batches, FlightSql, Rows, Scans, SqlEngine, SqlOptions, Table, Tables, Wanted, query,
+    Batches, FlightSql, Rows, Scans, SqlEngine, SqlOptions, Table, TableScan, Tables, query,
     rows_of_peer,
 };
 use forebay_wire::v1;
@@ -35,14 +35,14 @@ impl Table for Numbers {
         1
     }
 
-    fn rows(&self, _: usize, wanted: &Wanted) -> Batches {
+    fn rows(&self, _: usize, wanted: &TableScan) -> Batches {
         assert_eq!(wanted.columns, [0]);
         stream::iter([Ok(numbers())]).boxed()
     }
 }
 
 fn int64() -> FieldType {
-    FieldType::Scalar(ScalarType::Int64)
+    FieldType::INT64
 }
 
 fn numbers() -> RecordBatch {
@@ -51,10 +51,10 @@ fn numbers() -> RecordBatch {
 }
 
 #[derive(Debug)]
-struct One;
+struct OneTable;
 
 #[async_trait]
-impl Tables for One {
+impl Tables for OneTable {
     fn names(&self) -> Vec<String> {
         vec!["numbers".to_owned()]
     }
@@ -80,7 +80,7 @@ impl Scans for OneScan {
 
 /// Starts a server and returns a channel to it.
 async fn served(folder: &tempfile::TempDir) -> Channel {
-    let tables: Arc<dyn Tables> = Arc::new(One);
+    let tables: Arc<dyn Tables> = Arc::new(OneTable);
     let options = SqlOptions::new(folder.path().join("sql"));
     let engine = SqlEngine::start(vec![("events", tables)], options).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

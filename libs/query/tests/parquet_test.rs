@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use bytes::Bytes;
-use forebay_columns::{arrow_type, column};
+use forebay_arrow::{arrow_type, column};
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_query::{Bounds, ParquetFile, Stored, StoredFile, Wanted, identified};
+use forebay_query::{Bounds, FileStorage, ParquetFile, StoredFile, TableScan, identified};
 use futures::TryStreamExt;
 use futures::future::BoxFuture;
 
@@ -24,7 +24,7 @@ struct Memory {
     read: AtomicU64,
 }
 
-impl Stored for Memory {
+impl FileStorage for Memory {
     fn range(&self, name: &str, range: Range<u64>) -> BoxFuture<'_, Result<Bytes>> {
         self.read.fetch_add(range.end - range.start, Ordering::SeqCst);
         let found = self.files.lock().unwrap().get(name).cloned();
@@ -42,7 +42,7 @@ impl Memory {
     fn file(self: &Arc<Self>, bytes: Bytes) -> StoredFile {
         let (name, length) = ("f".to_owned(), bytes.len() as u64);
         self.files.lock().unwrap().insert(name.clone(), bytes);
-        StoredFile { stored: Arc::clone(self) as Arc<dyn Stored>, name, bytes: length }
+        StoredFile { storage: Arc::clone(self) as Arc<dyn FileStorage>, name, bytes: length }
     }
 }
 
@@ -82,11 +82,11 @@ fn file() -> Bytes {
     file.finish().unwrap()
 }
 
-fn wanted(columns: &[usize], bounds: Vec<Bounds>) -> Wanted {
-    Wanted { columns: columns.to_vec(), bounds }
+fn wanted(columns: &[usize], bounds: Vec<Bounds>) -> TableScan {
+    TableScan { columns: columns.to_vec(), bounds }
 }
 
-async fn read(file: StoredFile, table: &Schema, wanted: &Wanted) -> Result<Vec<RecordBatch>> {
+async fn read(file: StoredFile, table: &Schema, wanted: &TableScan) -> Result<Vec<RecordBatch>> {
     file.rows(table, wanted).try_collect().await
 }
 
@@ -121,7 +121,7 @@ async fn columns_are_found_by_their_ids_and_widened() {
 }
 
 #[tokio::test]
-async fn what_is_not_wanted_is_not_read() {
+async fn reader_skips_unrequested_columns_and_groups() {
     let memory = Arc::<Memory>::default();
     let file = memory.file(file());
     let bounds = Bounds {
@@ -143,7 +143,7 @@ async fn what_is_not_wanted_is_not_read() {
 }
 
 #[tokio::test]
-async fn what_is_no_such_file_is_told() {
+async fn reader_reports_an_invalid_file() {
     let memory = Arc::<Memory>::default();
     let good = file();
     let code = async |bytes: Bytes| {

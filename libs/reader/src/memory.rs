@@ -22,22 +22,24 @@ use forebay_core::id::{
 };
 use forebay_core::layout::Layout;
 use forebay_core::outcome::Outcome;
+use forebay_core::replica_state::PartitionPhase;
 use forebay_core::schema::{Alteration, Definition};
 use forebay_core::{Error, Result};
-use forebay_index::{Index, PartitionPhase, PartitionWriter};
-use forebay_log::{Appended, CatalogFollower, MemoryLog};
+use forebay_entries::CatalogFollower;
+use forebay_index::{Index, PartitionWriter};
+use forebay_log::{Appended, MemoryLog};
+use forebay_replica::{
+    Barriers, CatchUp, Counts, Phase, Readiness, ReplicaContext, ServedState, closed,
+};
 use forebay_wire::entry::{decode_entry, encode_entry};
 use forebay_wire::outcome::ChangeResult;
 use parking_lot::Mutex;
 
-use crate::barrier::Barriers;
-use crate::budget::MemoryBudget;
+use crate::followed_version::FollowedVersion;
+use crate::memory_budget::MemoryBudget;
 use crate::options::{ReaderOptions, ReaderParts};
-use crate::progress::{CatchUp, Counts, Phase, Served};
-use crate::reader::{Reader, share};
-use crate::ready::Readiness;
-use crate::shared::Shared;
-use crate::versions::Followed;
+use crate::reader::Reader;
+use crate::version_opener::open_index;
 
 /// A state that the owner simulates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +76,7 @@ struct Replicas {
     clock: Arc<ManualClock>,
     client: ClientId,
     /// Weak reference to the reader's shared part; set once, right after the reader is created.
-    shared: OnceLock<Weak<Shared>>,
+    context: OnceLock<Weak<ReplicaContext>>,
     held: Mutex<Held>,
 }
 
@@ -110,7 +112,7 @@ impl MemoryReader {
         let replicas = Replicas {
             clock: Arc::clone(&clock),
             client,
-            shared: OnceLock::new(),
+            context: OnceLock::new(),
             held: Mutex::new(held),
         };
         let replicas = Arc::new(replicas);
@@ -120,7 +122,6 @@ impl MemoryReader {
             clock,
             entropy,
             barriers: Arc::clone(&replicas) as Arc<dyn Barriers>,
-            on_skipped: None,
             disk: None,
             replicator: None,
         };
@@ -128,14 +129,14 @@ impl MemoryReader {
         let options = ReaderOptions::new(&definition.name);
         let layout = Layout::of(&definition);
         let versions = vec![Arc::new(SchemaAt { definition, layout })];
-        let budget = MemoryBudget::new(options.memory_budget);
-        let (shared, index) = share(options, parts, versions, None, budget)?;
-        replicas.fill(&shared, &index, version)?;
+        let budget = MemoryBudget::new(options.memory_limit);
+        let (context, index) = open_index(options, parts, versions, None, budget)?;
+        replicas.fill(&context, &index, version)?;
         // No other thread has seen the cell yet, so this `set` is the first and only one.
-        let _ = replicas.shared.set(Arc::downgrade(&shared));
-        shared.note_progress(version);
-        shared.observe_readiness(now);
-        Ok(Self { reader: Reader::over(Followed { shared, index }), replicas })
+        let _ = replicas.context.set(Arc::downgrade(&context));
+        context.note_progress(version);
+        context.observe_readiness(now);
+        Ok(Self { reader: Reader::over(FollowedVersion { context, index }), replicas })
     }
 
     /// Returns the reader.
@@ -156,7 +157,7 @@ impl MemoryReader {
         version: SchemaVersion,
         mut changes: Vec<Change>,
     ) -> Result<(LogId, Position, Vec<ChangeResult>)> {
-        let shared = &*self.open_shared()?;
+        let context = &*self.open_shared()?;
         let mut held = self.replicas.held.lock();
         let showing = held.showing;
         let replica = held.replica(partition)?;
@@ -168,9 +169,9 @@ impl MemoryReader {
         let batch = ClientBatch { client: self.replicas.client, changes };
         let now = self.replicas.clock.now();
         let body = EntryBody::Changes(vec![batch]);
-        let outcomes = replica.append(shared, now, version, body)?;
+        let outcomes = replica.append(context, now, version, body)?;
         replica.sequence = Sequence(first + conditional.len() as u64);
-        replica.show(shared, showing);
+        replica.show(context, showing);
         let (log_id, position) = (replica.log_id, replica.state.position);
         let judged = |sequence| outcomes.iter().find(|it| it.sequence == Sequence(sequence));
         let result = |(place, _): (u64, &bool)| match judged(first + place) {
@@ -179,7 +180,7 @@ impl MemoryReader {
         };
         let results = (0..).zip(&conditional).map(result).collect();
         drop(held);
-        shared.note_progress(version);
+        context.note_progress(version);
         Ok((log_id, position, results))
     }
 
@@ -189,18 +190,18 @@ impl MemoryReader {
     /// Returns `Closed`, and `InvalidArgument`, `NotFound` or `LimitExceeded` with the reason if an
     /// alteration is impossible.
     pub fn alter(&self, alterations: &[Alteration]) -> Result<Arc<SchemaAt>> {
-        let shared = &*self.open_shared()?;
+        let context = &*self.open_shared()?;
         let mut held = self.replicas.held.lock();
-        let newest = Arc::clone(shared.storage.schemas().newest());
+        let newest = Arc::clone(context.storage.schemas().newest());
         let definition = newest.definition.altered(alterations);
-        let definition = definition.map_err(|error| error.with_store(&shared.name))?;
+        let definition = definition.map_err(|error| error.with_store(&context.name))?;
         let version = definition.version;
         let layout = Layout::of(&definition);
         let schema = Arc::new(SchemaAt { definition, layout });
-        shared.storage.schemas().add(Arc::clone(&schema))?;
-        self.replicas.append_to_all(&mut held, shared, version, &EntryBody::Definition)?;
+        context.storage.schemas().add(Arc::clone(&schema))?;
+        self.replicas.append_to_all(&mut held, context, version, &EntryBody::Definition)?;
         drop(held);
-        shared.note_progress(version);
+        context.note_progress(version);
         Ok(schema)
     }
 
@@ -215,20 +216,20 @@ impl MemoryReader {
     /// # Errors
     /// Returns `Closed`, and `InvalidArgument` for a time before the current one.
     pub fn set_clock(&self, now: Timestamp) -> Result<()> {
-        let shared = &*self.open_shared()?;
+        let context = &*self.open_shared()?;
         let mut held = self.replicas.held.lock();
         if now < self.replicas.clock.now() {
             let message = "the clock of a reader in memory cannot go back; open another reader for \
                 an earlier time";
-            return Err(Error::invalid_argument(message).with_store(&shared.name));
+            return Err(Error::invalid_argument(message).with_store(&context.name));
         }
         if !matches!(held.showing, Showing::Since(_)) {
-            held.beat(shared, now)?;
+            held.beat(context, now)?;
         }
         // The clock is set after the heartbeats, so that no read sees an age in between.
         self.replicas.clock.set(now);
         drop(held);
-        shared.note_progress(shared.schema_version());
+        context.note_progress(context.schema_version());
         Ok(())
     }
 
@@ -238,7 +239,7 @@ impl MemoryReader {
     /// # Errors
     /// Returns `Closed` after the close.
     pub fn force(&self, state: Forced) -> Result<()> {
-        let shared = &*self.open_shared()?;
+        let context = &*self.open_shared()?;
         let mut held = self.replicas.held.lock();
         let now = self.replicas.clock.now();
         held.showing = match state {
@@ -254,47 +255,47 @@ impl MemoryReader {
             }
         };
         if state == Forced::Nothing {
-            held.beat(shared, now)?;
+            held.beat(context, now)?;
         }
         let showing = held.showing;
-        held.replicas.iter_mut().for_each(|replica| replica.show(shared, showing));
-        *shared.readiness.lock() = Readiness::new(shared.options.ready_age_max);
+        held.replicas.iter_mut().for_each(|replica| replica.show(context, showing));
+        *context.readiness.lock() = Readiness::new(context.options.ready_max_staleness);
         drop(held);
-        shared.note_progress(shared.schema_version());
+        context.note_progress(context.schema_version());
         Ok(())
     }
 
-    fn open_shared(&self) -> Result<Arc<Shared>> {
-        let shared = self.reader.shared();
-        shared.closing.check().map_err(|error| error.with_store(&shared.name))?;
-        Ok(shared)
+    fn open_shared(&self) -> Result<Arc<ReplicaContext>> {
+        let context = self.reader.context();
+        context.close_signal.check().map_err(|error| error.with_store(&context.name))?;
+        Ok(context)
     }
 }
 
 impl Replicas {
     /// Takes the writer of each partition, and opens each log with the store's first definition.
-    fn fill(&self, shared: &Shared, index: &Index, version: SchemaVersion) -> Result<()> {
+    fn fill(&self, context: &ReplicaContext, index: &Index, version: SchemaVersion) -> Result<()> {
         let mut held = self.held.lock();
-        for partition in shared.followed() {
-            let mut replica = Replica::new(partition.at, shared, index)?;
+        for partition in context.followed() {
+            let mut replica = Replica::new(partition.at, context, index)?;
             partition.board.set_clock_error(0);
-            replica.append(shared, self.clock.now(), SchemaVersion(0), EntryBody::Opening)?;
+            replica.append(context, self.clock.now(), SchemaVersion(0), EntryBody::LogHeader)?;
             held.replicas.push(replica);
         }
-        self.append_to_all(&mut held, shared, version, &EntryBody::Definition)
+        self.append_to_all(&mut held, context, version, &EntryBody::Definition)
     }
 
     fn append_to_all(
         &self,
         held: &mut Held,
-        shared: &Shared,
+        context: &ReplicaContext,
         version: SchemaVersion,
         body: &EntryBody,
     ) -> Result<()> {
         let (now, showing) = (self.clock.now(), held.showing);
         held.replicas.iter_mut().try_for_each(|replica| {
-            replica.append(shared, now, version, body.clone())?;
-            replica.show(shared, showing);
+            replica.append(context, now, version, body.clone())?;
+            replica.show(context, showing);
             Ok(())
         })
     }
@@ -303,15 +304,15 @@ impl Replicas {
 #[async_trait]
 impl Barriers for Replicas {
     async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
-        let shared = self.shared.get().and_then(Weak::upgrade);
-        let shared = shared.ok_or_else(crate::closing::closed)?;
+        let context = self.context.get().and_then(Weak::upgrade);
+        let context = context.ok_or_else(closed)?;
         let mut held = self.held.lock();
         let (now, showing) = (self.clock.now(), held.showing);
         let replica = held.replica(at.partition)?;
         let offset = replica.state.offset_applied;
         let version = replica.state.schema_version;
-        replica.append(&shared, now, version, decode_entry(&entry)?.body)?;
-        replica.show(&shared, showing);
+        replica.append(&context, now, version, decode_entry(&entry)?.body)?;
+        replica.show(&context, showing);
         Ok(Appended { offset, append_time: now })
     }
 }
@@ -326,22 +327,22 @@ impl Held {
     }
 
     /// Applies a heartbeat of this time to every partition.
-    fn beat(&mut self, shared: &Shared, now: Timestamp) -> Result<()> {
+    fn beat(&mut self, context: &ReplicaContext, now: Timestamp) -> Result<()> {
         let showing = self.showing;
         self.replicas.iter_mut().try_for_each(|replica| {
             let version = replica.state.schema_version;
-            replica.append(shared, now, version, EntryBody::Heartbeat)?;
-            replica.show(shared, showing);
+            replica.append(context, now, version, EntryBody::Heartbeat)?;
+            replica.show(context, showing);
             Ok(())
         })
     }
 }
 
 impl Replica {
-    fn new(at: PartitionRef, shared: &Shared, index: &Index) -> Result<Self> {
+    fn new(at: PartitionRef, context: &ReplicaContext, index: &Index) -> Result<Self> {
         Ok(Self {
-            log_id: shared.parts.entropy.log_id()?,
-            state: PartitionState::new(at, shared.count),
+            log_id: context.parts.entropy.log_id()?,
+            state: PartitionState::new(at, context.count),
             writer: index.writer(at.partition)?,
             sequence: Sequence(1),
             counts: Counts::default(),
@@ -352,13 +353,13 @@ impl Replica {
     /// Folds one entry, as if a log had returned it; returns the outcomes of its changes.
     fn append(
         &mut self,
-        shared: &Shared,
+        context: &ReplicaContext,
         now: Timestamp,
         schema_version: SchemaVersion,
         body: EntryBody,
     ) -> Result<Vec<Outcome>> {
         let partition = self.state.partition.partition;
-        let at_partition = |error: Error| error.with_store(&shared.name).with_partition(partition);
+        let at_partition = |error: Error| error.with_store(&context.name).with_partition(partition);
         if self.is_broken {
             let message = "a change was cut short by an error; open another reader";
             return Err(at_partition(Error::internal(message)));
@@ -368,25 +369,25 @@ impl Replica {
         let entry = entry.map_err(at_partition)?;
         let offset = self.state.offset_applied;
         let record = Record { offset, append_time: now, entry: decode_entry(&entry) };
-        let applied = self.state.apply(record, &self.writer, shared.storage.schemas());
+        let applied = self.state.apply(record, &self.writer, context.storage.schemas());
         let applied = applied.map_err(|blocked| at_partition(broken(blocked)))?;
         if let Err(error) = self.writer.apply(&applied, &self.state) {
             self.is_broken = true;
-            return Err(error.with_store(&shared.name));
+            return Err(error.with_store(&context.name));
         }
         self.counts.read_bytes += entry.len() as u64;
         match applied.skipped {
             None => self.counts.applied += 1,
             Some(reason) => {
                 self.counts.skipped += 1;
-                return Err(reason.with_store(&shared.name));
+                return Err(reason.with_store(&context.name));
             }
         }
         Ok(applied.outcomes)
     }
 
     /// Publishes the replica's progress, in the forced state.
-    fn show(&mut self, shared: &Shared, showing: Showing) {
+    fn show(&mut self, context: &ReplicaContext, showing: Showing) {
         let (phase, admits) = match showing {
             _ if self.is_broken => (Phase::Poisoned, PartitionPhase::Poisoned),
             Showing::Bootstrapping => (Phase::Bootstrapping, PartitionPhase::Bootstrapping),
@@ -396,7 +397,7 @@ impl Replica {
             Showing::Since(then) => then,
             _ => self.state.partition_time,
         };
-        let Ok(partition) = shared.partition(self.state.partition.partition) else { return };
+        let Ok(partition) = context.partition(self.state.partition.partition) else { return };
         let offset_applied = self.state.offset_applied;
         let missing = u64::from(showing == Showing::Bootstrapping);
         let end = Offset(offset_applied.0 + missing);
@@ -404,7 +405,7 @@ impl Replica {
             self.writer.set_phase(admits);
             progress.phase = phase;
             progress.generation = 1;
-            progress.served = Served {
+            progress.served = ServedState {
                 log_id: Some(self.log_id),
                 position: Some(self.state.position),
                 offset_applied,

@@ -1,10 +1,7 @@
 //! A snapshot of a reader's counters, for programs that export metrics.
 
 use forebay_index::{Index, MemoryUse, ReadCounts};
-
-use crate::progress::Counts;
-use crate::shared::Shared;
-use crate::status::ReaderStatus;
+use forebay_replica::{Counts, ReaderStatus, ReplicaContext};
 
 /// Counts and sizes of a reader since it was opened.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,9 +19,9 @@ pub struct ReaderMetrics {
 }
 
 impl ReaderMetrics {
-    pub(crate) fn of(shared: &Shared, index: &Index) -> Self {
+    pub(crate) fn of(context: &ReplicaContext, index: &Index) -> Self {
         let index = index.metrics();
-        let status = shared.status();
+        let status = context.status();
         let mut records = Counts::default();
         status.partitions.iter().for_each(|partition| records.add(&partition.counts));
         let (reads, memory_bytes) = (index.reads, index.memory_bytes());

@@ -12,52 +12,25 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use forebay_core::clock::Timestamp;
-use forebay_core::id::{PartitionRef, SchemaVersion, StoreId};
+use forebay_core::id::{PartitionRef, StoreId};
 use forebay_core::limits::{
     READER_COPY_LOOK_MS, READER_COPY_LOOK_SOON_MS, READER_LEAVE_WAIT_MS, READER_MOVED_MS,
 };
 use forebay_core::versions::StoreVersion;
 use forebay_core::{Error, Result};
-use forebay_index::Index;
-use forebay_snapshot::in_place;
+use forebay_replica::{ReplicaContext, closed};
+use forebay_tasks::block_in_place;
 use parking_lot::Mutex;
 
-use crate::begin::named_by;
-use crate::closing::closed;
-use crate::progress::Phase;
-use crate::reader::{Opening, versions_of};
-use crate::shared::Shared;
-
-/// A followed store version.
-pub(crate) struct Followed {
-    pub shared: Arc<Shared>,
-    pub index: Index,
-}
-
-impl Followed {
-    /// Returns whether each partition answers and has reached the position of another version; this
-    /// version is live since schema version `live_since`.
-    fn has_passed(&self, before: &Self, live_since: SchemaVersion) -> bool {
-        if self.shared.logs != before.shared.logs {
-            // All earlier writes are in the new logs before the entry that makes the version live.
-            return self.shared.followed().all(|own| {
-                let own = own.board.picture();
-                own.phase == Phase::Serving && own.served.schema_version >= live_since
-            });
-        }
-        self.shared.followed().zip(before.shared.followed()).all(|(own, other)| {
-            let (own, other) = (own.board.picture(), other.board.picture());
-            let is_behind = own.served.log_id == other.served.log_id
-                && own.served.position < other.served.position;
-            own.phase == Phase::Serving && !is_behind
-        })
-    }
-}
+use crate::followed_version::FollowedVersion;
+use crate::local_open::named_by;
+use crate::store_lookup::versions_of;
+use crate::version_opener::VersionOpener;
 
 /// All store versions that a reader follows.
 pub(crate) struct Versions {
-    now: ArcSwap<Followed>,
-    others: Mutex<Others>,
+    current: ArcSwap<FollowedVersion>,
+    others: Mutex<OtherVersions>,
     /// Memory bound of all versions together, in bytes.
     memory: Option<u64>,
     /// Time since when another version waits until the answering one is detached from shared
@@ -70,17 +43,17 @@ pub(crate) struct Versions {
 }
 
 #[derive(Default)]
-struct Others {
-    followed: Vec<Arc<Followed>>,
+struct OtherVersions {
+    followed: Vec<Arc<FollowedVersion>>,
     is_closed: bool,
 }
 
 impl Versions {
-    pub(crate) fn of(first: Followed) -> Self {
+    pub(crate) fn of(first: FollowedVersion) -> Self {
         let memory = first.index.memory().limit;
-        let now = ArcSwap::from_pointee(first);
+        let current = ArcSwap::from_pointee(first);
         let (waiting, leftovers, moved) = Default::default();
-        Self { now, others: Mutex::default(), memory, waiting, leftovers, moved }
+        Self { current, others: Mutex::default(), memory, waiting, leftovers, moved }
     }
 
     /// Returns whether the store was repartitioned within the longest time of a call that started
@@ -92,19 +65,19 @@ impl Versions {
 
     /// Returns the version that the reader answers from.
     #[inline]
-    pub(crate) fn now(&self) -> Guard<Arc<Followed>> {
-        self.now.load()
+    pub(crate) fn current(&self) -> Guard<Arc<FollowedVersion>> {
+        self.current.load()
     }
 
-    fn all(&self) -> Vec<Arc<Followed>> {
-        let mut all = vec![self.now.load_full()];
+    fn all(&self) -> Vec<Arc<FollowedVersion>> {
+        let mut all = vec![self.current.load_full()];
         all.extend(self.others.lock().followed.iter().cloned());
         all
     }
 
     pub(crate) fn close(&self) {
         self.others.lock().is_closed = true;
-        self.all().iter().for_each(|followed| followed.shared.closing.close());
+        self.all().iter().for_each(|followed| followed.context.close_signal.close());
     }
 
     /// Closes the reader, and waits until all its tasks have ended.
@@ -116,12 +89,12 @@ impl Versions {
         let ends = self
             .all()
             .into_iter()
-            .map(|followed| async move { followed.shared.shut_down(timeout).await });
+            .map(|followed| async move { followed.context.shut_down(timeout).await });
         futures::future::try_join_all(ends).await.map(drop)
     }
 
-    fn get(&self, kept_as: StoreId) -> Option<Arc<Followed>> {
-        self.all().into_iter().find(|followed| followed.shared.store == kept_as)
+    fn get(&self, kept_as: StoreId) -> Option<Arc<FollowedVersion>> {
+        self.all().into_iter().find(|followed| followed.context.store == kept_as)
     }
 
     /// Returns the memory that is left for another version, in bytes.
@@ -134,10 +107,10 @@ impl Versions {
     ///
     /// # Errors
     /// Returns `Closed` after the close.
-    fn add(&self, followed: Followed) -> Result<()> {
+    fn add(&self, followed: FollowedVersion) -> Result<()> {
         let mut others = self.others.lock();
         if others.is_closed {
-            followed.shared.closing.close();
+            followed.context.close_signal.close();
             return Err(closed());
         }
         others.followed.push(Arc::new(followed));
@@ -146,9 +119,9 @@ impl Versions {
 
     /// Returns whether the answering version is about to be detached from shared records, after
     /// which another version may share them. For lack of memory that may never happen.
-    fn waits_to_stand_alone(&self, now: Timestamp) -> bool {
+    fn waits_to_detach(&self, now: Timestamp) -> bool {
         let mut waiting = self.waiting.lock();
-        if !self.now().index.is_borrowing() {
+        if !self.current().index.shares_records() {
             *waiting = None;
             return false;
         }
@@ -157,56 +130,59 @@ impl Versions {
     }
 
     /// Switches to another version.
-    fn change_to(&self, next: &Arc<Followed>) {
+    fn change_to(&self, next: &Arc<FollowedVersion>) {
         let mut others = self.others.lock();
-        let before = self.now.load_full();
-        next.shared.schema.go_on_from(&before.shared.schema);
-        if next.shared.logs != before.shared.logs {
-            *self.moved.lock() = Some(next.shared.parts.clock.now());
+        let before = self.current.load_full();
+        next.context.schema.continue_from(&before.context.schema);
+        if next.context.logs != before.context.logs {
+            *self.moved.lock() = Some(next.context.parts.clock.now());
         }
-        self.now.store(Arc::clone(next));
+        self.current.store(Arc::clone(next));
         others.followed.retain(|followed| !Arc::ptr_eq(followed, next));
         others.followed.push(before);
     }
 
     /// Drops the versions that are not to be kept, and returns them. Once the last older version is
     /// dropped, the answering version is to be detached from its records.
-    fn let_go(&self, is_kept: impl Fn(StoreId) -> bool) -> Vec<Arc<Followed>> {
+    fn drop_unneeded(&self, is_kept: impl Fn(StoreId) -> bool) -> Vec<Arc<FollowedVersion>> {
         let mut others = self.others.lock();
-        let is_gone = |followed: &mut Arc<Followed>| !is_kept(followed.shared.store);
+        let is_gone = |followed: &mut Arc<FollowedVersion>| !is_kept(followed.context.store);
         let gone: Vec<_> = others.followed.extract_if(.., is_gone).collect();
         for followed in &gone {
-            followed.shared.is_gone.store(true, Ordering::Relaxed);
-            followed.shared.closing.close();
+            followed.context.is_gone.store(true, Ordering::Relaxed);
+            followed.context.close_signal.close();
         }
-        let lends = |shared: &Shared| self.now().shared.beside == Some(shared.store);
-        if !others.followed.iter().any(|followed| lends(&followed.shared)) {
-            self.now().shared.stands_alone.store(true, Ordering::Relaxed);
+        let lends =
+            |context: &ReplicaContext| self.current().context.options.beside == Some(context.store);
+        if !others.followed.iter().any(|followed| lends(&followed.context)) {
+            self.current().context.must_detach.store(true, Ordering::Relaxed);
         }
         if others.followed.is_empty()
             && let Some(memory) = self.memory
         {
-            self.now().index.limit_memory(memory);
+            self.current().index.limit_memory(memory);
         }
         gone
     }
 }
 
 /// Follows the versions that the definition names, and switches to the live one.
-pub(crate) async fn change_versions(versions: Weak<Versions>, opening: Opening) {
-    let Some(home) = versions.upgrade().map(|versions| versions.now().shared.home) else { return };
+pub(crate) async fn change_versions(versions: Weak<Versions>, opener: VersionOpener) {
+    let Some(home) = versions.upgrade().map(|versions| versions.current().context.home) else {
+        return;
+    };
     let mut trouble: Option<Error> = None;
-    forget_dropped(&opening, home);
+    forget_dropped(&opener, home);
     loop {
-        let changed = opening.parts.catalog.changes();
+        let changed = opener.parts.catalog.changes();
         let Some(versions) = versions.upgrade() else { return };
-        let is_done = match follow(&versions, &opening, home).await {
+        let is_done = match follow(&versions, &opener, home).await {
             Ok(is_done) => {
                 trouble = None;
                 is_done
             }
             Err(error) => {
-                let store = &opening.options.store;
+                let store = &opener.options.store;
                 if trouble.as_ref() != Some(&error) {
                     tracing::warn!(%store, %error, "store version not followed yet");
                 }
@@ -214,13 +190,13 @@ pub(crate) async fn change_versions(versions: Weak<Versions>, opening: Opening) 
                 false
             }
         };
-        let closing = Arc::clone(&versions.now().shared.closing);
+        let close_signal = Arc::clone(&versions.current().context.close_signal);
         drop(versions);
         let wait_ms =
             if trouble.is_some() { READER_COPY_LOOK_MS } else { READER_COPY_LOOK_SOON_MS };
         tokio::select! {
             biased;
-            () = closing.closed() => return,
+            () = close_signal.closed() => return,
             is_followed = changed => if !is_followed { return },
             () = tokio::time::sleep(Duration::from_millis(wait_ms)), if !is_done => {}
         }
@@ -237,29 +213,29 @@ impl Drop for Leftover {
 }
 
 /// Removes the files of dropped versions, once their tasks have ended.
-fn forget(versions: &Versions, opening: &Opening, gone: Vec<Arc<Followed>>) {
-    let Some(directory) = &opening.directory else { return };
+fn forget(versions: &Versions, opener: &VersionOpener, gone: Vec<Arc<FollowedVersion>>) {
+    let Some(directory) = &opener.directory else { return };
     for followed in gone {
         let (directory, leftovers) = (Arc::clone(directory), Arc::clone(&versions.leftovers));
         leftovers.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
             let _leftover = Leftover(leftovers);
             let wait_max = Duration::from_millis(READER_LEAVE_WAIT_MS);
-            if let Err(error) = followed.shared.shut_down(wait_max).await {
+            if let Err(error) = followed.context.shut_down(wait_max).await {
                 tracing::debug!(%error, "files of a dropped version stay until the next open");
                 return;
             }
-            in_place(|| {
-                followed.shared.followed().for_each(|partition| directory.forget(partition.at));
+            block_in_place(|| {
+                followed.context.followed().for_each(|partition| directory.forget(partition.at));
             });
         });
     }
 }
 
 /// Removes files that a killed reader left of versions that the store no longer has.
-fn forget_dropped(opening: &Opening, home: StoreId) {
-    let Some(directory) = &opening.directory else { return };
-    let catalog = opening.parts.catalog.catalog();
+fn forget_dropped(opener: &VersionOpener, home: StoreId) {
+    let Some(directory) = &opener.directory else { return };
+    let catalog = opener.parts.catalog.catalog();
     let newest = catalog.store(home).and_then(|history| history.newest());
     let Some(definition) = newest.map(|schema| &schema.definition) else { return };
     let partitions = |store: StoreId| {
@@ -268,7 +244,7 @@ fn forget_dropped(opening: &Opening, home: StoreId) {
     };
     // The removal stays on this thread: on another one it would end at a moment that the
     // simulator's seed does not determine.
-    in_place(|| {
+    block_in_place(|| {
         for store in directory.stores() {
             let is_of_store = catalog.home_of(store) == home;
             if is_of_store && definition.versions.kept_as(store).is_none() {
@@ -281,8 +257,8 @@ fn forget_dropped(opening: &Opening, home: StoreId) {
 
 /// Compares the followed versions with the definition once; returns whether nothing is left to wait
 /// for.
-async fn follow(versions: &Versions, opening: &Opening, home: StoreId) -> Result<bool> {
-    let catalog = opening.parts.catalog.catalog();
+async fn follow(versions: &Versions, opener: &VersionOpener, home: StoreId) -> Result<bool> {
+    let catalog = opener.parts.catalog.catalog();
     let Some(history) = catalog.store(home) else { return Ok(true) };
     let Some(schema) = history.newest() else { return Ok(true) };
     let wanted = &schema.definition.versions;
@@ -299,25 +275,25 @@ async fn follow(versions: &Versions, opening: &Opening, home: StoreId) -> Result
         let may_return = |version: &StoreVersion| version.logs == live.logs && !is_newer;
         version.is_some_and(|version| may_return(version) || is_wanted(&version))
     };
-    forget(versions, opening, versions.let_go(is_kept));
+    forget(versions, opener, versions.drop_unneeded(is_kept));
     // A rollback may need one of the dropped versions again.
     let is_clean = || versions.leftovers.load(Ordering::Relaxed) == 0;
-    let is_alone = || !versions.waits_to_stand_alone(opening.parts.clock.now());
+    let is_alone = || !versions.waits_to_detach(opener.parts.clock.now());
     if is_newer && !(is_clean() && is_alone()) {
         return Ok(false);
     }
     for version in wanted.all().iter().filter(is_wanted) {
         if versions.get(version.kept_as).is_none() {
-            let definitions = versions_of(&opening.parts, version.kept_as);
+            let definitions = versions_of(&opener.parts, version.kept_as);
             let left = versions.memory_left();
             // A version with other logs has no records in common with this one.
-            let beside = versions.now();
-            let beside = (beside.shared.logs == version.logs).then_some(beside.shared.store);
-            versions.add(opening.open(definitions, None, left, beside).await?)?;
+            let beside = versions.current();
+            let beside = (beside.context.logs == version.logs).then_some(beside.context.store);
+            versions.add(opener.open(definitions, None, left, beside).await?)?;
         }
     }
-    let before = versions.now.load_full();
-    if before.shared.store == live.kept_as {
+    let before = versions.current.load_full();
+    if before.context.store == live.kept_as {
         return Ok(true);
     }
     let Some(next) = versions.get(live.kept_as) else { return Ok(false) };
@@ -326,14 +302,14 @@ async fn follow(versions: &Versions, opening: &Opening, home: StoreId) -> Result
         return Ok(false);
     }
     versions.change_to(&next);
-    let store = &opening.options.store;
+    let store = &opener.options.store;
     tracing::info!(%store, version = %live.number, "live version changed");
-    if let Some(directory) = opening.directory.clone() {
+    if let Some(directory) = opener.directory.clone() {
         let (name, named) =
-            (opening.options.store.clone(), named_by(&versions_of(&opening.parts, live.kept_as))?);
+            (opener.options.store.clone(), named_by(&versions_of(&opener.parts, live.kept_as))?);
         drop(tokio::task::spawn_blocking(move || directory.note_store(&name, named)));
     }
     // The previous version may no longer be kept.
-    forget(versions, opening, versions.let_go(is_kept));
+    forget(versions, opener, versions.drop_unneeded(is_kept));
     Ok(true)
 }

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use forebay_core::id::{Offset, PartitionId};
 use forebay_core::{Error, ErrorCode};
-use forebay_index::LiveDirectory;
+use forebay_index::SharedCopyDirectory;
 use forebay_log::disk::{Disk, RealDisk};
-use forebay_reader::{Phase, Reader, ReaderOptions};
+use forebay_reader::{Phase, Reader};
 
 use world::kept::{counts, status, until};
 use world::sharing::{LONG, options, parts};
@@ -91,7 +91,7 @@ async fn after_a_restart_of_the_machine_the_checkpoint_is_served_before_any_of_i
     assert_eq!(age(&reader, &key(499)).unwrap(), Some(499));
     rim.is_off.store(false, Ordering::SeqCst);
     let put = world.put(&key(7), 1_000).await;
-    reader.wait_token(&put, LONG).await.unwrap();
+    reader.await_token(&put, LONG).await.unwrap();
     assert_eq!(age(&reader, &key(7)).unwrap(), Some(1_000));
     assert_eq!(status(&reader).counts.applied, 1, "only what is behind the checkpoint is read");
 }
@@ -119,7 +119,7 @@ async fn reads_never_fall_while_the_copy_takes_the_place_of_the_checkpoint() {
         for step in 0..50 {
             let put = world.put(&key(7), round * 1_000 + step).await;
             for reader in &readers {
-                reader.wait_token(&put, LONG).await.unwrap();
+                reader.await_token(&put, LONG).await.unwrap();
                 assert!(age(reader, &key(7)).unwrap() >= Some(round * 1_000 + step));
             }
         }
@@ -152,7 +152,7 @@ async fn a_reader_beside_one_that_makes_the_copy_serves_the_checkpoint_until_it_
     leave_checkpoint(&world, dir.path(), 0..100).await;
     rim.is_off.store(true, Ordering::SeqCst);
     // An owner in another process gets as far as an empty copy and is then killed.
-    let live = LiveDirectory { dir: dir.path().to_owned(), memory_dir: None };
+    let live = SharedCopyDirectory { dir: dir.path().to_owned(), memory_dir: None };
     let lock = dir.path().join(format!("{:016x}-0000.lock", STORE.0));
     let lock = RealDisk.lock(&lock).unwrap();
     live.make(STORE, [PartitionId(0)], 5).unwrap();
@@ -170,7 +170,7 @@ async fn a_reader_beside_one_that_makes_the_copy_serves_the_checkpoint_until_it_
     assert_eq!(age(&reader, &key(99)).unwrap(), Some(99));
 }
 
-/// Offset of the phase in a shared copy's header, by `proto/spec/live.md`.
+/// Offset of the phase in a shared copy's header, by `proto/spec/shared-copy.md`.
 const PHASE_AT: usize = 20;
 
 #[tokio::test]
@@ -441,7 +441,7 @@ async fn a_reader_that_shares_nothing_lets_nobody_begin_with_its_checkpoints() {
     alone.checkpoint.as_mut().unwrap().is_shared = false;
     let alone = Reader::open(alone, parts(&world)).await.unwrap();
     alone.await_ready(LONG).await.unwrap();
-    let soon = ReaderOptions { open_timeout: world::SECOND, ..options(&world, dir.path()) };
+    let soon = options(&world, dir.path()).open_timeout(world::SECOND);
     let error = Reader::open(soon, parts(&world)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
 }

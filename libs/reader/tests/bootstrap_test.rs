@@ -40,7 +40,7 @@ async fn filled() -> (World, Kept, Folded) {
 }
 
 fn options(world: &World, kept: &Kept) -> ReaderOptions {
-    ReaderOptions { snapshots: Some(kept.store.clone()), ..world.options() }
+    world.options().snapshots(kept.store.clone())
 }
 
 async fn trim(world: &World, folded: &Folded) {
@@ -50,7 +50,7 @@ async fn trim(world: &World, folded: &Folded) {
 
 /// Opens a reader that writes checkpoints to this disk and starts from snapshots.
 async fn open_on(world: &World, kept: &Kept, disk: &SimDisk) -> Reader {
-    let options = ReaderOptions { snapshots: Some(kept.store.clone()), ..kept::options(world) };
+    let options = kept::options(world).snapshots(kept.store.clone());
     let parts = ReaderParts { ..kept::parts(world, disk) };
     Reader::open(options, parts).await.unwrap()
 }
@@ -77,7 +77,7 @@ async fn a_reader_begins_with_the_snapshot_and_follows_the_log_from_there() {
     let counts = reader.status().partitions[0].counts;
     assert_eq!((counts.bootstraps, counts.bootstraps_failed, counts.applied), (1, 0, 1));
     let token = world.put("new", 5).await;
-    reader.wait_token(&token, 10 * SECOND).await.unwrap();
+    reader.await_token(&token, 10 * SECOND).await.unwrap();
     assert_eq!(age(&reader, "new").unwrap(), Some(5));
 }
 
@@ -356,7 +356,7 @@ async fn a_snapshot_of_another_log_is_not_begun_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_ahead_of_its_log_is_refused() {
+async fn snapshot_ahead_of_its_log_is_refused() {
     let (world, kept, mut folded) = filled().await;
     kept.publish(&world, 1, &mut folded).await;
     // The log was restored to an old state under the same id.

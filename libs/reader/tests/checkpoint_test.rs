@@ -16,9 +16,7 @@ use forebay_core::row::Document;
 use forebay_core::schema::Alteration;
 use forebay_log::ChangeLog;
 use forebay_log::disk::{Disk, RealDisk};
-use forebay_reader::{
-    CheckpointCounts, CheckpointOptions, Phase, Reader, ReaderOptions, ReaderParts,
-};
+use forebay_reader::{CheckpointCounts, CheckpointOptions, Phase, Reader, ReaderParts};
 use forebay_wire::entry::encode_entry;
 
 use world::kept::{
@@ -36,7 +34,7 @@ async fn rimmed(partitions: u32) -> (World, Arc<Rim>) {
 /// Returns the documents under these keys in a reader that has read the whole log, and the reader's
 /// progress.
 fn picture(reader: &Reader, keys: &[&str]) -> (Vec<Option<Document>>, Offset, u64) {
-    let get = |key: &&str| reader.read_local(None, |view| view.get_document(*key)).unwrap();
+    let get = |key: &&str| reader.get(*key).unwrap();
     let status = status(reader);
     (keys.iter().map(get).collect(), status.offset_applied, status.documents)
 }
@@ -70,7 +68,7 @@ async fn a_restart_without_its_log_serves_at_once_and_tells_its_age() {
 
     rim.is_off.store(false, Ordering::SeqCst);
     let put = world.put("ann", 2).await;
-    reader.wait_token(&put, 30 * SECOND).await.unwrap();
+    reader.await_token(&put, 30 * SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(2));
     assert_eq!(status(&reader).counts.applied, 1, "only what is behind the checkpoint is read");
 }
@@ -94,7 +92,7 @@ async fn a_retry_after_a_restart_is_not_applied_twice() {
     tokio::time::sleep(10 * SECOND).await;
     let last = world.put("cat", 4).await;
     let reader = open(&world, &disk).await;
-    reader.wait_token(&last, 10 * SECOND).await.unwrap();
+    reader.await_token(&last, 10 * SECOND).await.unwrap();
     assert_eq!(counts(&reader).restored, 1);
     assert_eq!(status(&reader).counts.repeats, 1);
     assert_eq!(status(&reader).counts.applied, 2);
@@ -138,7 +136,7 @@ async fn sources_and_drop_alls_go_on_where_they_were() {
     world.append_bytes(0, beat_again(&world, &dropped)).await;
     let offset = world.append_bytes(0, copied(60, Some(50))).await.offset;
     let reader = open(&world, &disk).await;
-    reader.wait_token(&token(0, LOG, offset.0), 10 * SECOND).await.unwrap();
+    reader.await_token(&token(0, LOG, offset.0), 10 * SECOND).await.unwrap();
     assert_eq!(counts(&reader).restored, 1);
     assert_eq!(status(&reader).counts.skipped, 0, "the chain of the source goes on");
     assert_eq!(reader.schema_version(), dropped.version);
@@ -246,7 +244,7 @@ async fn a_log_trimmed_up_to_the_checkpoint_is_gone_on_with_and_beyond_it_never(
     let put = world.put("bob", 3).await;
     world.log.trim(at(0), Offset(3)).await.unwrap();
     let reader = open(&world, &disk).await;
-    reader.wait_token(&put, 10 * SECOND).await.unwrap();
+    reader.await_token(&put, 10 * SECOND).await.unwrap();
     assert_eq!((age(&reader, "ann").unwrap(), age(&reader, "bob").unwrap()), (Some(1), Some(3)));
     assert_eq!(status(&reader).counts.rebuilds, 0);
     checkpointed(&reader).await;
@@ -307,8 +305,7 @@ async fn a_checkpoint_without_its_definitions_or_of_other_partitions_is_ignored(
         let world = World::new(partitions).await;
         let key = key_in(&world, 0);
         world.put(&key, 2).await;
-        let options =
-            ReaderOptions { checkpoint: Some(CheckpointOptions::new(DIR)), ..world.options() };
+        let options = world.options().checkpoint(CheckpointOptions::new(DIR));
         let reader = Reader::open(options, parts(&world, &disk)).await.unwrap();
         reader.await_ready(20 * SECOND).await.unwrap();
         let ignored = CheckpointCounts { ignored: 1, ..Default::default() };
@@ -332,8 +329,8 @@ async fn a_directory_has_one_reader_and_options_must_make_sense() {
 
     let without = Reader::open(options(&world), world.parts()).await.unwrap_err();
     assert_eq!(without.code(), ErrorCode::InvalidArgument, "{without}");
-    let checkpoint = CheckpointOptions { every: Duration::ZERO, ..CheckpointOptions::new(DIR) };
-    let always = ReaderOptions { checkpoint: Some(checkpoint), ..world.options() };
+    let checkpoint = CheckpointOptions::new(DIR).every(Duration::ZERO);
+    let always = world.options().checkpoint(checkpoint);
     let always = Reader::open(always, parts(&world, &disk)).await.unwrap_err();
     assert_eq!(always.code(), ErrorCode::InvalidArgument, "{always}");
 }
@@ -357,7 +354,7 @@ async fn a_partition_that_is_too_large_or_a_disk_that_refuses_costs_the_checkpoi
     let put = world.put("ann", 2).await;
     until(&reader, |status| status.counts.checkpoints.failed > 0).await;
     assert_eq!(files(&disk), kept, "the one before is kept, the unfinished one is not");
-    reader.wait_token(&put, SECOND).await.unwrap();
+    reader.await_token(&put, SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(2));
     disk.set_bytes_max(None);
     disk.fail_syncs(1);
@@ -396,9 +393,9 @@ async fn a_restart_on_a_real_disk_and_real_threads_goes_on_from_its_checkpoint()
     let (world, rim) = rimmed(1).await;
     let dir = tempfile::tempdir().unwrap();
     let every = Duration::from_millis(20);
-    let alone = CheckpointOptions { is_shared: false, ..CheckpointOptions::new(dir.path()) };
-    let checkpoint = CheckpointOptions { every, dir: dir.path().join("a/b"), ..alone };
-    let options = ReaderOptions { checkpoint: Some(checkpoint), ..world.options() };
+    let alone = CheckpointOptions::new(dir.path()).is_shared(false);
+    let checkpoint = alone.every(every).dir(dir.path().join("a/b"));
+    let options = world.options().checkpoint(checkpoint);
     let parts = ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() };
     world.put("ann", 1).await;
     let reader = Reader::open(options.clone(), parts.clone()).await.unwrap();

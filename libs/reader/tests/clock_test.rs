@@ -34,7 +34,7 @@ fn micros(duration: Duration) -> i64 {
 async fn beat(world: &World, reader: &Reader) {
     let appended = world.heartbeat(0).await;
     let token = world::token(0, world::LOG, appended.offset.0);
-    reader.wait_token(&token, 10 * SECOND).await.unwrap();
+    reader.await_token(&token, 10 * SECOND).await.unwrap();
 }
 
 fn within(reader: &Reader, bound: Duration) -> Result<(), Error> {
@@ -74,7 +74,7 @@ async fn a_reader_whose_clock_jumps_says_stale_until_the_clocks_agree_again() {
         }
         let error = status(&reader).clock_error.unwrap();
         assert!(error >= 20 * SECOND && error < 21 * SECOND, "{error:?}");
-        assert!(reader.read_local(None, |view| view.get_document("ann")).is_ok());
+        assert!(reader.get("ann").is_ok());
 
         world.clock.jump_micros(-jump_us);
         tokio::time::sleep(MINUTE + SECOND).await;
@@ -115,7 +115,7 @@ async fn a_value_expires_by_the_later_of_two_clocks_to_the_microsecond() {
     let (world, log_clock) = world().await;
     let reader = world.caught_up().await;
     let token = put_for(&world, "ann", 10 * SECOND).await;
-    reader.wait_token(&token, SECOND).await.unwrap();
+    reader.await_token(&token, SECOND).await.unwrap();
     let expires = status(&reader).age.unwrap();
     assert!(expires < SECOND, "{expires:?}");
 
@@ -137,7 +137,7 @@ async fn a_value_expires_by_the_later_of_two_clocks_to_the_microsecond() {
 
     // A time to live starts at partition time, although the log's clock went back.
     let token = put_for(&world, "bob", 5 * SECOND).await;
-    reader.wait_token(&token, SECOND).await.unwrap();
+    reader.await_token(&token, SECOND).await.unwrap();
     assert_eq!(age(&reader, "bob").unwrap(), Some(1));
     let fresh = world.caught_up().await;
     assert_eq!((age(&fresh, "ann").unwrap(), age(&fresh, "bob").unwrap()), (None, Some(1)));
@@ -170,7 +170,7 @@ async fn positions_never_fall_while_clocks_jump_and_readers_restart() {
             log_clock.jump_micros(-jump_us / 2);
             last = 4 * round + step;
             let put = world.put("ann", last).await;
-            reader.wait_token(&put, 30 * SECOND).await.unwrap();
+            reader.await_token(&put, 30 * SECOND).await.unwrap();
             assert_eq!(age(&reader, "ann").unwrap(), Some(last));
         }
         checkpointed(&reader).await;
@@ -180,7 +180,7 @@ async fn positions_never_fall_while_clocks_jump_and_readers_restart() {
         end(reader).await;
     }
     assert_eq!(last, 47);
-    assert_eq!(served.unwrap().offset.0, 48, "behind the opening entry, one put each");
+    assert_eq!(served.unwrap().offset.0, 48, "behind the log header entry, one put each");
 }
 
 /// Polls the position until `stop`; returns the last one.

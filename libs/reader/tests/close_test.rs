@@ -22,8 +22,8 @@ use world::{LOG, Rim, SECOND, World, age};
 /// Returns the options of a reader that writes only its last checkpoint.
 fn rarely(world: &World) -> ReaderOptions {
     let every = Duration::from_secs(1_000_000);
-    let checkpoint = CheckpointOptions { every, ..CheckpointOptions::new(DIR) };
-    ReaderOptions { checkpoint: Some(checkpoint), ..world.options() }
+    let checkpoint = CheckpointOptions::new(DIR).every(every);
+    world.options().checkpoint(checkpoint)
 }
 
 async fn open_rarely(world: &World, disk: &SimDisk) -> Reader {
@@ -188,7 +188,7 @@ async fn a_disk_that_refuses_ends_no_close_late() {
     checkpointed(&reader).await;
     let kept = bytes(&disk);
     let put = world.put("ann", 2).await;
-    reader.wait_token(&put, 10 * SECOND).await.unwrap();
+    reader.await_token(&put, 10 * SECOND).await.unwrap();
     disk.set_bytes_max(Some(disk.bytes_held()));
     reader.shut_down(SECOND).await.unwrap();
     assert_eq!((counts(&reader).failed, bytes(&disk)), (1, kept));
@@ -206,7 +206,7 @@ async fn on_a_real_disk_a_close_frees_the_directory_at_once_and_loses_nothing() 
         let put = world.put("ann", round).await;
         let reader = Reader::open(options.clone(), parts.clone()).await.unwrap();
         reader.await_ready(60 * SECOND).await.unwrap();
-        reader.wait_token(&put, 60 * SECOND).await.unwrap();
+        reader.await_token(&put, 60 * SECOND).await.unwrap();
         let restored = || reader.metrics().records.checkpoints.restored;
         let all_restored = async {
             while round > 0 && restored() < 4 {

@@ -13,9 +13,10 @@ use forebay_core::change::{EntryBody, Verb};
 use forebay_core::entropy::{Entropy, SeededEntropy};
 use forebay_core::id::{LogId, Offset, PartitionId};
 use forebay_core::schema::{Alteration, FieldSpec};
-use forebay_core::value::{FieldType, ScalarType};
+use forebay_core::value::FieldType;
 use forebay_log::ChangeLog;
-use forebay_reader::{Phase, Read, Reader, ReaderOptions, ReaderParts, Rebuilding, Skipped};
+use forebay_reader::{Phase, Read, Reader, Rebuilding};
+use forebay_replica::{OnSkipped, ReplicaOptions, Skipped};
 use forebay_wire::entry::encode_entry;
 
 use world::{LOG, Rim, SECOND, World, age, at, change, key_in, position, token};
@@ -40,7 +41,7 @@ async fn until(reader: &Reader, wanted: impl Fn(&forebay_reader::PartitionStatus
 }
 
 #[tokio::test(start_paused = true)]
-async fn garbage_is_skipped_counted_and_told_and_later_keys_are_applied() {
+async fn replica_skips_counts_and_reports_garbage_and_applies_later_keys() {
     let world = World::new(2).await;
     let told: Arc<Mutex<Vec<Skipped>>> = Arc::default();
     let heard = told.clone();
@@ -48,9 +49,10 @@ async fn garbage_is_skipped_counted_and_told_and_later_keys_are_applied() {
         heard.lock().unwrap().push(skipped.clone());
         panic!("a callback that panics stops nothing");
     };
-    let parts = ReaderParts { on_skipped: Some(Arc::new(on_skipped)), ..world.parts() };
-    let reader = Reader::open(world.options(), parts).await.unwrap();
-    reader.await_ready(SECOND).await.unwrap();
+    let on_skipped: OnSkipped = Arc::new(on_skipped);
+    let replica = world
+        .replica(ReplicaOptions { on_skipped: Some(on_skipped), ..ReplicaOptions::new("users") });
+    let reader = world.caught_up().await;
 
     let garbage = Bytes::from_static(b"no entry at all");
     world.append_bytes(0, garbage.clone()).await;
@@ -60,10 +62,12 @@ async fn garbage_is_skipped_counted_and_told_and_later_keys_are_applied() {
     world.append_to(0, OTHER_LOG, foreign).await;
     let key = key_in(&world, 0);
     let put = world.put(&key, 3).await;
-    reader.wait_token(&put, 10 * SECOND).await.unwrap();
+    reader.await_token(&put, 10 * SECOND).await.unwrap();
+    replica.admit(&Read::after_token(put, 10 * SECOND), &[FIRST]).await.unwrap();
 
     assert_eq!(age(&reader, &key).unwrap(), Some(3));
     assert_eq!(age(&reader, &key_in(&world, 1)).unwrap(), None);
+    assert_eq!(replica.status().partitions[0].counts, reader.status().partitions[0].counts);
     let status = reader.status();
     assert_eq!(status.partitions[0].counts.skipped, 3);
     assert_eq!(status.partitions[0].counts.rebuilds, 0);
@@ -86,7 +90,7 @@ async fn damage_between_the_log_and_the_reader_is_read_again() {
         records.records[0].entry = bytes.into();
     });
     let put = world.put("ann", 1).await;
-    reader.wait_token(&put, SECOND).await.unwrap();
+    reader.await_token(&put, SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(1));
     assert_eq!(reader.status().partitions[0].counts.skipped, 0);
 }
@@ -95,20 +99,20 @@ async fn damage_between_the_log_and_the_reader_is_read_again() {
 async fn an_unknown_definition_is_waited_for_and_nothing_is_skipped() {
     let world = World::new(1).await;
     let reader = world.caught_up().await;
-    let field = FieldSpec::new("city", FieldType::Scalar(ScalarType::Int64));
+    let field = FieldSpec::new("city", FieldType::INT64);
     let next = world.definition.altered(&[Alteration::AddField(field)]).unwrap();
     let body = world.change(change("ann", Verb::Put, &[("age", 1)]));
     let entry = world.entry(LOG, next.version, body);
     world.append_bytes(0, encode_entry(&entry).unwrap()).await;
     let put = world.put("bob", 2).await;
-    let error = reader.wait_token(&put, 20 * SECOND).await.unwrap_err();
+    let error = reader.await_token(&put, 20 * SECOND).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::DeadlineExceeded);
     assert!(error.message().contains("schema version 2"), "{error}");
     assert_eq!(age(&reader, "bob").unwrap(), None);
     assert_eq!(reader.status().partitions[0].offset_applied, Offset(1));
 
     world.define(&next).await;
-    reader.wait_token(&put, 20 * SECOND).await.unwrap();
+    reader.await_token(&put, 20 * SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(1));
     assert_eq!(age(&reader, "bob").unwrap(), Some(2));
     assert_eq!(reader.schema_version(), next.version);
@@ -133,11 +137,11 @@ async fn an_entry_of_a_newer_build_halts_its_partition_alone() {
     let reader = world.caught_up().await;
     world.append_bytes(0, newer_entry(&world)).await;
     let lost = world.put(&halting, 2).await;
-    let error = reader.wait_token(&lost, SECOND).await.unwrap_err();
+    let error = reader.await_token(&lost, SECOND).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::UpgradeNeeded, "{error}");
     assert_eq!(age(&reader, &halting).unwrap(), Some(1), "what was applied goes on being read");
     let put = world.put(&other, 3).await;
-    reader.wait_token(&put, SECOND).await.unwrap();
+    reader.await_token(&put, SECOND).await.unwrap();
     assert_eq!(age(&reader, &other).unwrap(), Some(3));
     let status = reader.status();
     let halted = status.partitions[0].halted.as_ref().unwrap();
@@ -157,8 +161,8 @@ async fn an_entry_of_a_newer_build_halts_its_partition_alone() {
 async fn an_unreachable_log_leaves_the_reader_serving_with_rising_age() {
     let (world, rim) = rimmed(1).await;
     world.put("ann", 1).await;
-    let ready_age_max = 2 * SECOND;
-    let reader = world.open_with(ReaderOptions { ready_age_max, ..world.options() }).await;
+    let ready_max_staleness = 2 * SECOND;
+    let reader = world.open_with(world.options().ready_max_staleness(ready_max_staleness)).await;
     reader.await_ready(SECOND).await.unwrap();
     rim.is_off.store(true, Ordering::SeqCst);
     tokio::time::sleep(3 * SECOND).await;
@@ -200,17 +204,17 @@ async fn a_replaced_log_is_built_beside_the_old_copy_until_it_has_caught_up() {
     let before = reader.status().age.unwrap();
     tokio::time::sleep(5 * SECOND).await;
     assert!(reader.status().age.unwrap() >= before + 5 * SECOND);
-    reader.wait_token(&old, SECOND).await.unwrap();
+    reader.await_token(&old, SECOND).await.unwrap();
 
     rim.reads_below.store(u64::MAX, Ordering::SeqCst);
     until(&reader, |status| status.generation == 2).await;
     assert_eq!(reader.log_id(FIRST).unwrap(), Some(OTHER_LOG));
     assert_eq!(age(&reader, "ann").unwrap(), None);
     assert_eq!(age(&reader, "bob").unwrap(), Some(19));
-    let error = reader.wait_token(&old, SECOND).await.unwrap_err();
+    let error = reader.await_token(&old, SECOND).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::TokenLost, "{error}");
     let new = world.write_to(OTHER_LOG, change("ann", Verb::Put, &[("age", 7)])).await;
-    reader.wait_token(&new, SECOND).await.unwrap();
+    reader.await_token(&new, SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(7));
     assert_eq!(reader.status().partitions[0].counts.rebuilds, 1);
 }
@@ -230,7 +234,7 @@ async fn a_token_of_the_new_log_brings_the_reader_to_it() {
         let put = change("ann", Verb::Put, &[("age", number)]);
         last = Some(world.write_to(OTHER_LOG, put).await);
     }
-    reader.wait_token(&last.unwrap(), 10 * SECOND).await.unwrap();
+    reader.await_token(&last.unwrap(), 10 * SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(29));
 }
 
@@ -328,7 +332,7 @@ async fn a_log_trimmed_behind_the_reader_changes_nothing() {
     tokio::time::sleep(2 * SECOND).await;
     rim.is_off.store(false, Ordering::SeqCst);
     let put = world.put("ann", 77).await;
-    reader.wait_token(&put, 10 * SECOND).await.unwrap();
+    reader.await_token(&put, 10 * SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(77));
     assert_eq!(reader.status().partitions[0].counts.rebuilds, 0);
 }
@@ -415,7 +419,7 @@ async fn position_run(seed: u64) {
     rim.is_off.store(false, Ordering::SeqCst);
     world.replace_logs(LogId(1)).await;
     let end = world.write_to(LogId(1), change("ann", Verb::Put, &[("age", 999)])).await;
-    reader.wait_token(&end, 60 * SECOND).await.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    reader.await_token(&end, 60 * SECOND).await.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     assert_eq!(age(&reader, "ann").unwrap(), Some(999), "seed {seed}");
 }
 
@@ -424,23 +428,23 @@ async fn a_token_ahead_of_a_bootstrapping_partition_is_waited_for() {
     let world = World::new(1).await;
     let put = world.put("ann", 1).await;
     let reader = world.open().await;
-    reader.wait_token(&put, SECOND).await.unwrap();
+    reader.await_token(&put, SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(1));
-    let error = reader.wait_token(&token(0, LOG, 50), SECOND).await.unwrap_err();
+    let error = reader.await_token(&token(0, LOG, 50), SECOND).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::DeadlineExceeded);
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_room_in_its_budget_a_reader_stops_applying_and_says_what_to_raise() {
     let world = World::new(1).await;
-    let options = ReaderOptions { memory_budget: Some(256 * 1024), ..world.options() };
+    let options = world.options().memory_limit(256 * 1024);
     let reader = world.open_with(options).await;
     reader.await_ready(10 * SECOND).await.unwrap();
     let mut last = world.put("key-0", 0).await;
     for n in 1..20_000 {
         last = world.put(&format!("key-{n}"), n).await;
     }
-    let error = reader.wait_token(&last, 30 * SECOND).await.unwrap_err();
+    let error = reader.await_token(&last, 30 * SECOND).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::DeadlineExceeded, "{error}");
     let status = reader.status().partitions[0].clone();
     let trouble = status.trouble.clone().unwrap();

@@ -62,9 +62,8 @@ impl Small {
     fn options(&self) -> ReaderOptions {
         // Checkpoints are off, because they would take space as well.
         let memory_dir = Some(self.memory.clone());
-        let checkpoint =
-            CheckpointOptions { memory_dir, bytes_max: 0, ..CheckpointOptions::new(&self.dir) };
-        ReaderOptions { checkpoint: Some(checkpoint), ..self.world.options() }
+        let checkpoint = CheckpointOptions::new(&self.dir).memory_dir(memory_dir).bytes_max(0);
+        self.world.options().checkpoint(checkpoint)
     }
 
     fn parts(&self) -> ReaderParts {
@@ -201,7 +200,7 @@ async fn a_full_memory_moves_to_the_directory_and_waits_there(folder: &Path) {
     let _memory = Filler::of(&small.memory);
     let written = small.write_much().await;
     for reader in [&keeper, &beside] {
-        reader.wait_token(&written, LONG).await.unwrap();
+        reader.await_token(&written, LONG).await.unwrap();
         assert_eq!(small.entries_of(reader), ENTRIES);
         assert_eq!(status(reader).generation, 2);
     }
@@ -217,7 +216,7 @@ async fn a_full_memory_moves_to_the_directory_and_waits_there(folder: &Path) {
         assert_eq!(small.entries_of(reader), held);
     }
     // A new reader shares the copy, and a reader that takes it over waits as well.
-    let options = ReaderOptions { ready_age_max: LONG * 60, ..small.options() };
+    let options = small.options().ready_max_staleness(LONG * 60);
     let late = Reader::open(options, small.parts()).await.unwrap();
     assert_eq!(small.entries_of(&late), held);
     reads.into_iter().for_each(Reads::end);
@@ -233,7 +232,7 @@ async fn a_full_memory_moves_to_the_directory_and_waits_there(folder: &Path) {
 
     drop(room);
     for reader in [&beside, &late] {
-        reader.wait_token(&more, LONG).await.unwrap();
+        reader.await_token(&more, LONG).await.unwrap();
         assert_eq!(small.entries_of(reader), 2 * ENTRIES);
         small.world.heartbeat(0).await;
         let partitions = [reader.partition_of("steady").unwrap()];
@@ -259,7 +258,7 @@ async fn with_both_full_it_waits_until_one_has_room(folder: &Path, is_of_memory:
     let fillers = if is_of_memory { (memory, dir) } else { (dir, memory) };
     drop(fillers.0);
     for reader in [&keeper, &beside] {
-        reader.wait_token(&written, LONG).await.unwrap();
+        reader.await_token(&written, LONG).await.unwrap();
         assert_eq!(small.entries_of(reader), ENTRIES);
     }
     reads.into_iter().for_each(Reads::end);

@@ -11,13 +11,13 @@ use forebay_core::id::{LogId, PartitionId, SchemaVersion, Sequence, StoreId};
 use forebay_core::key::{Key, KeyType};
 use forebay_core::partition::partition_of;
 use forebay_core::schema::{Definition, StoreSpec};
-use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::value::{FieldType, Value};
 use forebay_core::{ErrorCode, Result};
 use forebay_reader::{MemoryReader, Read};
 use forebay_wire::token::Token;
 
 const STORE: StoreId = StoreId(42);
-const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
+const INT64: FieldType = FieldType::INT64;
 
 fn users() -> Definition {
     let spec = StoreSpec::documents("users", KeyType::String, 4).field("age", INT64);
@@ -40,7 +40,7 @@ fn increment(key: &str) -> Change {
 
 fn age(reader: &MemoryReader, key: &str) -> Result<i64> {
     let age = reader.reader().handle("age", INT64)?;
-    reader.reader().read_local(None, |view| view.get_i64(&age, key, 0))
+    reader.reader().get_i64(&age, key, 0)
 }
 
 fn home(key: &str) -> PartitionId {
@@ -91,6 +91,6 @@ fn a_program_may_keep_the_reader_longer_than_the_test_keeps_its_owner() {
     let kept = owner.reader().clone();
     drop(owner);
     let age = kept.handle("age", INT64).unwrap();
-    assert_eq!(kept.read_local(None, |view| view.get_i64(&age, "ada", 0)).unwrap(), 1);
+    assert_eq!(kept.get_i64(&age, "ada", 0).unwrap(), 1);
     assert!(kept.is_ready());
 }

@@ -11,11 +11,9 @@ use std::time::Duration;
 
 use forebay_core::ErrorCode;
 use forebay_core::id::PartitionId;
-use forebay_index::LiveDirectory;
+use forebay_index::SharedCopyDirectory;
 use forebay_log::disk::{Disk, RealDisk, SimDisk};
-use forebay_reader::{
-    CheckpointCounts, CheckpointOptions, Phase, Reader, ReaderOptions, ReaderParts,
-};
+use forebay_reader::{CheckpointCounts, CheckpointOptions, Phase, Reader, ReaderParts};
 
 use world::kept::{counts, status, until};
 use world::{Rim, World, age};
@@ -60,23 +58,21 @@ impl Readers {
         }
         let reader = this.open().await;
         reader.await_ready(LONG).await.unwrap();
-        reader.wait_token(&last, LONG).await.unwrap();
+        reader.await_token(&last, LONG).await.unwrap();
         this.close(reader).await;
         this
     }
 
     async fn open(&self) -> Reader {
-        let checkpoint = CheckpointOptions {
-            is_shared: matches!(self.kept, Kept::Shared),
-            memory_dir: None,
-            every: Duration::from_millis(50),
-            ..CheckpointOptions::new(self.dir.path())
-        };
+        let checkpoint = CheckpointOptions::new(self.dir.path())
+            .is_shared(matches!(self.kept, Kept::Shared))
+            .memory_dir(None)
+            .every(Duration::from_millis(50));
         let disk: Arc<dyn Disk> = match self.kept {
             Kept::Read => Arc::new(self.sim.clone()),
             Kept::Mapped | Kept::Shared => Arc::new(RealDisk),
         };
-        let options = ReaderOptions { checkpoint: Some(checkpoint), ..self.world.options() };
+        let options = self.world.options().checkpoint(checkpoint);
         let parts = ReaderParts { disk: Some(disk), ..self.world.parts() };
         Reader::open(options, parts).await.unwrap()
     }
@@ -86,7 +82,7 @@ impl Readers {
     async fn close(&self, reader: Reader) {
         reader.shut_down(LONG).await.unwrap();
         drop(reader);
-        let dir = LiveDirectory { dir: self.dir.path().to_owned(), memory_dir: None };
+        let dir = SharedCopyDirectory { dir: self.dir.path().to_owned(), memory_dir: None };
         dir.remove(self.world.definition.store, [PartitionId(0)]);
     }
 

@@ -13,13 +13,14 @@ use forebay_core::change::{EntryBody, Verb};
 use forebay_core::id::{LogId, PartitionId, PartitionRef, Sequence};
 use forebay_core::outcome::Verdict;
 use forebay_core::schema::Alteration;
-use forebay_core::value::{FieldType, ScalarType};
+use forebay_core::value::FieldType;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_index::{FieldRead, GatherField, GatherOut, KeyStatus};
 use forebay_log::Appended;
 use forebay_reader::{
     Barriers, LogBarriers, PartitionFilter, Phase, Read, Reader, ReaderOptions, ReaderParts,
 };
+use forebay_replica::ReplicaOptions;
 
 use world::{CLIENT, LOG, SECOND, World, age, change, if_absent, key_in, position, token, value};
 
@@ -30,16 +31,16 @@ async fn puts_upserts_and_deletes_are_read_after_their_token() {
     assert_eq!(age(&reader, "ann").unwrap(), None);
 
     let put = world.write(change("ann", Verb::Put, &[("age", 41), ("score", 1)])).await;
-    reader.wait_token(&put, SECOND).await.unwrap();
+    reader.await_token(&put, SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(41));
 
     let upsert = world.write(change("ann", Verb::Upsert, &[("score", 2)])).await;
-    reader.wait_token(&upsert, SECOND).await.unwrap();
+    reader.await_token(&upsert, SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(41));
     assert_eq!(value(&reader, "ann", "score").unwrap(), Some(2));
 
     let put = world.write(change("ann", Verb::Put, &[("score", 3)])).await;
-    reader.wait_token(&put, SECOND).await.unwrap();
+    reader.await_token(&put, SECOND).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), None);
 
     let delete = world.write(change("ann", Verb::Delete, &[])).await;
@@ -99,9 +100,9 @@ async fn absent_is_said_only_after_catch_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn serve_partial_answers_before_catch_up() {
+async fn allow_incomplete_reads_answers_before_catch_up() {
     let world = World::new(1).await;
-    let options = ReaderOptions { serve_partial: true, ..world.options() };
+    let options = world.options().allow_incomplete_reads(true);
     let reader = world.open_with(options).await;
     assert_eq!(reader.status().phase, Phase::Bootstrapping);
     assert_eq!(age(&reader, "nobody").unwrap(), None);
@@ -112,12 +113,12 @@ async fn a_token_is_waited_for_in_time_and_not_longer() {
     let world = World::new(1).await;
     let reader = world.caught_up().await;
     let next = token(0, LOG, 2);
-    let early = reader.wait_token(&next, SECOND).await.unwrap_err();
+    let early = reader.await_token(&next, SECOND).await.unwrap_err();
     assert_eq!(early.code(), ErrorCode::DeadlineExceeded, "{early}");
 
     let waits = {
         let (reader, next) = (reader.clone(), next.clone());
-        tokio::spawn(async move { reader.wait_token(&next, 60 * SECOND).await })
+        tokio::spawn(async move { reader.await_token(&next, 60 * SECOND).await })
     };
     world.put("ann", 1).await;
     assert_eq!(world.put("bob", 2).await, next);
@@ -131,9 +132,9 @@ async fn tokens_of_other_stores_and_other_logs_are_refused() {
     let reader = world.caught_up().await;
     let mut foreign = token(0, LOG, 0);
     foreign.store = forebay_core::id::StoreId(5);
-    let error = reader.wait_token(&foreign, SECOND).await.unwrap_err();
+    let error = reader.await_token(&foreign, SECOND).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
-    let error = reader.wait_token(&token(0, LogId(9), 0), SECOND).await.unwrap_err();
+    let error = reader.await_token(&token(0, LogId(9), 0), SECOND).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::TokenLost, "{error}");
 }
 
@@ -164,7 +165,7 @@ async fn latest_sees_every_write_that_was_acknowledged_before_it() {
         world.put("ann", number).await;
         let partitions = [reader.partition_of("ann").unwrap()];
         let latest = Read::latest(SECOND);
-        let handle = reader.handle("age", FieldType::Scalar(ScalarType::Int64)).unwrap();
+        let handle = reader.handle("age", FieldType::INT64).unwrap();
         let read = reader.read(&latest, &partitions, |view| view.get_scalar(&handle, "ann")).await;
         assert_eq!(read.unwrap(), FieldRead::Value(number));
     }
@@ -246,7 +247,7 @@ async fn a_bound_on_age_is_stale_in_silence_and_kept_by_heartbeats() {
     for _ in 0..10 {
         let beat = world.heartbeat(0).await;
         let beat = token(0, LOG, beat.offset.0);
-        reader.wait_token(&beat, SECOND).await.unwrap();
+        reader.await_token(&beat, SECOND).await.unwrap();
         assert!(read(2 * SECOND).unwrap().is_some());
         tokio::time::sleep(SECOND).await;
     }
@@ -270,7 +271,7 @@ async fn a_clock_that_is_off_is_stale_for_that_reason() {
     world.clock.jump_micros(-1_500_000);
     tokio::time::sleep(61 * SECOND).await;
     let beat = world.heartbeat(0).await;
-    reader.wait_token(&token(0, LOG, beat.offset.0), SECOND).await.unwrap();
+    reader.await_token(&token(0, LOG, beat.offset.0), SECOND).await.unwrap();
     assert!(reader.read_local(Some(2 * SECOND), |v| v.get_document("ann")).unwrap().is_none());
 }
 
@@ -278,13 +279,13 @@ async fn a_clock_that_is_off_is_stale_for_that_reason() {
 async fn a_filter_is_named_to_whoever_reads_past_it() {
     let world = World::new(4).await;
     let followed = PartitionFilter::Only(BTreeSet::from([PartitionId(1), PartitionId(3)]));
-    let options = ReaderOptions { partitions: followed, ..world.options() };
+    let options = world.options().partitions(followed);
     let reader = world.open_with(options).await;
     reader.await_ready(SECOND).await.unwrap();
     let (inside, outside) = (key_in(&world, 3), key_in(&world, 2));
     world.put(&outside, 1).await;
     let put = world.put(&inside, 2).await;
-    reader.wait_token(&put, SECOND).await.unwrap();
+    reader.await_token(&put, SECOND).await.unwrap();
     assert_eq!(age(&reader, &inside).unwrap(), Some(2));
     let error = age(&reader, &outside).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
@@ -304,11 +305,11 @@ async fn a_reader_that_cannot_be_is_refused_at_open() {
     assert_eq!(error.code(), ErrorCode::NotFound);
     for partitions in [BTreeSet::new(), BTreeSet::from([PartitionId(2)])] {
         let partitions = PartitionFilter::Only(partitions);
-        let error = open(ReaderOptions { partitions, ..world.options() }).await.unwrap_err();
+        let error = open(world.options().partitions(partitions)).await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
     }
-    let ready_age_max = Duration::from_millis(1_999);
-    let error = open(ReaderOptions { ready_age_max, ..world.options() }).await.unwrap_err();
+    let ready_max_staleness = Duration::from_millis(1_999);
+    let error = open(world.options().ready_max_staleness(ready_max_staleness)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
 }
 
@@ -323,29 +324,30 @@ async fn a_definition_is_told_to_readers_and_callbacks() {
         assert!(schema.definition.field("years").is_some());
         told.store(schema.definition.version.0.into(), Ordering::SeqCst);
     }));
-    let handle = reader.handle("age", FieldType::Scalar(ScalarType::Int64)).unwrap();
+    let handle = reader.handle("age", FieldType::INT64).unwrap();
     let rename = Alteration::RenameField { from: "age".into(), to: "years".into() };
     let next = world.definition.altered(&[rename]).unwrap();
     world.define(&next).await;
     let entry = world.entry(LOG, next.version, EntryBody::Definition);
     world.append_bytes(0, forebay_wire::entry::encode_entry(&entry).unwrap()).await;
     let put = world.put("ann", 5).await;
-    reader.wait_token(&put, 30 * SECOND).await.unwrap();
+    reader.await_token(&put, 30 * SECOND).await.unwrap();
     assert_eq!(reader.schema_version().0, 2);
     assert_eq!(heard.load(Ordering::SeqCst), 2);
     assert!(reader.schema().definition.field("years").is_some());
-    let read = reader.read_local(None, |view| view.get_i64(&handle, "ann", -1));
+    let read = reader.get_i64(&handle, "ann", -1);
     assert_eq!(read.unwrap(), 5);
 }
 
 #[tokio::test(start_paused = true)]
-async fn outcomes_are_kept_for_whoever_asked_for_them() {
+async fn replica_keeps_outcomes_if_its_options_say_so() {
     let world = World::new(1).await;
-    let reader = world.caught_up().await;
-    let error = reader.outcome(PartitionId(0), CLIENT, Sequence(1)).unwrap_err();
+    let replica = world.replica(ReplicaOptions::new("users"));
+    let error = replica.outcome(PartitionId(0), CLIENT, Sequence(1)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unsupported);
 
-    let replica = world.open_with(ReaderOptions { keep_outcomes: true, ..world.options() }).await;
+    let options = ReplicaOptions { keep_outcomes: true, ..ReplicaOptions::new("users") };
+    let replica = world.replica(options);
     world.write(if_absent(change("ann", Verb::Put, &[("age", 1)]))).await;
     world.write(if_absent(change("ann", Verb::Put, &[("age", 2)]))).await;
     world.put("bob", 3).await;
@@ -355,7 +357,7 @@ async fn outcomes_are_kept_for_whoever_asked_for_them() {
         outcome.map(|outcome| outcome.verdict)
     };
     assert_eq!(verdict(1), Some(Verdict::Applied));
-    assert_eq!(verdict(2), Some(Verdict::NotMet(None)));
+    assert_eq!(verdict(2), Some(Verdict::ConditionFailed(None)));
     assert_eq!(verdict(3), None);
 }
 
@@ -365,7 +367,7 @@ async fn a_gather_passes_through() {
     let reader = world.caught_up().await;
     for (key, number) in [("a", 1), ("b", 2)] {
         let put = world.put(key, number).await;
-        reader.wait_token(&put, SECOND).await.unwrap();
+        reader.await_token(&put, SECOND).await.unwrap();
     }
     let fields = [GatherField::new("age")];
     let plan = reader.plan_gather::<f32>(&fields, forebay_index::Conversion::Lossy).unwrap();
@@ -387,7 +389,7 @@ async fn close_ends_waits_and_later_reads_and_may_be_said_twice() {
     let reader = world.caught_up().await;
     let waits = {
         let reader = reader.clone();
-        tokio::spawn(async move { reader.wait_token(&token(0, LOG, 99), 600 * SECOND).await })
+        tokio::spawn(async move { reader.await_token(&token(0, LOG, 99), 600 * SECOND).await })
     };
     tokio::task::yield_now().await;
     reader.close();
@@ -460,7 +462,7 @@ async fn reads_from_many_threads_end_or_are_closed_and_never_go_back() {
     for number in 1..=2_000 {
         last = Some(world.put("ann", number).await);
     }
-    reader.wait_token(&last.unwrap(), 60 * SECOND).await.unwrap();
+    reader.await_token(&last.unwrap(), 60 * SECOND).await.unwrap();
     reader.close();
     stopped.store(true, Ordering::SeqCst);
     for thread in threads {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use forebay_core::ErrorCode;
 use forebay_core::id::PartitionId;
 use forebay_core::schema::Alteration;
-use forebay_reader::{PartitionFilter, Phase, Read, Reader, ReaderOptions};
+use forebay_reader::{PartitionFilter, Phase, Read, Reader};
 
 use world::kept::{counts, status, until};
 use world::sharing::{LONG, forget_copies, options, parts};
@@ -31,14 +31,14 @@ async fn readers_of_one_directory_answer_alike_and_one_reads_the_log() {
     let put = world.put("ann", 1).await;
     let (first, second) = (open(&world, dir.path()).await, open(&world, dir.path()).await);
     for (reader, expected) in [(&first, 1), (&second, 1)] {
-        reader.wait_token(&put, LONG).await.unwrap();
+        reader.await_token(&put, LONG).await.unwrap();
         assert_eq!(age(reader, "ann").unwrap(), Some(expected));
     }
     let put = world.put("ann", 2).await;
-    second.wait_token(&put, LONG).await.unwrap();
+    second.await_token(&put, LONG).await.unwrap();
     assert_eq!(age(&second, "ann").unwrap(), Some(2));
     assert_eq!(age(&first, "ann").unwrap(), Some(2), "the documents are the same ones");
-    first.wait_token(&put, LONG).await.unwrap();
+    first.await_token(&put, LONG).await.unwrap();
     let partition = world.partition_of("ann") as usize;
     let statuses = [&first, &second].map(|reader| reader.status().partitions[partition].clone());
     let told = statuses.each_ref().map(|at| {
@@ -82,8 +82,8 @@ async fn when_the_keeper_closes_another_goes_on_and_reads_never_stop() {
             world.put(&format!("key-{n}"), round).await;
         }
         let put = world.put("key-7", round).await;
-        watched.wait_token(&put, LONG).await.unwrap();
-        next.wait_token(&put, LONG).await.unwrap();
+        watched.await_token(&put, LONG).await.unwrap();
+        next.await_token(&put, LONG).await.unwrap();
         assert_eq!(age(&watched, "key-7").unwrap(), Some(round));
         keeper = next;
     }
@@ -115,7 +115,7 @@ async fn a_copy_stays_when_its_last_reader_ends_and_is_gone_on_with_without_the_
     until(&reader, |status| status.counts.checkpoints.restored == 1).await;
     rim.is_off.store(false, Ordering::SeqCst);
     let put = world.put("ann", 2).await;
-    reader.wait_token(&put, LONG).await.unwrap();
+    reader.await_token(&put, LONG).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(2));
 }
 
@@ -144,7 +144,7 @@ async fn a_copy_that_was_made_of_a_checkpoint_is_gone_on_with_as_any_other() {
     rim.is_off.store(false, Ordering::SeqCst);
     let put = world.put("ann", 2).await;
     let reader = open(&world, dir.path()).await;
-    reader.wait_token(&put, LONG).await.unwrap();
+    reader.await_token(&put, LONG).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(2));
 }
 
@@ -184,7 +184,7 @@ async fn a_copy_goes_into_huge_pages_although_the_log_is_silent() {
         last = world.put(&format!("{n:02000}"), n).await;
     }
     let reader = open(&world, dir.path()).await;
-    reader.wait_token(&last, LONG).await.unwrap();
+    reader.await_token(&last, LONG).await.unwrap();
     let end = status(&reader).offset_applied;
     reader.shut_down(LONG).await.unwrap();
     forget_copies(dir.path());
@@ -234,7 +234,7 @@ async fn a_definition_and_another_log_come_to_all_readers_of_a_copy() {
     let dir = tempfile::tempdir().unwrap();
     let put = world.put("ann", 1).await;
     let (first, second) = (open(&world, dir.path()).await, open(&world, dir.path()).await);
-    second.wait_token(&put, LONG).await.unwrap();
+    second.await_token(&put, LONG).await.unwrap();
     let dropped = world.definition.altered(&[Alteration::DropField("score".into())]).unwrap();
     world.define(&dropped).await;
     let entry = forebay_core::change::EntryBody::Definition;
@@ -255,7 +255,7 @@ async fn a_definition_and_another_log_come_to_all_readers_of_a_copy() {
         world.write_to(other, world::change("ann", forebay_core::change::Verb::Put, &[("age", 7)]));
     let put = put.await;
     for reader in [&first, &second] {
-        reader.wait_token(&put, LONG).await.unwrap();
+        reader.await_token(&put, LONG).await.unwrap();
         assert_eq!(age(reader, "ann").unwrap(), Some(7));
         until(reader, |status| status.log_id == Some(other) && status.generation == 2).await;
     }
@@ -274,7 +274,7 @@ async fn a_reader_that_shares_nothing_is_alone_in_its_directory() {
     shared.shut_down(LONG).await.unwrap();
     let alone = Reader::open(alone, parts(&world)).await.unwrap();
     alone.await_ready(LONG).await.unwrap();
-    let beside = ReaderOptions { open_timeout: SECOND, ..options(&world, dir.path()) };
+    let beside = options(&world, dir.path()).open_timeout(SECOND);
     let error = Reader::open(beside, parts(&world)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
     alone.shut_down(LONG).await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay_core::ErrorCode;
 use forebay_log::disk::RealDisk;
-use forebay_reader::{CheckpointOptions, Reader, ReaderOptions, ReaderParts};
+use forebay_reader::{CheckpointOptions, Reader, ReaderParts};
 
 use world::{World, age};
 
@@ -19,17 +19,15 @@ const LONG: Duration = Duration::from_secs(60);
 async fn with_room_on_disk_it_applies_all_and_a_restart_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let world = World::new(1).await;
-    let options = |spill_bytes_max| ReaderOptions {
-        memory_budget: Some(BUDGET),
-        checkpoint: Some(CheckpointOptions {
-            memory_dir: None,
-            ..CheckpointOptions::new(dir.path())
-        }),
-        spill_bytes_max,
-        ..world.options()
+    let options = |spill_limit| {
+        world
+            .options()
+            .memory_limit(BUDGET)
+            .checkpoint(CheckpointOptions::new(dir.path()).memory_dir(None))
+            .spill_limit(spill_limit)
     };
     let parts = || ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() };
-    let nowhere = ReaderOptions { checkpoint: None, ..options(1) };
+    let nowhere = options(1).checkpoint(None);
     let refused = Reader::open(nowhere, parts()).await.err().unwrap();
     assert_eq!(refused.code(), ErrorCode::InvalidArgument, "{refused}");
     let mut last = world.put("key-0", 0).await;
@@ -39,7 +37,7 @@ async fn with_room_on_disk_it_applies_all_and_a_restart_goes_on() {
     for turn in 0..2 {
         let reader = Reader::open(options(64 << 20), parts()).await.unwrap();
         reader.await_ready(LONG).await.unwrap();
-        reader.wait_token(&last, LONG).await.unwrap();
+        reader.await_token(&last, LONG).await.unwrap();
         for n in 0..20_000 {
             assert_eq!(age(&reader, &format!("key-{n}")).unwrap(), Some(n), "turn {turn}");
         }

@@ -14,15 +14,13 @@ use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_core::key_order::KeyOrder;
 use forebay_core::state_rows::Resumed;
 use forebay_core::{Error, ErrorCode, Result};
-use rocksdb::{DB, Options};
 
 use forebay_wire::v1::CopyPlan;
 
+use crate::bulk_load::BulkLoad;
 use crate::copy::Import;
-use crate::error::explained;
-use crate::load::ShardLoad;
 use crate::resources::Resources;
-use crate::shard::Shard;
+use crate::shard::{Shard, destroy};
 use crate::writer::ShardWriter;
 
 const PREFIX: &str = "shard-";
@@ -135,8 +133,8 @@ impl ShardDirectory {
     ///
     /// # Errors
     /// As [`ShardDirectory::resume`].
-    pub fn begin_load(&self, at: PartitionRef, order: KeyOrder) -> Result<ShardLoad> {
-        ShardLoad::begin(&self.next_path(at)?, at, order, &self.resources)
+    pub fn begin_load(&self, at: PartitionRef, order: KeyOrder) -> Result<BulkLoad> {
+        BulkLoad::begin(&self.next_path(at)?, at, order, &self.resources)
     }
 
     /// Returns the path of the next shard of a partition.
@@ -288,16 +286,4 @@ fn parse(name: &str) -> Option<(PartitionRef, u32)> {
 fn partition_ref(store: &str, partition: &str) -> Option<PartitionRef> {
     let store = StoreId(u64::from_str_radix(store, 16).ok()?);
     Some(PartitionRef { store, partition: PartitionId(partition.parse().ok()?) })
-}
-
-pub(crate) fn destroy(path: &Path) -> Result<()> {
-    DB::destroy(&Options::default(), path)
-        .map_err(|error| explained(&error, "removing a shard"))?;
-    // The folder may contain files that the engine does not know.
-    match std::fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::unavailable(
-            format!("removing a shard: {error}; look at the folder and its disk"),
-        )),
-        _ => Ok(()),
-    }
 }

@@ -9,7 +9,7 @@ use forebay_core::{Error, Result};
 use parking_lot::Mutex;
 use rocksdb::{DB, Env, InfoLogger, LogLevel, Options};
 
-use crate::error::explained;
+use crate::error::from_rocksdb;
 
 /// The version that the bindings of librocksdb-sys are made for; `make check` compares the two.
 pub const ROCKSDB_VERSION: &str = "11.8.1";
@@ -42,7 +42,7 @@ fn accept(loaded: &str) -> Result<()> {
 
 /// Asks the library for its version: its C interface has no call for it, its log names it.
 fn loaded_version() -> Result<String> {
-    let failed = |error: rocksdb::Error| explained(&error, "asking RocksDB for its version");
+    let failed = |error: rocksdb::Error| from_rocksdb(&error, "asking RocksDB for its version");
     let logged = Arc::new(Mutex::new(None));
     let found = Arc::clone(&logged);
     let logger = InfoLogger::new_callback_logger(LogLevel::Header, move |_, line| {

@@ -6,7 +6,7 @@ use forebay_core::Error;
 use rocksdb::ErrorKind;
 
 /// Converts a failure of the engine while it was `doing` something.
-pub(crate) fn explained(error: &rocksdb::Error, doing: &str) -> Error {
+pub(crate) fn from_rocksdb(error: &rocksdb::Error, doing: &str) -> Error {
     let text = error.as_ref();
     let told = |advice: &str| format!("{doing}: {text}; {advice}");
     match error.kind() {
@@ -28,13 +28,13 @@ pub(crate) fn explained(error: &rocksdb::Error, doing: &str) -> Error {
     }
 }
 
-/// Converts a failed open of the shard in this folder, like [`explained`]. If a file of the shard
-/// is missing, for example because a kill interrupted its removal, the shard is damaged: the file
-/// will not come back.
-pub(crate) fn explained_open(error: &rocksdb::Error, path: &Path) -> Error {
+/// Converts a failed open of the shard in this folder, like [`from_rocksdb`]. If a file of the
+/// shard is missing, for example because a kill interrupted its removal, the shard is damaged: the
+/// file will not come back.
+pub(crate) fn from_rocksdb_open(error: &rocksdb::Error, path: &Path) -> Error {
     let is_missing = error.as_ref().contains("No such file or directory") && path.is_dir();
     match is_missing {
         true => Error::corrupt(format!("a file of a shard is missing: {}", error.as_ref())),
-        false => explained(error, "opening a shard"),
+        false => from_rocksdb(error, "opening a shard"),
     }
 }

@@ -6,76 +6,16 @@
 //! documents of the shard are an index of the events: each key ends in the position of its event,
 //! and the document is removed with the event.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use forebay_core::id::Offset;
-use forebay_core::key_order::{DOCUMENTS, Direction};
+use forebay_core::key_order::Direction;
 use forebay_core::{Error, Result};
 use rocksdb::{
     ColumnFamily, DB, DBRawIteratorWithThreadMode, FlushOptions, ReadOptions, WriteBatch,
 };
 
+use crate::event_position::{EVENTS, EVENTS_FROM, EventPosition};
 use crate::shard::Shard;
 use crate::view::View;
-
-/// Key of the offset below which events are removed.
-const EVENTS_FROM: &[u8] = b"e";
-/// Name of the column family of events.
-pub(crate) const EVENTS: &str = "events";
-
-/// Position of an event in the log of its partition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EventAt {
-    /// Offset of the event's entry.
-    pub offset: Offset,
-    /// Number of the event in its entry.
-    pub place: u16,
-}
-
-/// Bytes of an [`EventAt`].
-pub const EVENT_AT_BYTES: usize = 10;
-
-impl EventAt {
-    /// Encodes the position so that bytes sort like positions: `offset u64 | place u16`,
-    /// big-endian.
-    pub fn to_bytes(self) -> [u8; EVENT_AT_BYTES] {
-        let mut bytes = [0; EVENT_AT_BYTES];
-        bytes[..8].copy_from_slice(&self.offset.0.swap_bytes().to_le_bytes());
-        bytes[8..].copy_from_slice(&self.place.swap_bytes().to_le_bytes());
-        bytes
-    }
-
-    /// Decodes a position.
-    pub fn from_bytes(bytes: [u8; EVENT_AT_BYTES]) -> Self {
-        let [a, b, c, d, e, f, g, h, place @ ..] = bytes;
-        let offset = u64::from_le_bytes([a, b, c, d, e, f, g, h]).swap_bytes();
-        Self { offset: Offset(offset), place: u16::from_le_bytes(place).swap_bytes() }
-    }
-}
-
-/// The retention floor: the offset below which a shard's events are removed, or about to be. The
-/// floor of a shard without events is 0.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct EventFloor(Arc<AtomicU64>);
-
-impl EventFloor {
-    fn raise(&self, to: Offset) {
-        self.0.fetch_max(to.0, Ordering::AcqRel);
-    }
-
-    fn get(&self) -> Offset {
-        Offset(self.0.load(Ordering::Acquire))
-    }
-
-    /// Returns whether a row is the index row of a removed event.
-    pub(crate) fn is_below(&self, key: &[u8]) -> bool {
-        let floor = self.get();
-        let [DOCUMENTS, key @ ..] = key else { return false };
-        let at = key.last_chunk().filter(|_| floor > Offset(0));
-        at.is_some_and(|at| EventAt::from_bytes(*at).offset < floor)
-    }
-}
 
 impl Shard {
     /// Removes the events below an offset; compaction removes their index rows later. The cost does
@@ -91,25 +31,25 @@ impl Shard {
         // The floor rises before the events go, so that a reader that misses an event knows the
         // reason, even after a kill.
         self.floor.raise(below);
-        let to = EventAt { offset: below, place: 0 }.to_bytes();
-        let from = EventAt::default().to_bytes();
+        let to = EventPosition { offset: below, place: 0 }.to_bytes();
+        let from = EventPosition::default().to_bytes();
         let mut batch = WriteBatch::default();
         batch.put(EVENTS_FROM, below.0.to_le_bytes());
         batch.delete_range_cf(events, from, to);
         self.write(batch, self.partition_time())?;
         self.flush()?;
         let dropped = self.db.delete_file_in_range_cf(events, from, to);
-        dropped.map_err(|error| self.explained(&error, "removing events"))
+        dropped.map_err(|error| self.engine_error(&error, "removing events"))
     }
 
     /// Loads the retention floor that an earlier process wrote.
     pub(crate) fn resume_events(&self) -> Result<()> {
         let from = self.db.get_pinned(EVENTS_FROM);
-        let Some(from) = from.map_err(|error| self.explained(&error, "reading a shard"))? else {
+        let Some(from) = from.map_err(|error| self.engine_error(&error, "reading a shard"))? else {
             return Ok(());
         };
         let damaged =
-            |_| self.located(Error::corrupt("the retention floor of a shard is unreadable"));
+            |_| self.with_location(Error::corrupt("the retention floor of a shard is unreadable"));
         let from = from.as_ref().try_into().map_err(damaged)?;
         self.floor.raise(Offset(u64::from_le_bytes(from)));
         Ok(())
@@ -122,7 +62,7 @@ impl Shard {
 
     /// Returns the column family of events.
     pub(crate) fn events(&self) -> Result<&ColumnFamily> {
-        let none = || self.located(Error::internal("the shard has no events"));
+        let none = || self.with_location(Error::internal("the shard has no events"));
         self.db.cf_handle(EVENTS).ok_or_else(none)
     }
 
@@ -143,14 +83,14 @@ impl View<'_> {
     ///
     /// # Errors
     /// As [`Shard::row`]; `Internal` for a shard of documents.
-    pub fn events(&self, at: &[EventAt]) -> Result<Vec<Option<Vec<u8>>>> {
+    pub fn events(&self, at: &[EventPosition]) -> Result<Vec<Option<Vec<u8>>>> {
         let (shard, events) = (self.shard(), self.shard().events()?);
         let mut options = ReadOptions::default();
         options.set_snapshot(self.snapshot());
         options.set_async_io(true);
         let keys: Vec<_> = at.iter().map(|at| at.to_bytes()).collect();
         let found = shard.db.batched_multi_get_cf_opt(events, &keys, false, &options);
-        let told = |error| shard.explained(&error, "reading events");
+        let told = |error| shard.engine_error(&error, "reading events");
         found.into_iter().map(|row| Ok(row.map_err(told)?.map(|row| row.to_vec()))).collect()
     }
 
@@ -158,7 +98,7 @@ impl View<'_> {
     ///
     /// # Errors
     /// `Internal` for a shard of documents.
-    pub fn scan_events(&self, from: EventAt, direction: Direction) -> Result<EventScan<'_>> {
+    pub fn scan_events(&self, from: EventPosition, direction: Direction) -> Result<EventScan<'_>> {
         let (shard, events) = (self.shard(), self.shard().events()?);
         let mut options = ReadOptions::default();
         options.set_snapshot(self.snapshot());
@@ -186,7 +126,7 @@ impl EventScan<'_> {
     /// `Corrupt` for a damaged file; `Unavailable` if the disk refuses. The scan never skips events
     /// silently.
     #[expect(clippy::should_implement_trait, reason = "a lent row lives until the next call")]
-    pub fn next(&mut self) -> Result<Option<(EventAt, &[u8])>> {
+    pub fn next(&mut self) -> Result<Option<(EventPosition, &[u8])>> {
         if std::mem::replace(&mut self.is_begun, true) && self.rows.valid() {
             match self.direction {
                 Direction::Forward => self.rows.next(),
@@ -194,12 +134,13 @@ impl EventScan<'_> {
             }
         }
         let Some((at, row)) = self.rows.item() else {
-            let told = |error| self.shard.explained(&error, "scanning events");
+            let told = |error| self.shard.engine_error(&error, "scanning events");
             return self.rows.status().map(|()| None).map_err(told);
         };
-        let damaged =
-            |_| self.shard.located(Error::corrupt("the offset of an event has the wrong length"));
-        let at = EventAt::from_bytes(at.try_into().map_err(damaged)?);
+        let damaged = |_| {
+            self.shard.with_location(Error::corrupt("the offset of an event has the wrong length"))
+        };
+        let at = EventPosition::from_bytes(at.try_into().map_err(damaged)?);
         Ok(Some((at, row)))
     }
 }
@@ -228,11 +169,11 @@ mod tests {
         ShardDirectory::with_events(path, Resources::new(64 << 20).unwrap())
     }
 
-    fn at(offset: u64, place: u16) -> EventAt {
-        EventAt { offset: Offset(offset), place }
+    fn at(offset: u64, place: u16) -> EventPosition {
+        EventPosition { offset: Offset(offset), place }
     }
 
-    fn found_by(at: EventAt) -> Key {
+    fn found_by(at: EventPosition) -> Key {
         Key::from_identity_bytes(&[&b"by"[..], &at.to_bytes()].concat())
     }
 
@@ -254,7 +195,7 @@ mod tests {
     fn offsets(shard: &Shard) -> (Vec<u64>, Vec<u64>) {
         let view = shard.view().unwrap();
         let (mut there, mut found) = (Vec::new(), Vec::new());
-        let mut events = view.scan_events(EventAt::default(), Direction::Forward).unwrap();
+        let mut events = view.scan_events(EventPosition::default(), Direction::Forward).unwrap();
         while let Some((at, row)) = events.next().unwrap() {
             assert_eq!(row, at.to_bytes().repeat(20));
             there.push(at.offset.0);
@@ -262,7 +203,7 @@ mod tests {
         let mut keys = view.scan(&ORDER.all(), Direction::Forward);
         while let Some((key, _)) = keys.next().unwrap() {
             let at = *key.as_bytes().last_chunk().unwrap();
-            found.push(EventAt::from_bytes(at).offset.0);
+            found.push(EventPosition::from_bytes(at).offset.0);
         }
         (there, found)
     }
@@ -333,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_on_disk_yet_is_lost_in_both_parts() {
+    fn kill_loses_unflushed_documents_and_events_together() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = directory(folder.path()).create(AT, ORDER).unwrap();
         (0..10).for_each(|offset| write(&mut writer, offset));
@@ -361,10 +302,10 @@ mod tests {
     proptest! {
         #[test]
         fn places_are_ordered_as_their_bytes(a: (u64, u16), b: (u64, u16)) {
-            let at = |(offset, place)| EventAt { offset: Offset(offset), place };
+            let at = |(offset, place)| EventPosition { offset: Offset(offset), place };
             let (a, b) = (at(a), at(b));
             prop_assert_eq!(a.cmp(&b), a.to_bytes().cmp(&b.to_bytes()));
-            prop_assert_eq!(EventAt::from_bytes(a.to_bytes()), a);
+            prop_assert_eq!(EventPosition::from_bytes(a.to_bytes()), a);
         }
     }
 }

@@ -15,9 +15,9 @@ use rocksdb::CompactionDecision;
 /// Therefore compaction may remove a document only if it has expired at a partition time that is on
 /// disk.
 #[derive(Clone, Debug)]
-pub(crate) struct DurableTime(Arc<AtomicI64>);
+pub(crate) struct DurableWatermark(Arc<AtomicI64>);
 
-impl DurableTime {
+impl DurableWatermark {
     pub(crate) fn new() -> Self {
         Self(Arc::new(AtomicI64::new(Timestamp::MIN.as_micros())))
     }

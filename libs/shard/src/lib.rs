@@ -35,26 +35,28 @@
 //! # Ok::<(), forebay_core::Error>(())
 //! ```
 
+mod bulk_load;
 mod copy;
 mod directory;
 mod engine;
 mod error;
+mod event_position;
 mod events;
 mod expiry;
-mod load;
 mod owned_view;
 mod resources;
 mod shard;
 mod view;
 mod writer;
 
+pub use bulk_load::BulkLoad;
 pub use copy::{
     Export, ExportFile, ExportMode, ExportRows, Import, PartBlock, PartEnd, PartSource, RangeDone,
 };
 pub use directory::ShardDirectory;
 pub use engine::ROCKSDB_VERSION;
-pub use events::{EVENT_AT_BYTES, EventAt, EventScan};
-pub use load::ShardLoad;
+pub use event_position::{EVENT_POSITION_BYTES, EventPosition};
+pub use events::EventScan;
 pub use owned_view::OwnedView;
 pub use resources::Resources;
 pub use shard::Shard;

@@ -12,8 +12,8 @@ use rocksdb::{
 };
 
 use crate::engine;
-use crate::events::EventFloor;
-use crate::expiry::DurableTime;
+use crate::event_position::RetentionFloor;
+use crate::expiry::DurableWatermark;
 
 /// Option that stops RocksDB from rewriting a bottommost file merely because it was read. Once no
 /// view is older than the file's last write, RocksDB rewrites the file, as the file may contain
@@ -87,7 +87,7 @@ impl Resources {
     }
 
     /// Returns the options of a shard.
-    pub(crate) fn options(&self, durable: &DurableTime) -> Options {
+    pub(crate) fn options(&self, durable: &DurableWatermark) -> Options {
         let mut options = self.written_options();
         options.set_bottommost_compression_type(DBCompressionType::Zstd);
         options.set_level_compaction_dynamic_level_bytes(true);
@@ -101,8 +101,8 @@ impl Resources {
     /// Returns the options of a shard with events: for the whole shard, and for its events.
     pub(crate) fn event_options(
         &self,
-        durable: &DurableTime,
-        floor: &EventFloor,
+        durable: &DurableWatermark,
+        floor: &RetentionFloor,
     ) -> (Options, Options) {
         let mut options = self.options(durable);
         options.create_missing_column_families(true);
@@ -136,7 +136,7 @@ impl Resources {
 
     /// Returns the options of a bulk load, which has no readers: its files are compacted at once at
     /// the end, not repeatedly.
-    pub(crate) fn load_options(&self, durable: &DurableTime) -> Options {
+    pub(crate) fn bulk_load_options(&self, durable: &DurableWatermark) -> Options {
         let mut options = self.options(durable);
         options.set_write_buffer_manager(&self.loads);
         options.set_disable_auto_compactions(true);
@@ -207,7 +207,7 @@ mod tests {
     use crate::ShardDirectory;
 
     #[test]
-    fn a_filter_hides_no_write() {
+    fn filter_hides_no_write() {
         let folder = tempfile::tempdir().unwrap();
         let resources = Resources::new(SHARD_MEMORY_BYTES_MIN).unwrap().with_filtered_writes();
         let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn no_file_is_made_anew_for_being_read() {
+    fn read_does_not_rewrite_files() {
         let folder = tempfile::tempdir().unwrap();
         let resources = Resources::new(SHARD_MEMORY_BYTES_MIN).unwrap();
         let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };

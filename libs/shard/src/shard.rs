@@ -18,11 +18,10 @@ use rocksdb::{
     WriteBatch, WriteOptions,
 };
 
-use crate::error::{explained, explained_open};
-use crate::events::{EVENTS, EventFloor};
-use crate::expiry::DurableTime;
+use crate::error::{from_rocksdb, from_rocksdb_open};
+use crate::event_position::{EVENTS, RetentionFloor};
+use crate::expiry::DurableWatermark;
 use crate::resources::Resources;
-use crate::view::View;
 
 /// The documents of one partition and the state that they were derived with. Any number of threads
 /// may read.
@@ -33,8 +32,8 @@ pub struct Shard {
     path: PathBuf,
     /// Partition time at the last written entry, in microseconds.
     partition_time: AtomicI64,
-    durable: DurableTime,
-    pub(crate) floor: EventFloor,
+    durable: DurableWatermark,
+    pub(crate) floor: RetentionFloor,
 }
 
 impl Shard {
@@ -54,7 +53,7 @@ impl Shard {
         order: KeyOrder,
         resources: &Resources,
     ) -> Result<Self> {
-        let (durable, floor) = (DurableTime::new(), EventFloor::default());
+        let (durable, floor) = (DurableWatermark::new(), RetentionFloor::default());
         let (options, events) = resources.event_options(&durable, &floor);
         let parts = [
             ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY_NAME, options.clone()),
@@ -71,11 +70,11 @@ impl Shard {
         path: &Path,
         at: PartitionRef,
         order: KeyOrder,
-        options: impl FnOnce(&DurableTime) -> Options,
+        options: impl FnOnce(&DurableWatermark) -> Options,
     ) -> Result<Self> {
-        let durable = DurableTime::new();
+        let durable = DurableWatermark::new();
         let db = DB::open(&options(&durable), path);
-        Self::opened(db, path, at, order, durable, EventFloor::default())
+        Self::opened(db, path, at, order, durable, RetentionFloor::default())
     }
 
     fn opened(
@@ -83,10 +82,11 @@ impl Shard {
         path: &Path,
         at: PartitionRef,
         order: KeyOrder,
-        durable: DurableTime,
-        floor: EventFloor,
+        durable: DurableWatermark,
+        floor: RetentionFloor,
     ) -> Result<Self> {
-        let db = db.map_err(|error| explained_open(&error, path).with_partition(at.partition))?;
+        let db =
+            db.map_err(|error| from_rocksdb_open(&error, path).with_partition(at.partition))?;
         let partition_time = AtomicI64::new(Timestamp::MIN.as_micros());
         Ok(Self { db, order, at, path: path.to_owned(), partition_time, durable, floor })
     }
@@ -120,7 +120,7 @@ impl Shard {
     /// the disk refuses.
     pub fn row(&self, key: &[u8]) -> Result<Option<DBPinnableSlice<'_>>> {
         let found = self.db.get_pinned(self.order.stored(key)?);
-        found.map_err(|error| self.explained(&error, "reading a document"))
+        found.map_err(|error| self.engine_error(&error, "reading a document"))
     }
 
     /// Estimates the number of documents, and the bytes of their files and of unflushed writes.
@@ -130,14 +130,6 @@ impl Shard {
         (number(KEYS), bytes)
     }
 
-    /// Opens a view of all documents at one position; the view keeps its files on the disk.
-    ///
-    /// # Errors
-    /// As [`Shard::row`].
-    pub fn view(&self) -> Result<View<'_>> {
-        View::open(self)
-    }
-
     /// Flushes all writes. Blocks on the disk; other threads continue.
     ///
     /// # Errors
@@ -145,7 +137,7 @@ impl Shard {
     pub fn flush(&self) -> Result<()> {
         // Concurrent writes have a later time.
         let time = self.partition_time();
-        self.flush_all().map_err(|error| self.explained(&error, "writing a shard to disk"))?;
+        self.flush_all().map_err(|error| self.engine_error(&error, "writing a shard to disk"))?;
         self.durable.note(time);
         Ok(())
     }
@@ -173,23 +165,26 @@ impl Shard {
     /// `Internal` if the engine does not report the number.
     pub fn overlapping_files(&self) -> Result<u64> {
         let told = self.db.property_value(num_files_at_level(0));
-        let told = told.map_err(|error| self.explained(&error, "counting a shard's files"))?;
-        let unknown = || self.located(Error::internal("the engine does not count its files"));
+        let told = told.map_err(|error| self.engine_error(&error, "counting a shard's files"))?;
+        let unknown = || self.with_location(Error::internal("the engine does not count its files"));
         told.and_then(|told| told.parse().ok()).ok_or_else(unknown)
     }
 
     /// Returns the head, on disk or in memory; `None` if nothing was written to the shard.
     pub(crate) fn head(&self) -> Result<Option<Head>> {
         let bytes = self.db.get_pinned(HEAD);
-        let bytes = bytes.map_err(|error| self.explained(&error, "reading a shard's head"))?;
-        bytes.map(|bytes| Head::decode(&bytes)).transpose().map_err(|error| self.located(error))
+        let bytes = bytes.map_err(|error| self.engine_error(&error, "reading a shard's head"))?;
+        bytes
+            .map(|bytes| Head::decode(&bytes))
+            .transpose()
+            .map_err(|error| self.with_location(error))
     }
 
     /// Writes a batch atomically. Waits during a write stall of the engine, until compaction
     /// catches up.
     pub(crate) fn write(&self, batch: WriteBatch, partition_time: Timestamp) -> Result<()> {
         self.write_with(batch, partition_time, &unlogged())
-            .map_err(|error| self.explained(&error, "writing an entry"))
+            .map_err(|error| self.engine_error(&error, "writing an entry"))
     }
 
     /// Writes like [`Shard::write`], but writes nothing and returns `false` during a write stall.
@@ -199,7 +194,7 @@ impl Shard {
         match self.write_with(batch, partition_time, &options) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::Incomplete => Ok(false),
-            Err(error) => Err(self.explained(&error, "writing an entry")),
+            Err(error) => Err(self.engine_error(&error, "writing an entry")),
         }
     }
 
@@ -223,12 +218,28 @@ impl Shard {
         self.durable.note(partition_time);
     }
 
-    pub(crate) fn explained(&self, error: &rocksdb::Error, doing: &str) -> Error {
-        self.located(explained(error, doing))
+    pub(crate) fn engine_error(&self, error: &rocksdb::Error, doing: &str) -> Error {
+        self.with_location(from_rocksdb(error, doing))
     }
 
-    pub(crate) fn located(&self, error: Error) -> Error {
+    pub(crate) fn with_location(&self, error: Error) -> Error {
         error.with_partition(self.at.partition)
+    }
+}
+
+/// Removes the files of a shard.
+///
+/// # Errors
+/// `Unavailable` if the disk refuses, or the shard is open.
+pub(crate) fn destroy(path: &Path) -> Result<()> {
+    DB::destroy(&Options::default(), path)
+        .map_err(|error| from_rocksdb(&error, "removing a shard"))?;
+    // The folder may contain files that the engine does not know.
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::unavailable(
+            format!("removing a shard: {error}; look at the folder and its disk"),
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -282,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_would_have_to_wait_is_none_until_it_may() {
+    fn try_write_returns_false_during_a_write_stall() {
         let (dir, lock) = (tempfile::tempdir().unwrap(), Arc::new(RwLock::new(())));
         let shard = shard_that_waits(dir.path(), &lock);
         let held = lock.write();

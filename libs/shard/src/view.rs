@@ -22,9 +22,9 @@ impl<'s> View<'s> {
     pub(crate) fn open(shard: &'s Shard) -> Result<Self> {
         let snapshot = shard.db.snapshot();
         let head = snapshot.get(HEAD);
-        let head = head.map_err(|error| shard.explained(&error, "reading a shard's head"))?;
+        let head = head.map_err(|error| shard.engine_error(&error, "reading a shard's head"))?;
         let head = head.map(|bytes| Head::decode(&bytes)).transpose();
-        let head = head.map_err(|error| shard.located(error))?;
+        let head = head.map_err(|error| shard.with_location(error))?;
         Ok(Self { shard, snapshot, head })
     }
 
@@ -80,7 +80,7 @@ impl<'s> View<'s> {
         let stored = keys.into_iter().map(|key| self.shard.order.stored(key));
         let stored = stored.collect::<Result<Vec<_>>>()?;
         let found = self.snapshot.multi_get(stored).into_iter();
-        let told = |error| self.shard.explained(&error, "reading documents");
+        let told = |error| self.shard.engine_error(&error, "reading documents");
         found.map(|row| row.map_err(told)).collect()
     }
 
@@ -97,6 +97,16 @@ impl<'s> View<'s> {
             Direction::Backward => rows.seek_to_last(),
         }
         Scan { shard: self.shard, rows, direction, is_begun: false }
+    }
+}
+
+impl Shard {
+    /// Opens a view of all documents at one position; the view keeps its files on the disk.
+    ///
+    /// # Errors
+    /// As [`Shard::row`].
+    pub fn view(&self) -> Result<View<'_>> {
+        View::open(self)
     }
 }
 
@@ -124,10 +134,11 @@ impl Scan<'_> {
         }
         let Some((stored, row)) = self.rows.item() else {
             let status = self.rows.status();
-            let told = |error| self.shard.explained(&error, "scanning documents");
+            let told = |error| self.shard.engine_error(&error, "scanning documents");
             return status.map(|()| None).map_err(told);
         };
-        let key = self.shard.order.identity(stored).map_err(|error| self.shard.located(error))?;
+        let key =
+            self.shard.order.identity(stored).map_err(|error| self.shard.with_location(error))?;
         Ok(Some((key, row)))
     }
 

@@ -10,7 +10,7 @@ use forebay_core::state_rows::{Followed, HEAD, Resumed, STATE_FROM, STATE_TO, wr
 use forebay_core::{Error, Result};
 use rocksdb::WriteBatch;
 
-use crate::events::EventAt;
+use crate::event_position::EventPosition;
 use crate::shard::Shard;
 
 /// The writer of the results of folding records. Each open shard has one writer.
@@ -51,7 +51,7 @@ impl ShardWriter {
     /// As [`ShardWriter::apply`]; `Internal` for events in a shard of documents.
     pub fn apply_events(
         &mut self,
-        events: &[(EventAt, Vec<u8>)],
+        events: &[(EventPosition, Vec<u8>)],
         applied: &Applied,
         state: &PartitionState,
         followed: Followed,
@@ -69,7 +69,7 @@ impl ShardWriter {
     /// As [`ShardWriter::apply_events`].
     pub fn try_apply_events(
         &mut self,
-        events: &[(EventAt, Vec<u8>)],
+        events: &[(EventPosition, Vec<u8>)],
         applied: &Applied,
         state: &PartitionState,
         followed: Followed,
@@ -99,7 +99,7 @@ impl ShardWriter {
     /// Returns the changes of an entry as a batch, and the number of the next outcome.
     fn batch(
         &self,
-        events: &[(EventAt, Vec<u8>)],
+        events: &[(EventPosition, Vec<u8>)],
         applied: &Applied,
         state: &PartitionState,
         followed: Followed,
@@ -134,7 +134,7 @@ impl ShardWriter {
     }
 
     /// Returns whether the shard has readers.
-    pub fn is_read(&self) -> bool {
+    pub fn has_readers(&self) -> bool {
         Arc::strong_count(&self.shard) > 1
     }
 
@@ -150,7 +150,7 @@ impl ShardWriter {
         let shard = &self.shard;
         if head.at != shard.partition() {
             let error = Error::corrupt("the folder holds the shard of another partition");
-            return Err(shard.located(error));
+            return Err(shard.with_location(error));
         }
         shard.note_time(head.partition_time);
         shard.note_durable(head.partition_time);
@@ -158,10 +158,10 @@ impl ShardWriter {
         let mut rows = shard.db.raw_iterator();
         rows.seek(STATE_FROM);
         while let Some((key, row)) = rows.item().filter(|(key, _)| *key < STATE_TO) {
-            resumed.take_row(key, row).map_err(|error| shard.located(error))?;
+            resumed.take_row(key, row).map_err(|error| shard.with_location(error))?;
             rows.next();
         }
-        rows.status().map_err(|error| shard.explained(&error, "reading a shard's state"))?;
+        rows.status().map_err(|error| shard.engine_error(&error, "reading a shard's state"))?;
         drop(rows);
         self.next_outcome = resumed.next_outcome;
         Ok(Some(resumed))

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 use support::*;
 
 const ROUNDS: usize = 15;
@@ -70,7 +70,7 @@ fn start_writer(dir: &Path) -> (Child, Arc<AtomicU64>, std::thread::JoinHandle<(
 fn a_writer_that_is_killed_leaves_what_a_prefix_of_the_log_makes() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
     let mut model = world.model();
-    let mut dice = Dice::new(u64::from(std::process::id()));
+    let mut dice = SeededRng::new(u64::from(std::process::id()));
     let (mut got_on, mut before) = (0, 0);
     for round in 0..ROUNDS {
         let (mut child, flushed, listener) = start_writer(dir.path());

@@ -8,8 +8,8 @@ use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_core::key::Key;
 use forebay_core::limits::SHARD_LOAD_FILES_MAX;
 use forebay_core::state_rows::Followed;
-use forebay_shard::{ShardDirectory, ShardLoad};
-use forebay_testkit::random::Dice;
+use forebay_shard::{BulkLoad, ShardDirectory};
+use forebay_testkit::random::SeededRng;
 use support::*;
 
 /// The other partition of the store, whose shard is loaded.
@@ -19,7 +19,7 @@ const ROW_BYTES: usize = 3_200;
 
 /// Returns random rows, the same for the same number.
 fn rows(number: u64) -> Vec<(Key, Option<Vec<u8>>)> {
-    let mut dice = Dice::new(number);
+    let mut dice = SeededRng::new(number);
     let mut row = || {
         let id = [dice.bits(), dice.bits()].map(u64::to_le_bytes).concat();
         (Key::plain(&id).unwrap(), Some(id.repeat(ROW_BYTES / id.len())))
@@ -27,7 +27,7 @@ fn rows(number: u64) -> Vec<(Key, Option<Vec<u8>>)> {
     (0..ROWS_AT_ONCE).map(|_| row()).collect()
 }
 
-fn begin(directory: &ShardDirectory) -> ShardLoad {
+fn begin(directory: &ShardDirectory) -> BulkLoad {
     directory.begin_load(LOADED, World::new().order()).unwrap()
 }
 
@@ -52,7 +52,7 @@ fn a_shard_that_is_loaded_makes_others_write_no_small_files() {
 }
 
 #[test]
-fn what_is_loaded_is_there_when_the_load_ends_and_the_last_row_of_a_key_counts() {
+fn bulk_load_stores_the_last_row_of_each_key() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
     let mut loading = begin(&directory(dir.path()));
     // The number of files exceeds what one load accumulates before it compacts.

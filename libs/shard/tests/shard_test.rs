@@ -12,13 +12,13 @@ use forebay_core::key::Key;
 use forebay_core::key_order::Direction;
 use forebay_core::row::row_expires_at;
 use forebay_core::state_rows::Followed;
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 use support::*;
 
 #[test]
 fn a_long_history_with_restarts_leaves_what_the_model_says() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
-    let (mut model, mut dice) = (world.model(), Dice::new(11));
+    let (mut model, mut dice) = (world.model(), SeededRng::new(11));
     let mut replica = world.resume(dir.path());
     for round in 0..40 {
         for _ in 0..dice.below(60) {
@@ -81,10 +81,10 @@ fn scans_go_both_ways_over_any_range_and_go_on_where_they_ended() {
         replica.step();
         model.step();
     }
-    let (order, mut dice) = (world.order(), Dice::new(5));
+    let (order, mut dice) = (world.order(), SeededRng::new(5));
     let view = replica.writer.shard().view().unwrap();
     for _ in 0..200 {
-        let bound = |dice: &mut Dice| {
+        let bound = |dice: &mut SeededRng| {
             let key = key(dice.below(KEYS)).as_bytes().to_vec();
             match dice.below(3) {
                 0 => Bound::Unbounded,
@@ -216,7 +216,7 @@ fn a_shard_is_open_once_and_is_of_its_own_partition() {
 #[test]
 fn a_shard_of_which_files_are_missing_is_whole_or_gone() {
     let world = World::new();
-    let (mut dice, mut gone) = (Dice::new(3), 0);
+    let (mut dice, mut gone) = (SeededRng::new(3), 0);
     for round in 0..24 {
         let dir = tempfile::tempdir().unwrap();
         let mut replica = world.resume(dir.path());

@@ -1,13 +1,15 @@
 //! The administrator: an application that adds a field to the live store, writes the field, and
 //! drops it, while all others continue.
 
-use forebay::{Alteration, FieldSpec, FieldType, ScalarType, Store, WriteResult};
+use forebay::Store;
+use forebay::schema::{Alteration, FieldSpec, FieldType};
+use forebay::writes::WriteResult;
 
-use super::expected::Fields;
-use super::readers::PASSING;
-use super::settle::{ATTEMPTS_MAX, RETRY_WAIT};
+use super::acknowledgement::{ATTEMPTS_MAX, RETRY_WAIT};
+use super::expected_state::Fields;
+use super::store::PASSING;
+use super::store::STORE;
 use super::workload::{Application, KEYS, lock};
-use super::world::STORE;
 
 impl Application {
     /// Executes this many operations of an administrator.
@@ -32,7 +34,7 @@ impl Application {
             self.alter(&store, false).await?;
             let now = self.shared.world.moment();
             for number in 0..KEYS {
-                lock(&self.shared.expected).key(self.own_key(number)).settle(now);
+                lock(&self.shared.expected).key(self.own_key(number)).acknowledge(now);
             }
             self.fired("field added and dropped");
             for number in 0..KEYS {
@@ -61,9 +63,7 @@ impl Application {
     /// Alters the store until the field is present or absent, as wanted.
     async fn alter(&self, store: &Store, wanted: bool) -> Result<(), String> {
         let alteration = match wanted {
-            true => {
-                Alteration::AddField(FieldSpec::new(PASSING, FieldType::Scalar(ScalarType::Int64)))
-            }
+            true => Alteration::AddField(FieldSpec::new(PASSING, FieldType::INT64)),
             false => Alteration::DropField(PASSING.to_owned()),
         };
         self.note(&format!("alters the store: {alteration:?}"));

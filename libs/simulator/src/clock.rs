@@ -12,11 +12,11 @@ const START_US: i64 = 1_767_225_600_000_000;
 #[derive(Debug)]
 pub struct SimClock {
     started: Instant,
-    moved: Mutex<Moved>,
+    moved: Mutex<ClockSkew>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Moved {
+struct ClockSkew {
     skew_us: i64,
     /// Highest time shown before a jump backwards.
     high_us: i64,

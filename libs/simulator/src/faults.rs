@@ -11,7 +11,7 @@ use forebay_log::faulty::FaultRates;
 
 use super::net::NetFaults;
 use super::readers::{CHECKPOINTING, ROLES, SimReader};
-use super::workload::{Shared, lock};
+use super::workload::{WorkloadState, lock};
 use super::world::World;
 
 /// Names of all faults.
@@ -44,7 +44,7 @@ const REOPENS_MAX: usize = 10;
 ///
 /// # Errors
 /// Returns an error if the node does not recover from a fault.
-pub(crate) async fn run(shared: Arc<Shared>, stop: Arc<AtomicBool>) -> Result<u64, String> {
+pub(crate) async fn run(shared: Arc<WorkloadState>, stop: Arc<AtomicBool>) -> Result<u64, String> {
     let mut fired = 0;
     while !stop.load(Ordering::SeqCst) {
         let wait = 20 + shared.world.draw(130);
@@ -58,7 +58,7 @@ pub(crate) async fn run(shared: Arc<Shared>, stop: Arc<AtomicBool>) -> Result<u6
     Ok(fired)
 }
 
-async fn fire(shared: &Shared, fault: &'static str) -> Result<(), String> {
+async fn fire(shared: &WorkloadState, fault: &'static str) -> Result<(), String> {
     let world = &shared.world;
     let pause = |ms: u64| tokio::time::sleep(Duration::from_millis(ms));
     match fault {
@@ -120,7 +120,7 @@ async fn fire(shared: &Shared, fault: &'static str) -> Result<(), String> {
 }
 
 /// Fires a fault of the reader that writes checkpoints.
-async fn checkpoint_fault(shared: &Shared, fault: &'static str) -> Result<(), String> {
+async fn checkpoint_fault(shared: &WorkloadState, fault: &'static str) -> Result<(), String> {
     let world = &shared.world;
     let chosen = CHECKPOINTING;
     let disk = lock(&shared.readers)[chosen].disk.clone();
@@ -172,7 +172,7 @@ async fn disk_full(world: &World, disk: &SimDisk) {
 
 /// Ends a reader, changes its disk by `between`, and opens it again.
 async fn restart_reader(
-    shared: &Shared,
+    shared: &WorkloadState,
     chosen: usize,
     between: impl FnOnce(&SimDisk),
 ) -> Result<(), String> {
@@ -221,13 +221,13 @@ fn log_faults(world: &World) -> FaultRates {
     }
 }
 
-async fn power_cut(shared: &Shared, loss: Loss) -> Result<(), String> {
+async fn power_cut(shared: &WorkloadState, loss: Loss) -> Result<(), String> {
     shared.world.power_cut(loss).await;
     tokio::time::sleep(Duration::from_millis(shared.world.draw(300))).await;
     restart(shared).await
 }
 
-async fn restart(shared: &Shared) -> Result<(), String> {
+async fn restart(shared: &WorkloadState) -> Result<(), String> {
     let started = shared.world.start().await;
     started.map_err(|error| format!("the node does not come back: {error}"))?;
     shared.world.trace.fired("node started again", 1);

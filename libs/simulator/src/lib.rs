@@ -17,18 +17,19 @@
 //! - conditions have the right outcome;
 //! - positions never fall.
 //!
-//! At the end every reader equals the naive [model](forebay_testkit::model) of the log, and so does a fresh
-//! reader after a last power cut (`oracle`). Some runs then lose a partition's log altogether
-//! (`lost_log`).
+//! At the end every reader equals the naive [model](forebay_testkit::model) of the log, and so does
+//! a fresh reader after a last power cut (`oracle`). Some runs then lose a partition's log
+//! altogether (`lost_log`).
 //!
 //! The checks are checked as well: [`Plant`] names bugs, each planted by a wrapper at a seam of the
 //! product, and the checker must catch each within [`PLANT_SEEDS_MAX`] seeds. A new fault needs a
 //! name and a match arm in `faults`; a new plant needs a name in `plant` and the code that acts as
 //! the bug; a path that must fire at least once in a set of runs is listed in [`RECOVERIES`].
 
+mod acknowledgement;
 mod admin;
 mod clock;
-mod expected;
+mod expected_state;
 mod faults;
 mod lost_log;
 pub mod net;
@@ -36,7 +37,7 @@ mod oracle;
 mod plant;
 mod readers;
 mod records;
-mod settle;
+mod store;
 mod trace;
 mod workload;
 mod world;
@@ -48,11 +49,11 @@ use std::time::Duration;
 
 use forebay_log::disk::sim::Loss;
 
-use self::expected::{Expected, Shown};
+use self::expected_state::{ExpectedState, ShownHistory};
 use self::readers::{ROLES, Role, SimReader};
 use self::records::RecordCounter;
 use self::trace::Trace;
-use self::workload::{Application, Shared, lock};
+use self::workload::{Application, WorkloadState, lock};
 use self::world::World;
 
 pub use self::faults::FAULT_NAMES;
@@ -186,9 +187,9 @@ fn run_recorded(seed: u64, plant: Option<Plant>, trace: Trace) -> Result<Report,
         .build()
         .expect("a runtime without I/O needs nothing that the host could refuse");
     runtime.block_on(async {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WorkloadState {
             world: World::new(seed, plant, trace),
-            expected: Mutex::new(Expected::default()),
+            expected: Mutex::new(ExpectedState::default()),
             readers: Mutex::new(Vec::new()),
             token: Mutex::new(None),
             races: Mutex::new(0),
@@ -204,13 +205,13 @@ fn run_recorded(seed: u64, plant: Option<Plant>, trace: Trace) -> Result<Report,
     })
 }
 
-async fn simulate(shared: &Arc<Shared>, seed: u64) -> Result<(), String> {
+async fn simulate(shared: &Arc<WorkloadState>, seed: u64) -> Result<(), String> {
     let text = |error: forebay_core::Error| error.to_string();
     shared.world.start().await.map_err(text)?;
     let admin = shared.world.client().map_err(text)?;
-    admin.create_store(&readers::spec()).await.map_err(text)?;
+    admin.create_store(&store::spec()).await.map_err(text)?;
     for role in ROLES {
-        let reader = SimReader::open(&shared.world, role, Shown::default()).await;
+        let reader = SimReader::open(&shared.world, role, ShownHistory::default()).await;
         lock(&shared.readers).push(reader.map_err(text)?);
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -239,14 +240,14 @@ async fn simulate(shared: &Arc<Shared>, seed: u64) -> Result<(), String> {
 
 /// Checks the end of a run: every reader, and one that starts from nothing after a last power cut,
 /// shows exactly the acknowledged state.
-async fn check_end(shared: &Shared) -> Result<(), String> {
+async fn check_end(shared: &WorkloadState) -> Result<(), String> {
     let text = |error: forebay_core::Error| error.to_string();
     let readers: Vec<_> =
         lock(&shared.readers).iter().map(|reader| reader.reader.clone()).collect();
     oracle::check(shared, &readers).await.map_err(|what| format!("at the end: {what}"))?;
     shared.world.power_cut(Loss::Everything).await;
     shared.world.start().await.map_err(text)?;
-    let fresh = SimReader::open(&shared.world, Role::Plain, Shown::default()).await;
+    let fresh = SimReader::open(&shared.world, Role::Plain, ShownHistory::default()).await;
     let fresh = fresh.map_err(text)?.reader;
     let checked = oracle::check(shared, &[fresh]).await;
     checked.map_err(|what| format!("after a last power cut: {what}"))

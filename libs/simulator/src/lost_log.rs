@@ -3,14 +3,16 @@
 
 use std::time::Duration;
 
-use forebay::{ErrorCode, KeyValue, Store, Token, WriteOutcome};
+use forebay::schema::KeyValue;
+use forebay::writes::{Token, WriteOutcome};
+use forebay::{ErrorCode, Store};
 use forebay_core::id::PartitionId;
 
-use super::expected::Fields;
+use super::acknowledgement::send_until_acknowledged;
+use super::expected_state::Fields;
 use super::oracle;
-use super::settle::settle;
-use super::workload::{KEYS, Shared, lock};
-use super::world::STORE;
+use super::store::STORE;
+use super::workload::{KEYS, WorkloadState, lock};
 
 const WRITES: i64 = 6;
 const TOKEN_WAIT: Duration = Duration::from_secs(30);
@@ -19,7 +21,7 @@ const TOKEN_WAIT: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// Returns the broken rule.
-pub(crate) async fn run(shared: &Shared) -> Result<(), String> {
+pub(crate) async fn run(shared: &WorkloadState) -> Result<(), String> {
     let text = |error: forebay::Error| error.to_string();
     let world = &shared.world;
     let old = lock(&shared.token).clone().ok_or("nothing was written")?;
@@ -62,16 +64,17 @@ async fn expect_lost(
     if of_lost.positions.is_empty() {
         return Ok(());
     }
-    match reader.wait_token(&of_lost, TOKEN_WAIT).await {
+    match reader.await_token(&of_lost, TOKEN_WAIT).await {
         Err(error) if error.code() == ErrorCode::TokenLost => Ok(()),
         other => Err(format!("a token of a lost log is answered {other:?}")),
     }
 }
 
-async fn write(shared: &Shared, store: &Store, key: i64) -> Result<(), String> {
+async fn write(shared: &WorkloadState, store: &Store, key: i64) -> Result<(), String> {
     let revision = 1_000_000 + key % KEYS as i64;
     shared.begin(key, Some(Fields { revision, total: 1, ..Fields::default() }), None);
     let write = store.upsert(key).set("revision", revision).increment("total", 1);
-    let outcome: WriteOutcome = settle(&shared.world, || write.clone().send()).await?;
+    let outcome: WriteOutcome =
+        send_until_acknowledged(&shared.world, || write.clone().send()).await?;
     shared.acknowledged(&[key], &outcome.token)
 }

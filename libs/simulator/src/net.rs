@@ -83,9 +83,9 @@ impl Party {
 
 /// The network between one server and any number of clients.
 #[derive(Clone)]
-pub struct SimNet(Arc<Inner>);
+pub struct SimNet(Arc<NetState>);
 
-struct Inner {
+struct NetState {
     seed: u64,
     /// Number of connections so far; each connection gives its ends their own sequences.
     connections: AtomicU64,
@@ -117,7 +117,7 @@ impl Link {
 impl SimNet {
     /// Returns a network of this seed, without a server.
     pub fn new(seed: u64, faults: NetFaults) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(NetState {
             seed,
             connections: AtomicU64::new(0),
             faults: Mutex::new(faults),

@@ -4,19 +4,21 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use forebay::{Definition, ErrorCode, Token};
+use forebay::ErrorCode;
+use forebay::schema::Definition;
+use forebay::writes::Token;
 use forebay_core::clock::Clock;
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::key::{Key, KeyValue};
 use forebay_log::{ChangeLog, LogRecord, ReadLimit};
 use forebay_reader::Reader;
+use forebay_testkit::model::{Model, ModelDocument};
 use forebay_wire::entry::decode_entry;
 
-use super::expected::Fields;
-use super::readers::{PARTITIONS, await_ready, read_all};
-use super::workload::{Shared, lock};
-use super::world::STORE;
-use forebay_testkit::model::{Model, ModelDocument};
+use super::expected_state::Fields;
+use super::readers::{await_ready, read_all};
+use super::store::{PARTITIONS, STORE};
+use super::workload::{WorkloadState, lock};
 
 /// Wait for a reader to apply a token at the end, after all faults.
 const TOKEN_WAIT: Duration = Duration::from_secs(60);
@@ -29,7 +31,7 @@ const READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO
 ///
 /// # Errors
 /// Returns the first difference.
-pub(crate) async fn check(shared: &Shared, readers: &[Reader]) -> Result<(), String> {
+pub(crate) async fn check(shared: &WorkloadState, readers: &[Reader]) -> Result<(), String> {
     let text = |error: forebay::Error| error.to_string();
     let token = lock(&shared.token).clone().ok_or("nothing was written")?;
     let admin = shared.world.client().map_err(text)?;
@@ -66,9 +68,9 @@ async fn read_whole(reader: &Reader) -> forebay_core::Result<BTreeMap<i64, Field
     }
 }
 
-async fn caught_up(shared: &Shared, reader: &Reader, token: &Token) -> Result<(), String> {
+async fn caught_up(shared: &WorkloadState, reader: &Reader, token: &Token) -> Result<(), String> {
     await_ready(&shared.world, reader).await.map_err(|error| error.to_string())?;
-    reader.wait_token(token, TOKEN_WAIT).await.map_err(|error| error.to_string())?;
+    reader.await_token(token, TOKEN_WAIT).await.map_err(|error| error.to_string())?;
     let found = read_whole(reader).await.map_err(|error| error.to_string())?;
     let followed: Vec<_> = reader.status().partitions.iter().map(|p| p.partition).collect();
     let follows = |key| {
@@ -79,7 +81,7 @@ async fn caught_up(shared: &Shared, reader: &Reader, token: &Token) -> Result<()
 
 /// Returns all records of a partition in the node's log.
 async fn records(
-    shared: &Shared,
+    shared: &WorkloadState,
     store: StoreId,
     partition: PartitionId,
 ) -> Result<Vec<LogRecord>, String> {
@@ -97,7 +99,7 @@ async fn records(
 
 /// Compares each reader with the model of exactly the records that it has applied.
 fn check_partition(
-    shared: &Shared,
+    shared: &WorkloadState,
     readers: &[Reader],
     definitions: &[Definition],
     partition: PartitionId,
@@ -128,7 +130,7 @@ fn check_partition(
 }
 
 fn equals(
-    shared: &Shared,
+    shared: &WorkloadState,
     reader: &Reader,
     model: &Model,
     partition: PartitionId,
@@ -146,7 +148,7 @@ fn equals(
         if reader.partition_of(KeyValue::Int64(key)).map_err(text)? != partition {
             continue;
         }
-        let read = reader.read_local(None, |view| view.get_document(KeyValue::Int64(key)));
+        let read = reader.get(KeyValue::Int64(key));
         let shown = read.map_err(text)?.as_ref().map(ModelDocument::from);
         if shown.as_ref() != expected.get(&key) {
             let expected = expected.get(&key);

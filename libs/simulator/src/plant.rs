@@ -20,7 +20,7 @@ use forebay_log::{Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records};
 use forebay_wire::entry::{decode_entry, encode_entry};
 
 use super::clock::SimClock;
-use super::readers::PARTITIONS;
+use super::store::PARTITIONS;
 
 /// Fraction of entries that go wrong, for plants that concern some entries: one in this many.
 const ENTRIES_PER_FAULT: u64 = 8;

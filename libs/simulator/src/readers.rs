@@ -4,48 +4,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{Token, Value};
+use forebay::writes::Token;
 use forebay_core::clock::Clock;
-use forebay_core::id::{DocumentVersion, FieldId, LogId, PartitionId, Position};
-use forebay_core::key::{KeyType, KeyValue};
+use forebay_core::id::{DocumentVersion, LogId, PartitionId, Position};
+use forebay_core::key::KeyValue;
 use forebay_core::row::Document;
-use forebay_core::schema::{StoreOptions, StoreSpec};
-use forebay_core::value::{FieldType, ScalarType};
 use forebay_core::{Error, Result};
 use forebay_log::disk::SimDisk;
 use forebay_reader::{CheckpointOptions, PartitionFilter, Read, Reader, ReaderOptions};
 
-use super::expected::{Fields, Shown, State};
+use super::expected_state::{Fields, ShownHistory, State};
 use super::net::Party;
 use super::plant::{Lineage, Plant};
-use super::world::{STORE, World};
+use super::store::{HEARTBEAT_MS, STORE, fields};
+use super::world::World;
 
-const REVISION: FieldId = FieldId(1);
-const TOTAL: FieldId = FieldId(2);
-const NOTE: FieldId = FieldId(3);
-/// Name of the field that the administrator adds and drops.
-pub(crate) const PASSING: &str = "passing";
-pub(crate) const PARTITIONS: u32 = 3;
 const SCAN_BATCH: usize = 64;
 /// Wait of a read after a token or for the latest; the caller retries if a fault takes longer.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-const HEARTBEAT_MS: u32 = 150;
 /// Age bound of bounded reads: the lowest that the heartbeats permit.
 pub(crate) const AGE_MAX: Duration = Duration::from_millis(2 * HEARTBEAT_MS as u64);
 const CHECKPOINT_DIR: &str = "/checkpoints";
 /// Longest silence of a reader's network right after its open.
 const OPENING_SILENCE_MS_MAX: u64 = 60;
-
-/// Returns the specification of the simulated store.
-pub(crate) fn spec() -> StoreSpec {
-    let mut spec = StoreSpec::documents(STORE, KeyType::Int64, PARTITIONS)
-        .field("revision", FieldType::Scalar(ScalarType::Int64))
-        .field("total", FieldType::Scalar(ScalarType::Int64))
-        .field("note", FieldType::Scalar(ScalarType::String));
-    let options = StoreOptions { heartbeat_ms: HEARTBEAT_MS, versioned: true, ..spec.options };
-    spec.options = options;
-    spec
-}
 
 /// The role of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,60 +48,52 @@ pub(crate) const CHECKPOINTING: usize = 2;
 pub(crate) struct SimReader {
     pub(crate) role: Role,
     pub(crate) reader: Reader,
-    pub(crate) shown: Shown,
+    pub(crate) shown: ShownHistory,
     /// Disk of the reader.
     pub(crate) disk: SimDisk,
     /// Membership of the reader in the network.
     pub(crate) party: Arc<Party>,
     /// Lower bound of a bootstrap from the log's start, at the first open.
-    first_shown: Shown,
+    first_shown: ShownHistory,
     positions: BTreeMap<PartitionId, (Option<LogId>, Option<Position>)>,
     lineage: Arc<Lineage>,
     /// Last two states shown of each key; only for the plant that reads backwards.
     last_shown: BTreeMap<i64, [Option<State>; 2]>,
 }
 
-/// The arguments to open a reader: its role and the parts that survive its restarts.
-pub(crate) struct Opening<'a> {
-    pub(crate) role: Role,
-    pub(crate) disk: &'a SimDisk,
-    pub(crate) party: &'a Arc<Party>,
-    pub(crate) lineage: &'a Arc<Lineage>,
-}
+/// The parts of a reader that survive its restarts: its role, disk, membership in the network, and
+/// the record of planted bugs.
+type RestartParts = (Role, SimDisk, Arc<Party>, Arc<Lineage>);
 
-impl Opening<'_> {
-    fn options(&self, world: &World) -> ReaderOptions {
-        let mut options = ReaderOptions::new(STORE);
-        options.serve_partial = world.plant() == Some(Plant::AbsentBeforeCaughtUp);
-        match self.role {
-            Role::Plain => {}
-            Role::Filtered => {
-                let followed = BTreeSet::from([PartitionId(0), PartitionId(2)]);
-                options.partitions = PartitionFilter::Only(followed);
-            }
-            Role::Checkpointing => {
-                let mut checkpoint = CheckpointOptions::new(CHECKPOINT_DIR);
-                checkpoint.every = Duration::from_millis(40 + world.draw(100));
-                options.checkpoint = Some(checkpoint);
-            }
+fn options(world: &World, role: Role) -> ReaderOptions {
+    let mut options = ReaderOptions::new(STORE);
+    options.allow_incomplete_reads = world.plant() == Some(Plant::AbsentBeforeCaughtUp);
+    match role {
+        Role::Plain => {}
+        Role::Filtered => {
+            let followed = BTreeSet::from([PartitionId(0), PartitionId(2)]);
+            options.partitions = PartitionFilter::Only(followed);
         }
-        options
+        Role::Checkpointing => {
+            let mut checkpoint = CheckpointOptions::new(CHECKPOINT_DIR);
+            checkpoint.every = Duration::from_millis(40 + world.draw(100));
+            options.checkpoint = Some(checkpoint);
+        }
     }
-
-    async fn open(&self, world: &World) -> Result<Reader> {
-        let reader = world.reader(self, self.options(world)).await?;
-        // The tails have not started; their first reads take a moment.
-        self.party.part(Duration::from_millis(world.draw(OPENING_SILENCE_MS_MAX)));
-        Ok(reader)
-    }
+    options
 }
 
 impl SimReader {
     /// Opens a reader for the first time; `acknowledged` is its lower bound once it answers.
-    pub(crate) async fn open(world: &World, role: Role, acknowledged: Shown) -> Result<Self> {
+    pub(crate) async fn open(
+        world: &World,
+        role: Role,
+        acknowledged: ShownHistory,
+    ) -> Result<Self> {
         let (disk, party, lineage) = (world.new_disk(), Arc::default(), Arc::default());
-        let opening = Opening { role, disk: &disk, party: &party, lineage: &lineage };
-        let reader = opening.open(world).await?;
+        let parts = (role, disk, party, lineage);
+        let reader = Self::reopen(world, &parts).await?;
+        let (role, disk, party, lineage) = parts;
         Ok(Self {
             role,
             reader,
@@ -135,7 +108,7 @@ impl SimReader {
     }
 
     /// Returns the parts that a restart needs, so that the caller need not hold the reader.
-    pub(crate) fn restart_parts(&self) -> (Role, SimDisk, Arc<Party>, Arc<Lineage>) {
+    pub(crate) fn restart_parts(&self) -> RestartParts {
         let (disk, party) = (self.disk.clone(), Arc::clone(&self.party));
         (self.role, disk, party, Arc::clone(&self.lineage))
     }
@@ -143,13 +116,16 @@ impl SimReader {
     /// Opens the reader again.
     pub(crate) async fn reopen(
         world: &World,
-        (role, disk, party, lineage): &(Role, SimDisk, Arc<Party>, Arc<Lineage>),
+        (role, disk, party, lineage): &RestartParts,
     ) -> Result<Reader> {
-        Opening { role: *role, disk, party, lineage }.open(world).await
+        let reader = world.reader(disk, party, lineage, options(world, *role)).await?;
+        // The tails have not started; their first reads take a moment.
+        party.part(Duration::from_millis(world.draw(OPENING_SILENCE_MS_MAX)));
+        Ok(reader)
     }
 
     /// Replaces the closed reader; `acknowledged` is the lower bound as of the new open.
-    pub(crate) fn replace(&mut self, reader: Reader, acknowledged: Shown) {
+    pub(crate) fn replace(&mut self, reader: Reader, acknowledged: ShownHistory) {
         self.reader = reader;
         self.positions.clear();
         self.last_shown.clear();
@@ -162,8 +138,8 @@ impl SimReader {
 
     /// Drops the expectations about a lost log.
     pub(crate) fn forget(&mut self) {
-        self.shown = Shown::default();
-        self.first_shown = Shown::default();
+        self.shown = ShownHistory::default();
+        self.first_shown = ShownHistory::default();
         self.positions.clear();
     }
 
@@ -178,11 +154,12 @@ impl SimReader {
         &mut self,
         world: &World,
         key: i64,
-        age_max: Option<Duration>,
+        max_staleness: Option<Duration>,
     ) -> Result<State> {
-        let age_max = age_max.filter(|_| world.plant() != Some(Plant::ServesStale));
-        let document =
-            self.reader.read_local(age_max, |view| view.get_document(KeyValue::Int64(key)))?;
+        let max_staleness = max_staleness.filter(|_| world.plant() != Some(Plant::ServesStale));
+        let document = self
+            .reader
+            .read_local(max_staleness, |view| view.get_document(KeyValue::Int64(key)))?;
         let state = document.map(|document| self.fields(&document)).transpose()?;
         if world.plant() != Some(Plant::ReadsBackwards) {
             return Ok(state);
@@ -286,29 +263,6 @@ pub(crate) fn read_all(reader: &Reader) -> Result<BTreeMap<i64, Fields>> {
             return Ok(found);
         }
     }
-}
-
-fn fields(reader: &Reader, document: &Document) -> Result<Fields> {
-    let number = |field| match document.value(field) {
-        None => Ok(None),
-        Some(Value::Int64(number)) => Ok(Some(*number)),
-        Some(other) => Err(Error::internal(format!("a number came back as {other:?}"))),
-    };
-    let note = match document.value(NOTE) {
-        Some(Value::String(note)) => Some(note.clone()),
-        _ => None,
-    };
-    // A tail shows a document before it publishes its schema version, so an unknown field may be
-    // new.
-    let schema = reader.schema();
-    let passes = |field: &FieldId| *field > NOTE && !schema.definition.retired.contains(field);
-    let passing = document.cells().iter().map(|cell| cell.field).rfind(passes);
-    Ok(Fields {
-        revision: number(REVISION)?.unwrap_or_default(),
-        total: number(TOTAL)?.unwrap_or_default(),
-        note,
-        passing: passing.map(number).transpose()?.flatten(),
-    })
 }
 
 /// Waits until a reader is ready, even if several faults interrupt; the wait is bounded.

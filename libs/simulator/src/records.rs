@@ -46,7 +46,7 @@ impl Subscriber for RecordCounter {
     fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        event.record(&mut Message(&self.0));
+        event.record(&mut MessageVisitor(&self.0));
     }
 
     fn enter(&self, _span: &Id) {}
@@ -54,9 +54,9 @@ impl Subscriber for RecordCounter {
     fn exit(&self, _span: &Id) {}
 }
 
-struct Message<'a>(&'a Trace);
+struct MessageVisitor<'a>(&'a Trace);
 
-impl Visit for Message<'_> {
+impl Visit for MessageVisitor<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() != "message" {
             return;

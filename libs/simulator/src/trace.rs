@@ -12,12 +12,12 @@ const EVENTS_KEPT: usize = 60;
 /// The trace of one run; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
-    inner: Arc<Mutex<Inner>>,
+    inner: Arc<Mutex<TraceState>>,
     is_printed: bool,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct TraceState {
     digest: u64,
     events: VecDeque<String>,
     fired: BTreeMap<&'static str, u64>,
@@ -67,7 +67,7 @@ impl Trace {
         self.lock().fired.clone()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, TraceState> {
         self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

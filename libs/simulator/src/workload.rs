@@ -4,17 +4,20 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forebay::{Client, DocumentVersion, Store, Token, Write, WriteOutcome, WriteResult};
+use forebay::schema::DocumentVersion;
+use forebay::writes::{Token, Write, WriteOutcome, WriteResult};
+use forebay::{Client, Store};
 use forebay_core::ErrorCode;
 use forebay_core::clock::Timestamp;
 use forebay_core::entropy::{Entropy, SeededEntropy};
 use forebay_reader::Reader;
 
-use super::expected::{Expected, Fields, State};
+use super::acknowledgement::{ATTEMPTS_MAX, RETRY_WAIT, send_batch, send_until_acknowledged};
+use super::expected_state::{ExpectedState, Fields, State};
 use super::plant::Plant;
 use super::readers::{AGE_MAX, SimReader, read_after, read_latest};
-use super::settle::{ATTEMPTS_MAX, RETRY_WAIT, send_batch, settle};
-use super::world::{STORE, World};
+use super::store::STORE;
+use super::world::World;
 
 /// Number of keys that one application owns.
 pub(crate) const KEYS: u64 = 4;
@@ -26,9 +29,9 @@ const RACED_KEYS: i64 = 10_000;
 const SHOWN_WITHIN: Duration = Duration::from_secs(90);
 
 /// The state that the applications of one run share.
-pub(crate) struct Shared {
+pub(crate) struct WorkloadState {
     pub(crate) world: World,
-    pub(crate) expected: Mutex<Expected>,
+    pub(crate) expected: Mutex<ExpectedState>,
     pub(crate) readers: Mutex<Vec<SimReader>>,
     /// Token of everything acknowledged.
     pub(crate) token: Mutex<Option<Token>>,
@@ -41,7 +44,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Shared {
+impl WorkloadState {
     /// Notes that the newest changes of these keys are acknowledged.
     ///
     /// # Errors
@@ -49,7 +52,7 @@ impl Shared {
     pub(crate) fn acknowledged(&self, keys: &[i64], token: &Token) -> Result<(), String> {
         let now = self.world.moment();
         let mut expected = lock(&self.expected);
-        keys.iter().for_each(|key| expected.key(*key).settle(now));
+        keys.iter().for_each(|key| expected.key(*key).acknowledge(now));
         let mut all = lock(&self.token);
         match all.as_mut() {
             Some(all) => all.merge(token).map_err(|error| error.to_string()),
@@ -78,7 +81,7 @@ impl Shared {
 
 /// An application.
 pub(crate) struct Application {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<WorkloadState>,
     pub(crate) number: u64,
     entropy: SeededEntropy,
     client: Client,
@@ -88,7 +91,7 @@ pub(crate) struct Application {
 }
 
 impl Application {
-    pub(crate) fn new(shared: Arc<Shared>, seed: u64, number: u64) -> Result<Self, String> {
+    pub(crate) fn new(shared: Arc<WorkloadState>, seed: u64, number: u64) -> Result<Self, String> {
         let entropy = SeededEntropy::new(seed ^ ((16 + number) << 48));
         let client = || shared.world.client().map_err(|error| error.to_string());
         let (client, rival) = (client()?, client()?);
@@ -212,7 +215,8 @@ impl Application {
     ) -> Result<Token, String> {
         self.note(&format!("writes key {key}: {next:?}"));
         self.shared.begin(key, next, ttl_us);
-        let outcome: WriteOutcome = settle(&self.shared.world, || write.clone().send()).await?;
+        let outcome: WriteOutcome =
+            send_until_acknowledged(&self.shared.world, || write.clone().send()).await?;
         let is_believed = self.shared.world.plant() == Some(Plant::TakesUnknownForDone);
         if outcome.result != comes_out && !is_believed {
             let result = outcome.result;
@@ -292,9 +296,10 @@ impl Application {
         version: DocumentVersion,
     ) -> Result<(), String> {
         self.note(&format!("writes key {key} under a condition that does not hold"));
-        let outcome: WriteOutcome = settle(&self.shared.world, || write.clone().send()).await?;
+        let outcome: WriteOutcome =
+            send_until_acknowledged(&self.shared.world, || write.clone().send()).await?;
         self.fired("condition not met");
-        if outcome.result == WriteResult::NotMet(Some(version)) {
+        if outcome.result == WriteResult::ConditionFailed(Some(version)) {
             return self.read_newest(key, &outcome.token).await;
         }
         let result = outcome.result;
@@ -353,13 +358,17 @@ impl Application {
         tokio::time::sleep(Duration::from_micros(after_us)).await;
         let write = store.put(key).set("revision", revision);
         if self.shared.world.plant() != Some(Plant::ConditionAtWriter) {
-            return settle(&self.shared.world, || write.clone().if_absent().send()).await;
+            return send_until_acknowledged(&self.shared.world, || {
+                write.clone().if_absent().send()
+            })
+            .await;
         }
         let (place, _) = self.shared.reader_of(key, 0);
         let shown = lock(&self.shared.readers)[place].read_local(&self.shared.world, key, None);
         let is_absent = !matches!(shown, Ok(Some(_)));
         let write = if is_absent { write } else { write.if_absent() };
-        let mut outcome: WriteOutcome = settle(&self.shared.world, || write.clone().send()).await?;
+        let mut outcome: WriteOutcome =
+            send_until_acknowledged(&self.shared.world, || write.clone().send()).await?;
         if is_absent {
             outcome.result = WriteResult::Applied;
         }
@@ -436,20 +445,24 @@ impl Application {
         self.read_local(self.any_own_key(), Some(AGE_MAX))
     }
 
-    fn read_local(&self, key: i64, age_max: Option<Duration>) -> Result<(), String> {
+    fn read_local(&self, key: i64, max_staleness: Option<Duration>) -> Result<(), String> {
         let world = &self.shared.world;
         let mut readers = lock(&self.shared.readers);
         let chosen = self.draw(readers.len() as u64) as usize;
         let reader = &mut readers[chosen];
         reader.check_positions()?;
         let now = world.moment();
-        match reader.read_local(world, key, age_max) {
+        match reader.read_local(world, key, max_staleness) {
             Ok(_) if !reader.follows(key) => {
                 Err(format!("key {key}: a reader that does not follow its partition answered"))
             }
             Ok(state) => {
-                self.fired(if age_max.is_some() { "read within its age" } else { "local read" });
-                let no_older = age_max.map(|bound| before(now.now, bound));
+                self.fired(if max_staleness.is_some() {
+                    "read within its age"
+                } else {
+                    "local read"
+                });
+                let no_older = max_staleness.map(|bound| before(now.now, bound));
                 let mut expected = lock(&self.shared.expected);
                 expected.check_local(key, &state, &mut reader.shown, no_older, now)
             }
@@ -458,7 +471,7 @@ impl Application {
                     self.fired("partition not followed");
                     Ok(())
                 }
-                ErrorCode::Stale if age_max.is_some() => {
+                ErrorCode::Stale if max_staleness.is_some() => {
                     self.fired("read refused as stale");
                     Ok(())
                 }

@@ -5,15 +5,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use forebay::{Client, ClientOptions, ClientParts};
+use forebay::environment::ClientParts;
+use forebay::{Client, ClientOptions};
 use forebay_core::Result;
 use forebay_core::entropy::{Entropy, SeededEntropy};
 use forebay_core::id::{PartitionId, PartitionRef, StoreId};
+use forebay_entries::CatalogFollower;
 use forebay_log::disk::sim::{Loss, SimDisk};
 use forebay_log::embedded::{CommitMode, Durability};
 use forebay_log::faulty::{FaultRates, FaultyLog};
-use forebay_log::{CatalogFollower, ChangeLog, EmbeddedLog, EmbeddedOptions, RemoteLog};
+use forebay_log::{ChangeLog, EmbeddedLog, EmbeddedOptions, RemoteLog};
 use forebay_reader::{LogBarriers, Reader, ReaderOptions, ReaderParts};
+use forebay_runtime::ServiceContext;
 use forebayd::{Node, NodeParts};
 use hyper::server::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -23,9 +26,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use tonic::service::Routes;
 
 use super::clock::{Moment, SimClock};
-use super::net::{NetFaults, SimNet, SimStream};
-use super::plant::{Plant, PlantedLog};
-use super::readers::Opening;
+use super::net::{NetFaults, Party, SimNet, SimStream};
+use super::plant::{Lineage, Plant, PlantedLog};
 use super::trace::Trace;
 
 /// Segment size; small, so that logs roll and recovery has several files to read.
@@ -36,8 +38,6 @@ const JOURNAL_BYTES: u64 = 2 * 16 * 1024;
 const STARTS_MAX: usize = 50;
 const START_WAIT: Duration = Duration::from_millis(100);
 const DATA_DIR: &str = "/data";
-/// Name of the simulated store.
-pub(crate) const STORE: &str = "simulated";
 
 /// Everything outside the code under test, and the node.
 pub(crate) struct World {
@@ -51,10 +51,10 @@ pub(crate) struct World {
     processes: AtomicU64,
     faults: SeededEntropy,
     plants: SeededEntropy,
-    node: Mutex<Option<Running>>,
+    node: Mutex<Option<RunningNode>>,
 }
 
-struct Running {
+struct RunningNode {
     node: Node,
     log: Arc<EmbeddedLog>,
     faulty: Arc<FaultyLog<Arc<EmbeddedLog>>>,
@@ -145,13 +145,13 @@ impl World {
         let log = Arc::new(self.open_log().await?);
         let rates = FaultRates::default();
         let faulty = Arc::new(FaultyLog::new(Arc::clone(&log), self.entropy(), rates));
+        let log_of_node =
+            self.planted(Arc::clone(&faulty) as Arc<dyn ChangeLog>, Plant::WrongPartition);
+        let context = ServiceContext::start(log_of_node, self.clock.clone(), self.entropy());
         let parts = NodeParts {
-            log: self.planted(Arc::clone(&faulty) as Arc<dyn ChangeLog>, Plant::WrongPartition),
-            clock: self.clock.clone(),
-            entropy: self.entropy(),
+            context,
             // A storage engine writes its own files, outside the simulated disk.
             shards: None,
-            snapshots: None,
             features: None,
         };
         let node = match Node::start(parts).await {
@@ -163,7 +163,7 @@ impl World {
         };
         let server = tokio::spawn(serve(self.net.listen(), node.routes()));
         self.note("the node runs".to_owned());
-        let running = Running { node, log, faulty, server };
+        let running = RunningNode { node, log, faulty, server };
         *self.node.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
         Ok(())
     }
@@ -176,7 +176,7 @@ impl World {
         Arc::new(PlantedLog::new(log, plant, Arc::clone(&self.clock), Arc::default()))
     }
 
-    fn take_node(&self) -> Option<Running> {
+    fn take_node(&self) -> Option<RunningNode> {
         self.node.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -256,7 +256,7 @@ impl World {
         self.disk.sync_dir(Path::new(&dir))
     }
 
-    fn count_log_faults(&self, running: &Running) {
+    fn count_log_faults(&self, running: &RunningNode) {
         self.fired(running.faulty.counts().by_name());
     }
 
@@ -298,24 +298,25 @@ impl World {
 
     /// Returns a client on a connection of its own.
     pub(crate) fn client(&self) -> Result<Client> {
-        let parts = ClientParts { clock: self.clock.clone(), entropy: self.entropy() };
+        let parts = ClientParts::default().clock(self.clock.clone()).entropy(self.entropy());
         // The deadline is short, so that faults outlast some calls and every run retries writes.
-        let options = ClientOptions {
-            deadline: Duration::from_millis(400),
-            attempt: Duration::from_millis(150),
-        };
+        let options = ClientOptions::default()
+            .deadline(Duration::from_millis(400))
+            .attempt(Duration::from_millis(150));
         Client::from_channel(self.net.channel(&Arc::default()), options, parts)
     }
 
     /// Opens an embedded reader over the change stream, on a connection of its own.
     pub(crate) async fn reader(
         &self,
-        opening: &Opening<'_>,
+        disk: &SimDisk,
+        party: &Arc<Party>,
+        lineage: &Arc<Lineage>,
         options: ReaderOptions,
     ) -> Result<Reader> {
-        let mut log: Arc<dyn ChangeLog> = Arc::new(RemoteLog::new(self.net.channel(opening.party)));
+        let mut log: Arc<dyn ChangeLog> = Arc::new(RemoteLog::new(self.net.channel(party)));
         if let Some(plant) = self.plant.filter(|plant| plant.is_in_readers_log()) {
-            let (clock, lineage) = (Arc::clone(&self.clock), Arc::clone(opening.lineage));
+            let (clock, lineage) = (Arc::clone(&self.clock), Arc::clone(lineage));
             log = Arc::new(PlantedLog::new(log, plant, clock, lineage));
         }
         let entropy = self.entropy();
@@ -326,8 +327,7 @@ impl World {
             clock: self.clock.clone(),
             entropy,
             barriers: Arc::new(LogBarriers(log)),
-            on_skipped: None,
-            disk: options.checkpoint.as_ref().map(|_| Arc::new(opening.disk.clone()) as _),
+            disk: options.checkpoint.as_ref().map(|_| Arc::new(disk.clone()) as _),
             replicator: None,
         };
         Reader::open(options, parts).await

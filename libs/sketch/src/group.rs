@@ -11,7 +11,7 @@ use forebay_core::view::{AggregateKind, Window};
 use forebay_core::{Error, Result};
 
 use crate::tile::{Aggregates, Event, Tile};
-use crate::window::{Admission, TileId, TiledWindow as _, Windows};
+use crate::window::{EventAdmission, TileId, TiledWindow as _, Windows};
 
 /// Fold of a view: its aggregates, each over each of its windows.
 #[derive(Clone, Debug)]
@@ -55,7 +55,9 @@ impl FoldPlan {
 /// use forebay_core::id::Position;
 /// use forebay_core::value::Value;
 /// use forebay_core::view::{AggregateKind, AggregateSpec, Window};
-/// use forebay_sketch::{Admission, Aggregates, Event, EventAt, FoldPlan, GroupTiles, Windows};
+/// use forebay_sketch::{
+///     Aggregates, Event, EventAdmission, EventOrder, FoldPlan, GroupTiles, Windows,
+/// };
 ///
 /// let count = AggregateSpec::new(AggregateKind::Count, None)?;
 /// let window = Window::Sliding { length_us: 60, hop_us: 20 };
@@ -64,8 +66,9 @@ impl FoldPlan {
 /// let mut group = GroupTiles::default();
 /// for time in [5, 25] {
 ///     let time = Timestamp::from_micros(time);
-///     let event = Event { at: EventAt { time, position: Position::default() }, inputs: &[None] };
-///     assert_eq!(group.insert(&plan, &event, time)?, Admission::Admitted);
+///     let at = EventOrder { time, position: Position::default() };
+///     let event = Event { at, inputs: &[None] };
+///     assert_eq!(group.insert(&plan, &event, time)?, EventAdmission::Admitted);
 /// }
 /// let counted = |at| group.values(&plan, window, Timestamp::from_micros(at));
 /// assert_eq!(counted(59)?, [Some(Value::Int64(2))]);
@@ -102,10 +105,10 @@ impl GroupTiles {
         plan: &FoldPlan,
         event: &Event<'_>,
         partition_time: Timestamp,
-    ) -> Result<Admission> {
+    ) -> Result<EventAdmission> {
         plan.aggregates.check(event)?;
         let admission = plan.windows.admit(event.at.time, partition_time);
-        if admission == Admission::Admitted {
+        if admission == EventAdmission::Admitted {
             for id in plan.windows.tiles_of(event.at.time) {
                 self.tile(plan, id)?.fold(event)?;
             }

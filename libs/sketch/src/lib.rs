@@ -46,22 +46,20 @@
 //! - A value of another type, or a value too long to be stored, is refused before anything is
 //!   folded.
 
-mod bytes;
 mod distinct;
 mod exact;
-mod extreme;
-mod frequent;
+mod first_last;
+mod frequent_items;
 mod group;
+mod min_max;
 mod moments;
-mod ordered;
 mod quantiles;
-mod shape;
 mod state;
 mod tile;
 mod window;
 
+pub use first_last::EventOrder;
 pub use group::{FoldPlan, GroupTiles};
-pub use ordered::EventAt;
 pub use state::AggregateState;
 pub use tile::{Aggregates, Event, Tile};
-pub use window::{Admission, TileId, TiledWindow, Windows};
+pub use window::{EventAdmission, TileId, TiledWindow, Windows};

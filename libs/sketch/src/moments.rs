@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_floats_cannot_hold_in_between_they_hold_at_the_end() {
+    fn moments_survive_intermediate_overflow() {
         let wide = of(&[f64::MAX, f64::MAX, -f64::MAX, -f64::MAX]);
         let infinite = Some(f64::INFINITY);
         let [average, variance, deviation, skewness, kurtosis] = all(&wide);

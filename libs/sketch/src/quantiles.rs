@@ -181,7 +181,7 @@ fn digest(k: u16) -> Result<TDigestMut> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bytes;
+    use crate::state::byte_cursor;
 
     const RANKS: [f64; 5] = [0.0, 0.01, 0.5, 0.99, 1.0];
 
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn again(quantiles: &Quantiles) -> Quantiles {
-        Quantiles::decode(&mut bytes::fields(&bytes_of(quantiles)), 100).unwrap()
+        Quantiles::decode(&mut byte_cursor(&bytes_of(quantiles)), 100).unwrap()
     }
 
     fn scattered(count: u64) -> impl Iterator<Item = f64> {
@@ -242,7 +242,7 @@ mod tests {
         let refused = |at: usize, forged: &[u8]| {
             let mut bytes = bytes.clone();
             bytes[digest + at..][..forged.len()].copy_from_slice(forged);
-            let error = Quantiles::decode(&mut bytes::fields(&bytes), 100).unwrap_err();
+            let error = Quantiles::decode(&mut byte_cursor(&bytes), 100).unwrap_err();
             assert_eq!(error.code(), forebay_core::ErrorCode::Corrupt);
         };
         refused(CENTROIDS_COUNT_AT, &u32::MAX.to_le_bytes());
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_finite_number_is_left_out() {
+    fn quantiles_leave_out_infinities_and_nan() {
         assert_eq!(of([]).at(&RANKS).unwrap(), None);
         let with = of([f64::INFINITY, 1.0, f64::NEG_INFINITY, -0.0]);
         assert_eq!(bytes_of(&with), bytes_of(&of([1.0, 0.0])));

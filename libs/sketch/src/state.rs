@@ -9,13 +9,14 @@ use forebay_core::value::{ScalarType, Value};
 use forebay_core::view::{AggregateKind, AggregateSpec};
 use forebay_core::{Error, Result};
 
+pub(crate) use self::codec::byte_cursor;
+
 use crate::distinct::Distinct;
-use crate::extreme::Extreme;
-use crate::frequent::Frequent;
+use crate::first_last::{EventOrder, FirstLast};
+use crate::frequent_items::FrequentItems;
+use crate::min_max::MinMax;
 use crate::moments::PowerSums;
-use crate::ordered::{EventAt, Ordered};
 use crate::quantiles::Quantiles;
-use crate::shape::Shape;
 
 /// State of an aggregate over the events that it was given.
 ///
@@ -26,11 +27,11 @@ use crate::shape::Shape;
 /// use forebay_core::id::Position;
 /// use forebay_core::value::{ScalarType, Value};
 /// use forebay_core::view::{AggregateKind, AggregateSpec};
-/// use forebay_sketch::{AggregateState, EventAt};
+/// use forebay_sketch::{AggregateState, EventOrder};
 ///
 /// let spec = AggregateSpec::new(AggregateKind::Average, Some(ScalarType::Int64))?;
 /// let spec = Arc::new(spec);
-/// let at = EventAt { time: Timestamp::from_micros(5), position: Position::default() };
+/// let at = EventOrder { time: Timestamp::from_micros(5), position: Position::default() };
 /// let mut state = AggregateState::new(&spec)?;
 /// state.insert(Some(&Value::Int64(3)), at)?;
 /// let mut other = AggregateState::new(&spec)?;
@@ -43,30 +44,70 @@ use crate::shape::Shape;
 #[derive(Clone, Debug)]
 pub struct AggregateState {
     spec: Arc<AggregateSpec>,
-    folded: Folded,
+    summary: StateSummary,
+}
+
+/// Layout of a state. Aggregates with the same layout and input can continue with each other's
+/// states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StateLayout {
+    Count,
+    PowerSums { powers: u8 },
+    MinMax { is_greatest: bool },
+    FirstLast { is_latest: bool, count: u16 },
+    Distinct { lg_k: u8 },
+    Quantiles { k: u16 },
+    FrequentItems { lg_counters: u8 },
+}
+
+impl StateLayout {
+    /// Returns the layout of an aggregate's state.
+    fn of(spec: &AggregateSpec) -> Self {
+        use AggregateKind as Kind;
+        match *spec.kind() {
+            Kind::AccumulatingCount if spec.input().is_some() => Self::PowerSums { powers: 1 },
+            Kind::Count | Kind::AccumulatingCount => Self::Count,
+            Kind::Sum | Kind::Average => Self::PowerSums { powers: 1 },
+            Kind::Variance | Kind::StandardDeviation => Self::PowerSums { powers: 2 },
+            Kind::Skewness => Self::PowerSums { powers: 3 },
+            Kind::Kurtosis => Self::PowerSums { powers: 4 },
+            Kind::Min => Self::MinMax { is_greatest: false },
+            Kind::Max => Self::MinMax { is_greatest: true },
+            Kind::First => Self::FirstLast { is_latest: false, count: 1 },
+            Kind::Last => Self::FirstLast { is_latest: true, count: 1 },
+            Kind::LastN { count } => Self::FirstLast { is_latest: true, count },
+            Kind::DistinctCount { lg_k, .. } => Self::Distinct { lg_k },
+            Kind::Quantiles { k, .. } => Self::Quantiles { k },
+            Kind::TopK { lg_counters, .. } => Self::FrequentItems { lg_counters },
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
-enum Folded {
+enum StateSummary {
     Count(u64),
     PowerSums(PowerSums),
-    Extreme(Extreme),
-    Ordered(Ordered),
+    MinMax(MinMax),
+    FirstLast(FirstLast),
     Distinct(Distinct),
     Quantiles(Quantiles),
-    Frequent(Frequent),
+    FrequentItems(FrequentItems),
 }
 
-impl Folded {
-    fn new(shape: Shape) -> Result<Self> {
-        Ok(match shape {
-            Shape::Count => Self::Count(0),
-            Shape::PowerSums { powers } => Self::PowerSums(PowerSums::new(powers)),
-            Shape::Extreme { is_greatest } => Self::Extreme(Extreme::new(is_greatest)),
-            Shape::Ordered { is_latest, count } => Self::Ordered(Ordered::new(is_latest, count)),
-            Shape::Distinct { lg_k } => Self::Distinct(Distinct::new(lg_k)?),
-            Shape::Quantiles { k } => Self::Quantiles(Quantiles::new(k)?),
-            Shape::Frequent { lg_counters } => Self::Frequent(Frequent::new(lg_counters)),
+impl StateSummary {
+    fn new(layout: StateLayout) -> Result<Self> {
+        Ok(match layout {
+            StateLayout::Count => Self::Count(0),
+            StateLayout::PowerSums { powers } => Self::PowerSums(PowerSums::new(powers)),
+            StateLayout::MinMax { is_greatest } => Self::MinMax(MinMax::new(is_greatest)),
+            StateLayout::FirstLast { is_latest, count } => {
+                Self::FirstLast(FirstLast::new(is_latest, count))
+            }
+            StateLayout::Distinct { lg_k } => Self::Distinct(Distinct::new(lg_k)?),
+            StateLayout::Quantiles { k } => Self::Quantiles(Quantiles::new(k)?),
+            StateLayout::FrequentItems { lg_counters } => {
+                Self::FrequentItems(FrequentItems::new(lg_counters))
+            }
         })
     }
 }
@@ -77,7 +118,7 @@ impl AggregateState {
     /// # Errors
     /// Returns `Internal` if a sketch refuses parameters that the specification accepted.
     pub fn new(spec: &Arc<AggregateSpec>) -> Result<Self> {
-        Ok(Self { spec: spec.clone(), folded: Folded::new(Shape::of(spec))? })
+        Ok(Self { spec: spec.clone(), summary: StateSummary::new(StateLayout::of(spec))? })
     }
 
     /// Returns the specification of the aggregate.
@@ -93,26 +134,26 @@ impl AggregateState {
     ///
     /// # Errors
     /// Returns the errors of [`AggregateSpec::check`]; the state has not changed then.
-    pub fn insert(&mut self, value: Option<&Value>, at: EventAt) -> Result<()> {
+    pub fn insert(&mut self, value: Option<&Value>, at: EventOrder) -> Result<()> {
         self.spec.check(value)?;
         self.fold(value, at)
     }
 
     /// Does [`AggregateState::insert`] for a value that was already checked.
-    pub(crate) fn fold(&mut self, value: Option<&Value>, at: EventAt) -> Result<()> {
-        if let (Folded::Count(count), None) = (&mut self.folded, self.spec.input()) {
+    pub(crate) fn fold(&mut self, value: Option<&Value>, at: EventOrder) -> Result<()> {
+        if let (StateSummary::Count(count), None) = (&mut self.summary, self.spec.input()) {
             *count = count.saturating_add(1);
             return Ok(());
         }
         let Some(value) = value.filter(|value| !value.is_nan()) else { return Ok(()) };
-        match &mut self.folded {
-            Folded::Count(count) => *count = count.saturating_add(1),
-            Folded::PowerSums(sums) => sums.insert(value),
-            Folded::Extreme(extreme) => extreme.insert(value),
-            Folded::Ordered(ordered) => ordered.insert(value, at),
-            Folded::Distinct(distinct) => distinct.insert(value),
-            Folded::Quantiles(quantiles) => return quantiles.insert(value),
-            Folded::Frequent(frequent) => frequent.insert(value),
+        match &mut self.summary {
+            StateSummary::Count(count) => *count = count.saturating_add(1),
+            StateSummary::PowerSums(sums) => sums.insert(value),
+            StateSummary::MinMax(extreme) => extreme.insert(value),
+            StateSummary::FirstLast(ordered) => ordered.insert(value, at),
+            StateSummary::Distinct(distinct) => distinct.insert(value),
+            StateSummary::Quantiles(quantiles) => return quantiles.insert(value),
+            StateSummary::FrequentItems(frequent) => frequent.insert(value),
         }
         Ok(())
     }
@@ -127,7 +168,7 @@ impl AggregateState {
     /// together count more than any stream has, which only damaged bytes can cause.
     pub fn merge(&mut self, other: &Self) -> Result<()> {
         let is_alike = |a: &AggregateSpec, b: &AggregateSpec| {
-            Shape::of(a) == Shape::of(b) && a.input() == b.input()
+            StateLayout::of(a) == StateLayout::of(b) && a.input() == b.input()
         };
         let differ = || {
             Error::invalid_argument(
@@ -138,14 +179,22 @@ impl AggregateState {
         if !is_alike(&self.spec, &other.spec) {
             return Err(differ());
         }
-        match (&mut self.folded, &other.folded) {
-            (Folded::Count(into), Folded::Count(from)) => *into = into.saturating_add(*from),
-            (Folded::PowerSums(into), Folded::PowerSums(from)) => into.merge(from),
-            (Folded::Extreme(into), Folded::Extreme(from)) => into.merge(from),
-            (Folded::Ordered(into), Folded::Ordered(from)) => into.merge(from),
-            (Folded::Distinct(into), Folded::Distinct(from)) => return into.merge(from),
-            (Folded::Quantiles(into), Folded::Quantiles(from)) => return into.merge(from),
-            (Folded::Frequent(into), Folded::Frequent(from)) => into.merge(from),
+        match (&mut self.summary, &other.summary) {
+            (StateSummary::Count(into), StateSummary::Count(from)) => {
+                *into = into.saturating_add(*from)
+            }
+            (StateSummary::PowerSums(into), StateSummary::PowerSums(from)) => into.merge(from),
+            (StateSummary::MinMax(into), StateSummary::MinMax(from)) => into.merge(from),
+            (StateSummary::FirstLast(into), StateSummary::FirstLast(from)) => into.merge(from),
+            (StateSummary::Distinct(into), StateSummary::Distinct(from)) => {
+                return into.merge(from);
+            }
+            (StateSummary::Quantiles(into), StateSummary::Quantiles(from)) => {
+                return into.merge(from);
+            }
+            (StateSummary::FrequentItems(into), StateSummary::FrequentItems(from)) => {
+                into.merge(from)
+            }
             _ => return Err(differ()),
         }
         Ok(())
@@ -158,9 +207,9 @@ impl AggregateState {
     /// Returns `Internal` if a sketch fails.
     pub fn values(&self) -> Result<Vec<Option<Value>>> {
         let float = |float: Option<f64>| float.map(Value::Float64);
-        Ok(match &self.folded {
-            Folded::Count(count) => vec![Some(integer(*count))],
-            Folded::PowerSums(sums) => vec![match self.spec.kind() {
+        Ok(match &self.summary {
+            StateSummary::Count(count) => vec![Some(integer(*count))],
+            StateSummary::PowerSums(sums) => vec![match self.spec.kind() {
                 AggregateKind::AccumulatingCount => {
                     Some(Value::Int64(sums.sum_of_integers().unwrap_or(0)))
                 }
@@ -175,11 +224,11 @@ impl AggregateState {
                 AggregateKind::Kurtosis => float(sums.kurtosis()),
                 _ => return Err(self.mixed_up()),
             }],
-            Folded::Extreme(extreme) => vec![extreme.best().cloned()],
-            Folded::Ordered(ordered) => vec![self.ordered_value(ordered)],
-            Folded::Distinct(distinct) => self.distinct_values(distinct)?,
-            Folded::Quantiles(quantiles) => self.quantile_values(quantiles)?,
-            Folded::Frequent(frequent) => self.top_values(frequent)?,
+            StateSummary::MinMax(extreme) => vec![extreme.best().cloned()],
+            StateSummary::FirstLast(ordered) => vec![self.ordered_value(ordered)],
+            StateSummary::Distinct(distinct) => self.distinct_values(distinct)?,
+            StateSummary::Quantiles(quantiles) => self.quantile_values(quantiles)?,
+            StateSummary::FrequentItems(frequent) => self.top_values(frequent)?,
         })
     }
 
@@ -193,7 +242,7 @@ impl AggregateState {
         self.spec.input().unwrap_or(ScalarType::Int64)
     }
 
-    fn ordered_value(&self, ordered: &Ordered) -> Option<Value> {
+    fn ordered_value(&self, ordered: &FirstLast) -> Option<Value> {
         if !matches!(self.spec.kind(), AggregateKind::LastN { .. }) {
             return ordered.values().next().cloned();
         }
@@ -224,7 +273,7 @@ impl AggregateState {
         })
     }
 
-    fn top_values(&self, frequent: &Frequent) -> Result<Vec<Option<Value>>> {
+    fn top_values(&self, frequent: &FrequentItems) -> Result<Vec<Option<Value>>> {
         let AggregateKind::TopK { count, .. } = self.spec.kind() else {
             return Err(self.mixed_up());
         };

@@ -8,9 +8,8 @@ use forebay_core::value::Value;
 use forebay_core::view::AggregateSpec;
 use forebay_core::{Error, Result};
 
-use crate::bytes;
-use crate::ordered::EventAt;
-use crate::state::AggregateState;
+use crate::first_last::EventOrder;
+use crate::state::{AggregateState, byte_cursor};
 
 /// Version of the byte form of a tile.
 const VERSION: u8 = 1;
@@ -65,7 +64,7 @@ impl Aggregates {
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'e> {
     /// Event time and position in the log.
-    pub at: EventAt,
+    pub at: EventOrder,
     /// Input of each aggregate, in the order of the aggregates.
     pub inputs: &'e [Option<Value>],
 }
@@ -77,13 +76,13 @@ pub struct Event<'e> {
 /// use forebay_core::id::Position;
 /// use forebay_core::value::{ScalarType, Value};
 /// use forebay_core::view::{AggregateKind, AggregateSpec};
-/// use forebay_sketch::{Aggregates, Event, EventAt, Tile};
+/// use forebay_sketch::{Aggregates, Event, EventOrder, Tile};
 ///
 /// let count = AggregateSpec::new(AggregateKind::Count, None)?;
 /// let greatest = AggregateSpec::new(AggregateKind::Max, Some(ScalarType::Float64))?;
 /// let aggregates = Aggregates::new(vec![count, greatest])?;
 /// let mut tile = Tile::new(&aggregates)?;
-/// let at = EventAt { time: Timestamp::from_micros(-1), position: Position::default() };
+/// let at = EventOrder { time: Timestamp::from_micros(-1), position: Position::default() };
 /// tile.insert(&Event { at, inputs: &[None, Some(Value::Float64(2.5))] })?;
 ///
 /// let mut bytes = Vec::new();
@@ -176,7 +175,7 @@ impl Tile {
     /// # Errors
     /// Returns the errors of [`AggregateState::decode`].
     pub fn decode(aggregates: &Aggregates, tile: &[u8]) -> Result<Self> {
-        let mut fields = bytes::fields(tile);
+        let mut fields = byte_cursor(tile);
         let [version] = fields.take()?;
         if version > VERSION {
             let message = format!(
@@ -209,7 +208,7 @@ mod tests {
     use super::*;
     use forebay_core::view::AggregateKind;
 
-    const AT: EventAt = EventAt { time: Timestamp::MIN, position: FIRST };
+    const AT: EventOrder = EventOrder { time: Timestamp::MIN, position: FIRST };
     const FIRST: Position = Position {
         epoch: forebay_core::id::Epoch(0),
         offset: forebay_core::id::Offset(0),

@@ -81,7 +81,7 @@ pub enum TileId {
 
 /// Whether an event counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum EventAdmission {
     /// The event counts.
     Admitted,
     /// The event is too late and counts nowhere.
@@ -101,17 +101,17 @@ pub enum Admission {
 /// ```
 /// use forebay_core::clock::Timestamp;
 /// use forebay_core::view::Window;
-/// use forebay_sketch::{Admission, Windows};
+/// use forebay_sketch::{EventAdmission, Windows};
 ///
 /// let (minute, hour) = (60_000_000, 3_600_000_000);
 /// let last_hour = Window::Sliding { length_us: hour, hop_us: minute };
 /// let windows = Windows::new(vec![last_hour, Window::Lifetime], 10 * minute)?;
 /// let now = Timestamp::from_micros(1_750_000_000_000_000);
 /// let event = now.plus_micros(-3 * minute);
-/// assert_eq!(windows.admit(event, now), Admission::Admitted);
+/// assert_eq!(windows.admit(event, now), EventAdmission::Admitted);
 /// assert_eq!(windows.tiles_of(event).count(), 2);
 /// let late = now.plus_micros(-10 * minute - 1);
-/// assert_eq!(windows.admit(late, now), Admission::Late { by_us: 1 });
+/// assert_eq!(windows.admit(late, now), EventAdmission::Late { by_us: 1 });
 /// # Ok::<(), forebay_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -180,16 +180,16 @@ impl Windows {
 
     /// Returns whether an event counts, at the partition time of its own entry. An event that is
     /// late by exactly the allowed lateness counts.
-    pub fn admit(&self, event: Timestamp, partition_time: Timestamp) -> Admission {
+    pub fn admit(&self, event: Timestamp, partition_time: Timestamp) -> EventAdmission {
         let ahead_us = event.micros_since(partition_time);
         let late_us = partition_time.micros_since(event);
         if late_us > self.lateness_us {
-            return Admission::Late { by_us: late_us - self.lateness_us };
+            return EventAdmission::Late { by_us: late_us - self.lateness_us };
         }
         if ahead_us > EVENT_AHEAD_US_MAX {
-            return Admission::Ahead { by_us: ahead_us - EVENT_AHEAD_US_MAX };
+            return EventAdmission::Ahead { by_us: ahead_us - EVENT_AHEAD_US_MAX };
         }
-        Admission::Admitted
+        EventAdmission::Admitted
     }
 
     /// Returns the tiles of an event: one for each hop, and the tile of all time.
@@ -290,11 +290,11 @@ mod tests {
     fn events_are_late_or_ahead_by_what_lies_beyond() {
         let windows = Windows::new(vec![HOUR], 30).unwrap();
         let now = time(-100);
-        assert_eq!(windows.admit(time(-130), now), Admission::Admitted);
-        assert_eq!(windows.admit(time(-131), now), Admission::Late { by_us: 1 });
+        assert_eq!(windows.admit(time(-130), now), EventAdmission::Admitted);
+        assert_eq!(windows.admit(time(-131), now), EventAdmission::Late { by_us: 1 });
         let ahead = now.plus_micros(EVENT_AHEAD_US_MAX);
-        assert_eq!(windows.admit(ahead, now), Admission::Admitted);
-        assert_eq!(windows.admit(ahead.plus_micros(2), now), Admission::Ahead { by_us: 2 });
+        assert_eq!(windows.admit(ahead, now), EventAdmission::Admitted);
+        assert_eq!(windows.admit(ahead.plus_micros(2), now), EventAdmission::Ahead { by_us: 2 });
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Compares every aggregate over every window with the naive model, on random streams: late and
-//! unordered events, repeated values, and parts of the stream that are folded separately, encoded,
+//! unordered events, repeated values, and parts of the stream that are summary separately, encoded,
 //! decoded and merged in any order. Exact aggregates must be equal; sketches must stay inside their
 //! stated error.
 
@@ -8,11 +8,11 @@ mod naive;
 use std::cmp::Ordering;
 
 use forebay_core::clock::Timestamp;
-use forebay_core::merge::compare;
+use forebay_core::value::compare;
 use forebay_core::value::{ScalarType, Value};
 use forebay_core::view::{AggregateKind, AggregateSpec, Window};
-use forebay_sketch::{Admission, FoldPlan, GroupTiles, Tile, TileId};
-use forebay_testkit::random::Dice;
+use forebay_sketch::{EventAdmission, FoldPlan, GroupTiles, Tile, TileId};
+use forebay_testkit::random::SeededRng;
 use naive::{Row, counts, covered, plan, stream, values_of};
 
 const LATENESS_US: i64 = 150;
@@ -48,8 +48,8 @@ fn fold(plan: &FoldPlan, rows: &[Row], mut restarts: impl FnMut() -> bool) -> Gr
         let admission = group.insert(plan, &row.event(&inputs), partition_time).unwrap();
         let late_us = row.partition_time - row.time - LATENESS_US;
         let expected = match late_us {
-            1.. => Admission::Late { by_us: late_us },
-            _ => Admission::Admitted,
+            1.. => EventAdmission::Late { by_us: late_us },
+            _ => EventAdmission::Admitted,
         };
         assert_eq!(admission, expected);
         if restarts() {
@@ -202,7 +202,7 @@ fn check_all(plan: &FoldPlan, rows: &[&Row], mut found: &[Option<Value>]) {
     assert!(found.is_empty());
 }
 
-fn moments(dice: &mut Dice, rows: &[Row]) -> Vec<i64> {
+fn moments(dice: &mut SeededRng, rows: &[Row]) -> Vec<i64> {
     let end = rows.last().map_or(0, |row| row.partition_time) + 700;
     let mut moments: Vec<_> = (0..6).map(|_| end - dice.below(8_000) as i64).collect();
     moments.extend([-1, 0, -500, end]);
@@ -214,9 +214,9 @@ fn every_value_is_the_naive_models() {
     let plan = plan(windows(), LATENESS_US);
     for seed in 0..SEEDS {
         println!("seed {seed}");
-        let mut dice = Dice::new(seed);
+        let mut dice = SeededRng::new(seed);
         let rows = stream(&mut dice, ROWS, false);
-        let mut restarts = Dice::new(seed + 1_000_000);
+        let mut restarts = SeededRng::new(seed + 1_000_000);
         let group = fold(&plan, &rows, || restarts.chance(2));
         for at in moments(&mut dice, &rows) {
             for window in windows() {
@@ -238,7 +238,7 @@ fn parts_of_a_stream_merge_in_any_order_to_the_same_bits() {
     let plan = plan(windows(), LATENESS_US);
     for seed in 0..SEEDS {
         println!("seed {seed}");
-        let mut dice = Dice::new(seed);
+        let mut dice = SeededRng::new(seed);
         let rows = stream(&mut dice, ROWS, seed % 2 == 0);
         let whole = fold(&plan, &rows, || false);
         let mut parts = vec![Vec::new(); 2 + dice.below(4)];
@@ -282,7 +282,7 @@ fn the_same_events_give_the_same_bits_whatever_happened_meanwhile() {
     let plan = plan(windows(), LATENESS_US);
     for seed in 0..SEEDS / 2 {
         println!("seed {seed}");
-        let mut dice = Dice::new(seed);
+        let mut dice = SeededRng::new(seed);
         let rows = stream(&mut dice, ROWS, seed % 2 == 0);
         let (mut served, mut dropped) = (GroupTiles::default(), 0);
         for (number, row) in rows.iter().enumerate() {
@@ -313,7 +313,7 @@ fn values_change_when_they_are_said_to() {
     let plan = plan(windows(), LATENESS_US);
     for seed in 0..8 {
         println!("seed {seed}");
-        let rows = stream(&mut Dice::new(seed), 40, false);
+        let rows = stream(&mut SeededRng::new(seed), 40, false);
         let group = fold(&plan, &rows, || false);
         for window in windows() {
             let mut at = Timestamp::from_micros(-3_000);

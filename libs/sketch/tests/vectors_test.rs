@@ -8,8 +8,8 @@ use forebay_core::clock::Timestamp;
 use forebay_core::id::{Epoch, Offset, Position};
 use forebay_core::value::{ScalarType, Value};
 use forebay_core::view::{AggregateKind, AggregateSpec};
-use forebay_sketch::{AggregateState, Aggregates, Event, EventAt, Tile};
-use forebay_testkit::vectors::{check, hex, read, unhex};
+use forebay_sketch::{AggregateState, Aggregates, Event, EventOrder, Tile};
+use forebay_testkit::vectors::{check, read};
 use serde_json::{Value as Json, json};
 
 const COMMAND: &str = "cargo test -p forebay-sketch --test vectors_test";
@@ -52,16 +52,16 @@ impl Numbers {
 }
 
 /// Returns the event of the n-th value: its time and its offset are both n.
-fn at(number: u64) -> EventAt {
+fn at(number: u64) -> EventOrder {
     let position = Position { epoch: Epoch(0), offset: Offset(number), place: 0 };
-    EventAt { time: Timestamp::from_micros(number as i64), position }
+    EventOrder { time: Timestamp::from_micros(number as i64), position }
 }
 
 fn spec(kind: AggregateKind, input: Option<ScalarType>) -> Arc<AggregateSpec> {
     Arc::new(AggregateSpec::new(kind, input).unwrap())
 }
 
-fn folded(spec: &Arc<AggregateSpec>, numbers: Numbers) -> AggregateState {
+fn summary(spec: &Arc<AggregateSpec>, numbers: Numbers) -> AggregateState {
     let mut state = AggregateState::new(spec).unwrap();
     for (number, of) in (0..).zip(numbers.each()) {
         let value = spec.input().map(|input| value(of, input));
@@ -84,7 +84,7 @@ fn written(value: &Option<Value>) -> Json {
         Some(Value::Float32(v)) => json!(format!("{:08x}", v.to_bits())),
         Some(Value::Float64(v)) => json!(format!("{:016x}", v.to_bits())),
         Some(Value::String(v)) => json!(v),
-        Some(Value::Bytes(v)) => json!(hex(v)),
+        Some(Value::Bytes(v)) => json!(hex::encode(v)),
         Some(Value::Int32(v)) => json!(v.to_string()),
         Some(Value::Int64(v) | Value::Timestamp(v)) => json!(v.to_string()),
         Some(Value::List(_, items)) => Json::Array(list(items)),
@@ -118,7 +118,7 @@ fn sketch_of(kind: &AggregateKind, state: &[u8]) -> Option<Vec<u8>> {
 
 fn state_vector(kind: AggregateKind, input: Option<ScalarType>, numbers: Numbers) -> Json {
     let spec = spec(kind, input);
-    let state = folded(&spec, numbers);
+    let state = summary(&spec, numbers);
     let (bytes, values) = (bytes_of(&state), state.values().unwrap());
     let mut vector = json!({
         "kind": spec.kind().name(),
@@ -126,10 +126,10 @@ fn state_vector(kind: AggregateKind, input: Option<ScalarType>, numbers: Numbers
         "parameters": parameters(spec.kind()),
         "numbers": numbers.json(),
         "values": values.iter().map(written).collect::<Vec<_>>(),
-        "state_hex": hex(&bytes),
+        "state_hex": hex::encode(&bytes),
     });
     if let Some(sketch) = sketch_of(spec.kind(), &bytes) {
-        vector["sketch_hex"] = json!(hex(&sketch));
+        vector["sketch_hex"] = json!(hex::encode(&sketch));
     }
     vector
 }
@@ -214,7 +214,7 @@ fn made() -> Json {
             "input": "int64",
             "integers": ["0", "-5", "-10"],
             "values": tile().values().unwrap().iter().map(written).collect::<Vec<_>>(),
-            "tile_hex": hex(&bytes),
+            "tile_hex": hex::encode(&bytes),
         }],
     })
 }
@@ -239,14 +239,14 @@ fn the_bytes_of_states_are_those_of_the_vectors() {
     assert!(states.len() > 60, "only {} states", states.len());
     for vector in states {
         let spec = named_spec(vector);
-        let bytes = unhex(text(vector, "state_hex"));
+        let bytes = hex::decode(text(vector, "state_hex")).unwrap();
         let state = AggregateState::decode(&spec, &bytes).unwrap();
         let values: Vec<_> = state.values().unwrap().iter().map(written).collect();
         assert_eq!(Json::Array(values), vector["values"], "{vector}");
     }
     let read = Tile::decode(
         &Aggregates::new(tile().states().iter().map(|of| (**of.spec()).clone()).collect()).unwrap(),
-        &unhex(text(&held["tiles"][0], "tile_hex")),
+        &hex::decode(text(&held["tiles"][0], "tile_hex")).unwrap(),
     );
     assert_eq!(read.unwrap().values().unwrap(), tile().values().unwrap());
 }
@@ -275,20 +275,24 @@ fn sketches_of_java_are_read_and_go_on() {
     let sketches = held["sketches"].as_array().unwrap();
     for vector in sketches {
         let spec = named_spec(vector);
-        let bytes = around(&spec, &unhex(text(vector, "sketch_hex")));
+        let bytes = around(&spec, &hex::decode(text(vector, "sketch_hex")).unwrap());
         let mut state = AggregateState::decode(&spec, &bytes).unwrap();
         let found = state.values().unwrap();
         let numbers = Numbers {
             count: vector["numbers"]["count"].as_u64().unwrap(),
             modulus: vector["numbers"]["modulus"].as_u64().unwrap(),
         };
-        let ours = folded(&spec, numbers);
+        let ours = summary(&spec, numbers);
         let expected = &vector["values"];
         match spec.kind() {
             // Equal hashes give equal registers, and therefore the same estimate to the last bit.
             AggregateKind::DistinctCount { .. } => assert_eq!(found, ours.values().unwrap()),
             AggregateKind::Quantiles { ranks, .. } => {
-                assert_eq!(hex(&bytes_of(&state)), hex(&bytes), "it is written as it was read");
+                assert_eq!(
+                    hex::encode(bytes_of(&state)),
+                    hex::encode(&bytes),
+                    "it is written as it was read"
+                );
                 let mut truth: Vec<_> = numbers.each().collect();
                 truth.sort_unstable();
                 for (found, rank) in found.iter().zip(ranks) {

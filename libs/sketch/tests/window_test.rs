@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use forebay_core::clock::Timestamp;
 use forebay_core::view::Window;
-use forebay_sketch::{Admission, TileId, TiledWindow as _, Windows};
+use forebay_sketch::{EventAdmission, TileId, TiledWindow as _, Windows};
 use proptest::prelude::*;
 
 fn time(micros: i64) -> Timestamp {
@@ -91,7 +91,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_dropped_counts_nowhere_any_more(
+    fn dropped_tile_counts_in_no_window(
         window in windows(), other in windows(), lateness_us in 0_i64..100,
         event in moments(), later in 0_i64..3_000,
     ) {
@@ -117,12 +117,12 @@ proptest! {
         let all = Windows::new(vec![window], lateness_us).unwrap();
         let event = time(now - late);
         match all.admit(event, time(now)) {
-            Admission::Admitted => {
+            EventAdmission::Admitted => {
                 prop_assert!(late <= lateness_us);
                 prop_assert!(all.tiles_of(event).all(|tile| all.keeps(tile, time(now))));
             }
-            Admission::Late { by_us } => prop_assert_eq!(by_us, late - lateness_us),
-            Admission::Ahead { .. } => prop_assert!(false, "nothing lay a day ahead"),
+            EventAdmission::Late { by_us } => prop_assert_eq!(by_us, late - lateness_us),
+            EventAdmission::Ahead { .. } => prop_assert!(false, "nothing lay a day ahead"),
         }
     }
 }

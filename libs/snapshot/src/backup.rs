@@ -8,9 +8,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
+use forebay_core::replica_state::Progress;
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
-use forebay_index::Progress;
 use forebay_wire::v1;
 
 use crate::chunk::ChunkId;

@@ -9,9 +9,9 @@ use object_store::ObjectStoreExt;
 use object_store::path::Path;
 
 use crate::backup::{Backup, BackupName};
-use crate::create::create;
 use crate::error::refused;
 use crate::partition::is_of_object;
+use crate::put_if_absent::put_if_absent;
 use crate::store::SnapshotStore;
 
 /// A backup that cannot be read, with its error.
@@ -161,7 +161,7 @@ impl SnapshotStore {
     pub async fn publish_backup(&self, backup: &Backup) -> Result<()> {
         let store = &backup.definition()?.name;
         let path = self.backup_path(store, backup.name);
-        create(self.objects.as_ref(), &path, backup.encode()?).await.map_err(told)?;
+        put_if_absent(self.objects.as_ref(), &path, backup.encode()?).await.map_err(told)?;
         let found = self.backup(store, backup.name).await?;
         match found == *backup {
             true => Ok(()),

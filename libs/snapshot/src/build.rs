@@ -14,8 +14,8 @@ use forebay_core::{Error, Result};
 use forebay_index::{ImageSink, Index, PartitionWriter};
 
 use crate::delta::WRITES_AT_ONCE;
-use crate::frozen::{FrozenShard, ShardState};
 use crate::image_state::ImageState;
+use crate::remote_export::{RemoteShardExport, ShardState};
 
 /// Size of a written image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,10 +73,10 @@ impl ImageBuilder {
     /// Adds all documents of a shard; returns the shard's state.
     ///
     /// # Errors
-    /// The errors of [`FrozenShard::read`] and [`ImageBuilder::add`].
+    /// The errors of [`RemoteShardExport::read`] and [`ImageBuilder::add`].
     pub async fn take_shard(
         &mut self,
-        shard: &mut FrozenShard,
+        shard: &mut RemoteShardExport,
         order: KeyOrder,
     ) -> Result<Resumed> {
         let (mut state, mut writes) = (ShardState::default(), Vec::new());
@@ -112,7 +112,7 @@ impl ImageBuilder {
     /// The errors of the sink; `Internal` for a state of another partition or without a log.
     pub fn write(mut self, state: &ImageState, sink: &mut dyn ImageSink) -> Result<BuiltImage> {
         self.writer.apply(&Applied::default(), &state.state)?;
-        let documents = self.writer.held().documents;
+        let documents = self.writer.usage().documents;
         let bytes = self.writer.write_image(state.encode()?, sink)?;
         Ok(BuiltImage { documents, bytes })
     }

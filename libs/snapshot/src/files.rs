@@ -5,11 +5,11 @@ use std::io::{self, Seek, Write};
 use std::path::Path as LocalPath;
 
 use forebay_core::{Error, ErrorCode, Result};
+use forebay_tasks::block_in_place;
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{GetResultPayload, ObjectMeta, ObjectStoreExt};
 
-use crate::blocking::in_place;
 use crate::error::refused;
 use crate::store::SnapshotStore;
 
@@ -78,7 +78,7 @@ impl SnapshotStore {
         let mut copy = tempfile::tempfile_in(scratch).map_err(|error| full(&error))?;
         let mut came = 0;
         while let Some(bytes) = stream.try_next().await.map_err(|error| at(&error))? {
-            in_place(|| copy.write_all(&bytes)).map_err(|error| full(&error))?;
+            block_in_place(|| copy.write_all(&bytes)).map_err(|error| full(&error))?;
             came += bytes.len() as u64;
         }
         if came != file.bytes {

@@ -8,9 +8,9 @@ use forebay_core::fold::PartitionState;
 use forebay_core::id::{
     ClientId, LogId, Offset, PartitionCount, PartitionId, PartitionRef, Position,
 };
+use forebay_core::replica_state::{LogCursor, Progress};
 use forebay_core::state_rows::Resumed;
 use forebay_core::{Error, Result};
-use forebay_index::{Following, Progress};
 
 const VERSION: u16 = 1;
 const FLAG_APPEND_TIME: u16 = 1;
@@ -48,9 +48,9 @@ impl ImageState {
         self.opened.is_some_and(|(_, end)| self.state.offset_applied >= end)
     }
 
-    /// Returns the known facts about the log.
-    pub fn following(&self) -> Following {
-        Following {
+    /// Returns the position and the clock of the log, as far as they are known.
+    pub fn log_cursor(&self) -> LogCursor {
+        LogCursor {
             log_id: self.state.log_id,
             append_time: self.append_time,
             clock_error_us: self.clock_error_us,

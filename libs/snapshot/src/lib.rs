@@ -20,47 +20,45 @@
 //! # Ok::<(), forebay_core::Error>(()) }).unwrap();
 //! ```
 
+mod abandoned_uploads;
 mod backup;
 mod backup_store;
-mod blocking;
 mod build;
 mod chunk;
-mod collect;
-mod create;
 mod delta;
 mod error;
 mod files;
 mod frame;
-mod frozen;
+mod gc;
 mod image_state;
 mod loaded;
 mod log_segment;
 mod manifest;
-mod own_files;
 mod partition;
-mod past;
+mod point_in_time;
+mod put_if_absent;
 mod remote;
+mod remote_export;
 mod restore_chain;
-mod staged;
 mod store;
 mod upload;
+mod write_once_folder;
 
-pub use forebay_index::Progress;
+pub use forebay_index::Image;
 
 pub use backup::{Backup, BackupName, LogSegment, PartitionBackup};
-pub use blocking::{elsewhere, in_place};
 pub use build::{BuiltImage, ImageBuilder};
 pub use chunk::{ChunkHash, ChunkId, decode_chunk, encode_chunk};
-pub use collect::Collected;
 pub use delta::{DeltaBlocks, WRITES_AT_ONCE, delta_rows, delta_writes};
 pub use files::FoundFile;
-pub use frozen::{FrozenShard, ShardState};
+pub use gc::GcStats;
 pub use image_state::ImageState;
 pub use loaded::{LoadBase, LoadedPartition};
 pub use log_segment::{KeptRecord, LogBlocks, kept_records};
 pub use manifest::{BaseLayer, DeltaLayer, Manifest, SnapshotName};
 pub use partition::{Listed, PartitionSnapshots};
-pub use past::{NewLog, PastPartition};
+pub use point_in_time::{NewLog, PointInTimePartition};
+pub use remote_export::{RemoteShardExport, ShardState};
 pub use restore_chain::{RestoreChain, RestoreTarget};
 pub use store::SnapshotStore;
 pub use upload::{ChunkUpload, ImageUpload};

@@ -11,8 +11,8 @@ use forebay_core::layout::Layout;
 use forebay_core::outcome::Outcome;
 use forebay_core::row::set_row_version;
 use forebay_core::schema::Definition;
+use forebay_core::schema_set::SchemaSet;
 use forebay_core::{Error, Result};
-use forebay_index::SchemaSet;
 
 use crate::build::ImageBuilder;
 use crate::image_state::ImageState;
@@ -108,11 +108,11 @@ mod tests {
     use forebay_core::key::{Key, KeyType};
     use forebay_core::outcome::Verdict;
     use forebay_core::schema::StoreSpec;
-    use forebay_core::value::{FieldType, ScalarType, Value};
+    use forebay_core::value::{FieldType, Value};
     use forebay_index::{Image, ImageSink, Index, MappedFile};
 
     use super::*;
-    use crate::past::NewLog;
+    use crate::point_in_time::NewLog;
 
     const MIB: u64 = 1 << 20;
     const ROWS: u64 = 16 * 1024;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn definition() -> Definition {
-        let bytes = FieldType::Scalar(ScalarType::Bytes);
+        let bytes = FieldType::BYTES;
         let mut spec = StoreSpec::documents("things", KeyType::Int64, 1).field("it", bytes);
         (spec.options.versioned, spec.options.ttl_us) = (true, Some(60_000_000));
         spec.define(StoreId(1)).unwrap()
@@ -180,7 +180,7 @@ mod tests {
             assert!(outcomes.iter().all(|outcome| outcome.verdict == Verdict::Applied));
         }
         let again = loaded.add(entry(vec![put(5, ROWS + 1)], &definition)).unwrap();
-        assert!(matches!(again[0].verdict, Verdict::NotMet(Some(_))), "{again:?}");
+        assert!(matches!(again[0].verdict, Verdict::ConditionFailed(Some(_))), "{again:?}");
         let (builder, state) = loaded.finish();
         let mut file = ToFile(tempfile::tempfile().unwrap());
         assert_eq!(builder.write(&state, &mut file).unwrap().documents, ROWS);
@@ -190,7 +190,7 @@ mod tests {
         let schema = SchemaAt { definition, layout: layout.clone() };
         let index = Index::new([Arc::new(schema)], [PartitionId(0)], 5).unwrap();
         let mut writer = index.writer(PartitionId(0)).unwrap();
-        writer.start_rebuild_of(&image, &state.state).unwrap();
+        writer.start_rebuild_from_image(&image, &state.state).unwrap();
         let mut seen = 0;
         let visited = writer.visit_rows(|key, row| {
             let number = u64::from_le_bytes(key.try_into().unwrap());

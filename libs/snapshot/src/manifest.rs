@@ -10,9 +10,9 @@ use forebay_core::id::{
     Epoch, LogId, Offset, PartitionCount, PartitionId, PartitionRef, Position, SchemaVersion,
     StoreId,
 };
+use forebay_core::replica_state::Progress;
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
-use forebay_index::Progress;
 use forebay_wire::v1;
 
 use crate::chunk::ChunkId;

@@ -9,18 +9,18 @@ use bytes::Bytes;
 use forebay_core::id::{LogId, PartitionRef};
 use forebay_core::limits::SNAPSHOT_CHUNKS_AT_ONCE;
 use forebay_core::{Error, ErrorCode, Result};
+use forebay_tasks::run_blocking;
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::blocking::elsewhere;
+use crate::abandoned_uploads::remove_abandoned_uploads;
 use crate::chunk::{ChunkHash, ChunkId, ChunkName, decode_chunk, encode_chunk};
-use crate::create::create;
 use crate::error::refused;
 use crate::image_state::ImageState;
 use crate::manifest::{DeltaLayer, Manifest, SnapshotName};
-use crate::staged::remove_staged;
+use crate::put_if_absent::put_if_absent;
 
 const MANIFESTS: &str = "manifests";
 const CHUNKS: &str = "chunks";
@@ -177,7 +177,7 @@ impl PartitionSnapshots {
     /// `NotFound`, `Corrupt`, `Unsupported`; the errors of the object store.
     pub async fn chunk(&self, id: ChunkId) -> Result<Bytes> {
         let object = self.get(&self.chunk_path(id.name())).await?;
-        elsewhere(move || decode_chunk(&id, &object)).await
+        run_blocking(move || decode_chunk(&id, &object)).await
     }
 
     /// Streams the bytes of these chunks in order; several requests are in flight at a time.
@@ -205,7 +205,7 @@ impl PartitionSnapshots {
     /// # Errors
     /// The errors of the object store.
     pub async fn put_chunk(&self, id: ChunkId, bytes: Bytes) -> Result<()> {
-        let object = elsewhere(move || encode_chunk(&bytes)).await?;
+        let object = run_blocking(move || encode_chunk(&bytes)).await?;
         let put = self.objects.put(&self.chunk_path(id.name()), object.into()).await;
         put.map(drop).map_err(told)
     }
@@ -312,16 +312,16 @@ impl PartitionSnapshots {
 
     /// Removes the partial files of killed puts whose time is past, if the objects are on this
     /// machine; returns their number.
-    pub(crate) async fn remove_staged(
+    pub(crate) async fn remove_abandoned_uploads(
         &self,
         is_past: impl Fn(SystemTime) -> bool + Send + 'static,
     ) -> Result<u64> {
         let Some(local) = &self.local else { return Ok(0) };
         let folders = [self.root.clone().join(MANIFESTS), self.root.clone().join(CHUNKS)];
         let folders = folders.each_ref().map(|folder| local.path_to_filesystem(folder));
-        elsewhere(move || {
+        run_blocking(move || {
             folders.into_iter().try_fold(0, |removed, folder| {
-                Ok(removed + remove_staged(&folder.map_err(told)?, &is_past)?)
+                Ok(removed + remove_abandoned_uploads(&folder.map_err(told)?, &is_past)?)
             })
         })
         .await
@@ -345,7 +345,7 @@ impl PartitionSnapshots {
     }
 
     async fn create(&self, path: &Path, bytes: Bytes) -> Result<()> {
-        create(self.objects.as_ref(), path, bytes).await.map_err(told)
+        put_if_absent(self.objects.as_ref(), path, bytes).await.map_err(told)
     }
 
     fn mark(&self, name: SnapshotName, kind: &str) -> Path {

@@ -116,7 +116,7 @@ fn too_late(reached: &PartitionBackup, is_gap: bool) -> Error {
 mod tests {
     use forebay_core::ErrorCode;
     use forebay_core::id::{Epoch, Position, SchemaVersion};
-    use forebay_index::Progress;
+    use forebay_core::replica_state::Progress;
 
     use super::*;
     use crate::chunk::ChunkId;

@@ -12,7 +12,7 @@ use forebay_core::ErrorCode;
 use forebay_snapshot::{ChunkId, Listed, PartitionSnapshots, SnapshotStore};
 use forebay_testkit::object_front::{ObjectFront, Pause};
 use forebay_testkit::objects::TestObjects;
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 use object_store::path::Path;
 
 use tiny::{AT, manifest};
@@ -37,7 +37,7 @@ struct Seen {
 struct World {
     seed: u64,
     objects: Arc<TestObjects>,
-    dice: Arc<Mutex<Dice>>,
+    dice: Arc<Mutex<SeededRng>>,
     offsets: AtomicU64,
     seen: Arc<Seen>,
 }
@@ -54,7 +54,7 @@ fn at(objects: Arc<dyn object_store::ObjectStore>) -> PartitionSnapshots {
 
 impl World {
     fn new(seed: u64, seen: &Arc<Seen>) -> Self {
-        let dice = Arc::new(Mutex::new(Dice::new(seed)));
+        let dice = Arc::new(Mutex::new(SeededRng::new(seed)));
         let (objects, seen) = (Arc::new(TestObjects::default()), Arc::clone(seen));
         Self { seed, objects, dice, offsets: AtomicU64::new(1), seen }
     }

@@ -5,4 +5,4 @@ mod tiny;
 
 use forebay_testkit::object_servers::ObjectServerKind;
 
-servers::object_server_tests!(ObjectServerKind::S3, 1_000);
+servers::object_server_tests!(ObjectServerKind::S3, 1_000, 1_000);

@@ -166,7 +166,7 @@ async fn what_a_builder_left_that_died_goes_behind_the_grace() {
     assert_eq!(snapshots.collect(GRACE).await.unwrap(), Default::default());
     objects.pass(Duration::from_secs(1));
     let collected = snapshots.collect(GRACE).await.unwrap();
-    assert_eq!((collected.given_up, collected.chunks), (1, 1), "its own chunk is named still");
+    assert_eq!((collected.expired, collected.chunks), (1, 1), "its own chunk is named still");
     objects.pass(GRACE + Duration::from_secs(1));
     let collected = snapshots.collect(GRACE).await.unwrap();
     assert_eq!((collected.snapshots, collected.chunks), (1, 1));
@@ -403,7 +403,7 @@ async fn what_a_killed_put_left_in_a_folder_goes_behind_the_grace() {
     assert_eq!(snapshots.collect(GRACE).await.unwrap(), Default::default());
     tokio::time::sleep(Duration::from_millis(20)).await;
     let collected = snapshots.collect(Duration::ZERO).await.unwrap();
-    assert_eq!((collected.staged, collected.chunks), (3, 0));
+    assert_eq!((collected.abandoned_uploads, collected.chunks), (3, 0));
     assert!(left.iter().all(|name| !below.join(name).exists()));
     assert!(others.iter().all(|name| below.join(name).exists()));
     assert_eq!(bytes_of(&snapshots, &one).await, b"some bytes");

@@ -7,14 +7,14 @@ use forebay_core::id::{
     StoreId,
 };
 use forebay_core::key::KeyType;
+use forebay_core::replica_state::Progress;
 use forebay_core::schema::StoreSpec;
-use forebay_core::value::{FieldType, ScalarType};
+use forebay_core::value::FieldType;
 use forebay_snapshot::{
     Backup, BackupName, BaseLayer, ChunkId, DeltaBlocks, DeltaLayer, KeptRecord, LogBlocks,
-    LogSegment, Manifest, PartitionBackup, Progress, decode_chunk, delta_rows, encode_chunk,
-    kept_records,
+    LogSegment, Manifest, PartitionBackup, decode_chunk, delta_rows, encode_chunk, kept_records,
 };
-use forebay_testkit::vectors::{check, hex, read, unhex};
+use forebay_testkit::vectors::{check, read};
 use serde_json::{Value, json};
 
 const COMMAND: &str = "cargo test -p forebay-snapshot --test vectors_test";
@@ -31,7 +31,7 @@ fn progress(offset: u64) -> Progress {
 fn manifest() -> Manifest {
     let at = PartitionRef { store: StoreId(0x8000_0000_0000_0007), partition: PartitionId(3) };
     let chunk = |text: &[u8]| ChunkId::of(text, 0xabcd);
-    let number = FieldType::Scalar(ScalarType::Int64);
+    let number = FieldType::INT64;
     let spec = StoreSpec::documents("users", KeyType::String, 4).field("age", number);
     Manifest {
         id: 0xabcd,
@@ -62,21 +62,23 @@ fn chunk(name: &str, bytes: &[u8], object: &[u8]) -> Value {
     let id = ChunkId::of(bytes, 1);
     json!({
         "name": name,
-        "bytes_hex": hex(bytes),
+        "bytes_hex": hex::encode(bytes),
         "hash_hex": id.hash.to_string(),
-        "object_hex": hex(object),
+        "object_hex": hex::encode(object),
     })
 }
 
 fn delta(name: &str, rows: &[(&[u8], Option<&[u8]>)]) -> Value {
     let mut blocks = DeltaBlocks::default();
     rows.iter().for_each(|(key, row)| assert!(blocks.push(key, *row).is_none()));
-    let row =
-        |(key, row): &(&[u8], Option<&[u8]>)| json!({"key_hex": hex(key), "row_hex": row.map(hex)});
+    let row = |(key, row): &(&[u8], Option<&[u8]>)| {
+        let (key, row) = (hex::encode(key), row.map(hex::encode));
+        json!({"key_hex": key, "row_hex": row})
+    };
     json!({
         "name": name,
         "rows": rows.iter().map(row).collect::<Vec<_>>(),
-        "chunk_hex": hex(&blocks.take().unwrap_or_default()),
+        "chunk_hex": hex::encode(blocks.take().unwrap_or_default()),
     })
 }
 
@@ -89,7 +91,7 @@ fn vectors() -> Value {
         "description": "A manifest with its name, chunks, and rows of deltas.",
         "manifests": [{
             "name": manifest().name().to_string(),
-            "object_hex": hex(&manifest().encode().unwrap()),
+            "object_hex": hex::encode(manifest().encode().unwrap()),
         }],
         "chunks": [
             chunk("as it is", b"snapshot", &encode_chunk(b"snapshot").unwrap()),
@@ -110,7 +112,7 @@ fn vectors() -> Value {
 fn the_bytes_of_snapshots_are_those_of_the_vectors() {
     check("snapshot.json", &vectors(), COMMAND);
     let held: Value = read("snapshot.json");
-    let text = |of: &Value, name: &str| unhex(of[name].as_str().unwrap());
+    let text = |of: &Value, name: &str| hex::decode(of[name].as_str().unwrap()).unwrap();
     for vector in held["manifests"].as_array().unwrap() {
         let found = Manifest::decode(&text(vector, "object_hex")).unwrap();
         assert_eq!(found, manifest());
@@ -129,7 +131,7 @@ fn the_bytes_of_snapshots_are_those_of_the_vectors() {
         assert_eq!(rows.len(), told.len());
         for ((key, row), told) in rows.iter().zip(told) {
             assert_eq!(*key, text(told, "key_hex"));
-            let wanted = told["row_hex"].as_str().map(unhex);
+            let wanted = told["row_hex"].as_str().map(|hex| hex::decode(hex).unwrap());
             assert_eq!(row.map(<[u8]>::to_vec), wanted);
         }
     }
@@ -167,7 +169,7 @@ fn the_bytes_of_backups_are_those_of_the_vectors() {
     let mut blocks = LogBlocks::default();
     RECORDS.map(record).iter().for_each(|record| assert!(blocks.push(*record).is_none()));
     let records = RECORDS.map(|(offset, time, entry)| {
-        json!({"offset": offset, "append_time_us": time, "entry_hex": hex(entry)})
+        json!({"offset": offset, "append_time_us": time, "entry_hex": hex::encode(entry)})
     });
     let made = json!({
         "spec": "proto/spec/backup.md",
@@ -175,17 +177,17 @@ fn the_bytes_of_backups_are_those_of_the_vectors() {
         "backups": backups.each_ref().map(|backup| json!({
             "name": backup.name.to_string(),
             "before": backup.before.map(|before| before.to_string()),
-            "object_hex": hex(&backup.encode().unwrap()),
+            "object_hex": hex::encode(backup.encode().unwrap()),
         })),
         "logs": [{
             "name": "an empty entry and a gap",
             "records": records,
-            "chunk_hex": hex(&blocks.take().unwrap()),
+            "chunk_hex": hex::encode(blocks.take().unwrap()),
         }],
     });
     check("backup.json", &made, COMMAND);
     let held: Value = read("backup.json");
-    let text = |of: &Value, name: &str| unhex(of[name].as_str().unwrap());
+    let text = |of: &Value, name: &str| hex::decode(of[name].as_str().unwrap()).unwrap();
     for (held, backup) in held["backups"].as_array().unwrap().iter().zip(backups) {
         assert_eq!(BackupName::parse(held["name"].as_str().unwrap()), Some(backup.name));
         assert_eq!(held["before"].as_str().and_then(BackupName::parse), backup.before);

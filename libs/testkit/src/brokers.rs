@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_counts_are_refused() {
+    fn cluster_refuses_other_broker_counts() {
         let problem = lay_out(2, Path::new("nowhere"), Path::new("nowhere"), &[]).err().unwrap();
         assert!(problem.contains("1 or 3"), "{problem}");
     }

@@ -169,7 +169,7 @@ impl Model {
     /// Panics if the entry's definition is unknown.
     pub fn apply(&mut self, offset: Offset, append_time: Timestamp, entry: &Entry) -> ModelApplied {
         let skipped = ModelApplied { skipped: true, ..ModelApplied::default() };
-        if matches!(entry.body, EntryBody::Opening) {
+        if matches!(entry.body, EntryBody::LogHeader) {
             let log_id = *self.log_id.get_or_insert(entry.log_id);
             if log_id != entry.log_id {
                 return ModelApplied::default();
@@ -275,7 +275,7 @@ impl Model {
         let holds = condition_holds(present, change, &definition);
         if change.condition.is_some() {
             let version = present.and_then(|document| document.version);
-            let verdict = if holds { Verdict::Applied } else { Verdict::NotMet(version) };
+            let verdict = if holds { Verdict::Applied } else { Verdict::ConditionFailed(version) };
             let sequence = change.sequence;
             done.outcomes.push(Outcome { client, sequence, position: at, verdict });
         }
@@ -326,13 +326,13 @@ impl Model {
             let Some(field) = definition.field_by_id(asked.field) else { continue };
             let expires_at = asked.ttl_us.or(field.ttl_us).map(after);
             match operate(document.value(field.id).cloned(), &asked.op, field.field_type) {
-                Step::Holds(value) => {
+                ModelStep::Holds(value) => {
                     document.fields.insert(field.id, ModelField { value, expires_at });
                 }
-                Step::Gone => {
+                ModelStep::Gone => {
                     document.fields.remove(&field.id);
                 }
-                Step::Stays => {
+                ModelStep::Stays => {
                     if let Some(present) = document.fields.get_mut(&field.id) {
                         present.expires_at = expires_at;
                     }
@@ -344,13 +344,13 @@ impl Model {
 }
 
 /// The effect of one operation on one field.
-enum Step {
+enum ModelStep {
     Holds(Option<Value>),
     Gone,
     Stays,
 }
 
-fn operate(present: Option<Value>, op: &FieldOp, wanted: FieldType) -> Step {
+fn operate(present: Option<Value>, op: &FieldOp, wanted: FieldType) -> ModelStep {
     let wide = |value: &Value| widen(value.clone(), wanted);
     let list = |present: Option<Value>| match present {
         Some(Value::List(_, items)) => items,
@@ -358,16 +358,16 @@ fn operate(present: Option<Value>, op: &FieldOp, wanted: FieldType) -> Step {
     };
     let holds_list = |items: Vec<Value>| {
         let FieldType::List(scalar) = wanted else { unreachable!("checked: a list field") };
-        Step::Holds(Some(Value::List(scalar, items)))
+        ModelStep::Holds(Some(Value::List(scalar, items)))
     };
     let last = |items: Vec<Value>, bound: u32| {
         let newest_first = items.into_iter().rev().take(bound as usize);
         newest_first.collect::<Vec<_>>().into_iter().rev().collect()
     };
     match op {
-        FieldOp::Set(value) => Step::Holds(value.as_ref().map(wide)),
-        FieldOp::Remove => Step::Gone,
-        FieldOp::Increment(by) => Step::Holds(Some(match present {
+        FieldOp::Set(value) => ModelStep::Holds(value.as_ref().map(wide)),
+        FieldOp::Remove => ModelStep::Gone,
+        FieldOp::Increment(by) => ModelStep::Holds(Some(match present {
             Some(present) => sum(&present, &wide(by)),
             None => wide(by),
         })),
@@ -392,7 +392,7 @@ fn operate(present: Option<Value>, op: &FieldOp, wanted: FieldType) -> Step {
             all.retain(|held| items.iter().all(|item| bytes(held) != bytes(item)));
             holds_list(all)
         }
-        FieldOp::SetRemove { .. } => Step::Stays,
+        FieldOp::SetRemove { .. } => ModelStep::Stays,
     }
 }
 
@@ -457,13 +457,13 @@ fn order(a: &Value, b: &Value) -> Ordering {
     }
 }
 
-fn better(present: Option<Value>, value: Value, wanted: Ordering) -> Step {
+fn better(present: Option<Value>, value: Value, wanted: Ordering) -> ModelStep {
     let wins = match &present {
         _ if is_nan(&value) => false,
         Some(held) if !is_nan(held) => order(&value, held) == wanted,
         _ => true,
     };
-    if wins { Step::Holds(Some(value)) } else { Step::Stays }
+    if wins { ModelStep::Holds(Some(value)) } else { ModelStep::Stays }
 }
 
 fn condition_holds(
@@ -495,10 +495,10 @@ fn partition_key_value(key: &Key, id: FieldId, definition: &Definition) -> Value
     let bytes = split.0.expect("checked: it has a partition key");
     let field = definition.field_by_id(id).expect("a partition key is never dropped");
     match field.field_type {
-        FieldType::Scalar(ScalarType::Int64) => {
+        FieldType::INT64 => {
             Value::Int64(i64::from_le_bytes(bytes.try_into().expect("checked: 8 bytes")))
         }
-        FieldType::Scalar(ScalarType::String) => {
+        FieldType::STRING => {
             Value::String(std::str::from_utf8(bytes).expect("checked: UTF-8").to_owned())
         }
         _ => Value::Bytes(bytes.to_vec()),

@@ -19,7 +19,7 @@ use crate::processes::Result;
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 /// Response of an S3 server that denies access.
 const REFUSAL: &str = "<?xml version=\"1.0\"?>\n<Error><Code>AccessDenied</Code>\
-                       <Message>refused by the test</Message></Error>";
+                       <HttpMessage>refused by the test</HttpMessage></Error>";
 
 /// A call on its way to the server.
 #[derive(Clone, Debug)]
@@ -55,12 +55,12 @@ pub type EditAnswer = Arc<dyn Fn(String) -> String + Send + Sync>;
 
 /// The proxy. The drop closes it to new connections.
 pub struct ObjectProxy {
-    shared: Arc<Shared>,
+    shared: Arc<ProxyState>,
     options: Vec<(String, String)>,
     accepting: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct ProxyState {
     own: SocketAddr,
     server: SocketAddr,
     decide: Mutex<Option<DecideCall>>,
@@ -84,7 +84,7 @@ impl ObjectProxy {
             (name, value)
         };
         let options = server.options().into_iter().map(turned).collect();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyState {
             own,
             server: server.address(),
             decide: Mutex::default(),
@@ -127,7 +127,7 @@ impl Drop for ObjectProxy {
     }
 }
 
-impl Shared {
+impl ProxyState {
     fn accept(self: Arc<Self>, listener: &TcpListener) {
         for client in listener.incoming() {
             if self.is_over.load(Ordering::Acquire) {
@@ -141,7 +141,7 @@ impl Shared {
 
     fn serve(&self, client: &TcpStream) -> io::Result<()> {
         let (mut reader, mut writer) = (BufReader::new(client), client);
-        while let Some(request) = Message::read(&mut reader, false)? {
+        while let Some(request) = HttpMessage::read(&mut reader, false)? {
             if !self.pass(&request, &mut writer)? {
                 return client.shutdown(Shutdown::Both);
             }
@@ -150,7 +150,7 @@ impl Shared {
     }
 
     /// Forwards a call and its response; returns whether the connection stays open.
-    fn pass(&self, request: &Message, client: &mut impl Write) -> io::Result<bool> {
+    fn pass(&self, request: &HttpMessage, client: &mut impl Write) -> io::Result<bool> {
         let mut words = request.head.first().map(String::as_str).unwrap_or_default().split(' ');
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let decide = self.decide.lock().clone();
@@ -160,13 +160,13 @@ impl Shared {
         if fault == Some(ObjectFault::Refused) {
             let body = if method == "HEAD" { "" } else { REFUSAL };
             let status = "HTTP/1.1 403 Forbidden".to_owned();
-            Message { head: vec![status], body: body.into() }.write(client, body.len())?;
+            HttpMessage { head: vec![status], body: body.into() }.write(client, body.len())?;
             return Ok(true);
         }
         let server = TcpStream::connect(self.server)?;
         server.set_read_timeout(Some(ANSWER_WAIT))?;
         request.write(&mut &server, request.body.len())?;
-        let Some(mut answer) = Message::read(&mut BufReader::new(&server), method == "HEAD")?
+        let Some(mut answer) = HttpMessage::read(&mut BufReader::new(&server), method == "HEAD")?
         else {
             return Ok(false);
         };
@@ -194,13 +194,13 @@ impl Shared {
 }
 
 /// A request or a response.
-struct Message {
+struct HttpMessage {
     /// First line and headers, except headers about the body's length.
     head: Vec<String>,
     body: Vec<u8>,
 }
 
-impl Message {
+impl HttpMessage {
     /// Reads the next message; `None` at the end of the connection. The caller says whether a
     /// response answers `HEAD`: such a response gives the length of a body that does not follow.
     fn read(from: &mut impl BufRead, is_to_head: bool) -> io::Result<Option<Self>> {
@@ -265,8 +265,8 @@ fn line_of(from: &mut impl BufRead) -> io::Result<Option<String>> {
 mod tests {
     use super::*;
 
-    fn read(text: &str, is_to_head: bool) -> Message {
-        Message::read(&mut text.as_bytes(), is_to_head).unwrap().unwrap()
+    fn read(text: &str, is_to_head: bool) -> HttpMessage {
+        HttpMessage::read(&mut text.as_bytes(), is_to_head).unwrap().unwrap()
     }
 
     #[test]
@@ -290,6 +290,6 @@ mod tests {
         let mut passed = Vec::new();
         read(text, true).write(&mut passed, 0).unwrap();
         assert_eq!(String::from_utf8(passed).unwrap(), text);
-        assert!(Message::read(&mut "".as_bytes(), false).unwrap().is_none());
+        assert!(HttpMessage::read(&mut "".as_bytes(), false).unwrap().is_none());
     }
 }

@@ -31,6 +31,8 @@ const JARS: &str = "objects/s3";
 const PACKAGES: &str = "objects/azure";
 /// The Azure server's program for blobs, one of its three services.
 const AZURITE: &str = "node_modules/azurite/dist/src/blob/main.js";
+/// File in the folder of settings that Node.js loads before the Azure server.
+const AZURITE_PAGES: &str = "azurite_pages.js";
 /// Bound of a start, which takes about 3 s.
 const START_WAIT: Duration = Duration::from_secs(120);
 /// Bound of one exchange with a server.
@@ -221,6 +223,7 @@ impl ObjectServer {
 
     fn azurite(&self) -> Result<Command> {
         let mut command = Command::new("node");
+        command.arg("--require").arg(tree::find(SETTINGS)?.join(AZURITE_PAGES));
         command.arg(tree::fetched(PACKAGES)?.join(AZURITE));
         command.args(["--blobHost", "127.0.0.1", "--blobPort", &self.port.to_string()]);
         command.args(["--silent", "--disableTelemetry", "--location"]).arg(self.data());

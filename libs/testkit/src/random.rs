@@ -27,9 +27,9 @@ pub const SCALAR_TYPES: [ScalarType; 8] = [
 
 /// A seeded random number generator.
 #[derive(Debug)]
-pub struct Dice(SeededEntropy);
+pub struct SeededRng(SeededEntropy);
 
-impl Dice {
+impl SeededRng {
     /// Returns the generator of this seed.
     pub fn new(seed: u64) -> Self {
         Self(SeededEntropy::new(seed))

@@ -115,13 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_built_is_named() {
+    fn error_names_the_missing_program() {
         let problem = built("no-such-program").unwrap_err();
         assert!(problem.contains("no-such-program") && problem.contains("fix:"), "{problem}");
     }
 
     #[test]
-    fn what_was_not_fetched_is_named() {
+    fn error_names_the_missing_data_set() {
         let problem = fetched("no/such/folder").unwrap_err();
         assert!(problem.contains("target/no/such/folder"), "{problem}");
         assert!(problem.contains("make setup"), "{problem}");

@@ -251,21 +251,6 @@ pub fn check<T: Serialize>(name: &str, made: &T, command: &str) {
     assert!(held == text, "{name} differs from what this build makes; {fix}");
 }
 
-/// Encodes bytes as lower-case hex.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Decodes lower-case hex.
-///
-/// # Panics
-/// Panics if the text is not hex.
-pub fn unhex(hex: &str) -> Vec<u8> {
-    assert!(hex.is_ascii() && hex.len().is_multiple_of(2), "no hex: {hex}");
-    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex digits");
-    (0..hex.len()).step_by(2).map(byte).collect()
-}
-
 impl DefinitionVector {
     /// Converts a definition to its vector.
     pub fn of(name: &str, definition: &Definition) -> Self {
@@ -379,7 +364,7 @@ impl ValueVector {
             Value::Float32(v) => Self::Float32Bits(format!("{:08x}", v.to_bits())),
             Value::Float64(v) => Self::Float64Bits(format!("{:016x}", v.to_bits())),
             Value::String(v) => Self::String(v.clone()),
-            Value::Bytes(v) => Self::BytesHex(hex(v)),
+            Value::Bytes(v) => Self::BytesHex(hex::encode(v)),
             Value::Timestamp(v) => Self::TimestampUs(v.to_string()),
             Value::List(scalar, items) => Self::List {
                 component: scalar.name().to_owned(),
@@ -408,7 +393,7 @@ impl ValueVector {
                 Value::Float64(f64::from_bits(bits))
             }
             Self::String(v) => Value::String(v.clone()),
-            Self::BytesHex(v) => Value::Bytes(unhex(v)),
+            Self::BytesHex(v) => Value::Bytes(hex::decode(v).unwrap()),
             Self::TimestampUs(v) => Value::Timestamp(v.parse().expect("a timestamp")),
             Self::List { component, items } => {
                 Value::List(scalar_type(component), items.iter().map(Self::value).collect())

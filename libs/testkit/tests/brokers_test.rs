@@ -11,7 +11,7 @@ fn serves(brokers: &Brokers, place: usize) -> bool {
 }
 
 #[test]
-fn one_broker_serves_until_it_is_killed_and_again_after_its_restart() {
+fn single_broker_serves_until_killed_and_after_its_restart() {
     let brokers = Brokers::start(1).unwrap();
     assert!(serves(&brokers, 0));
     brokers.kill(1).unwrap();
@@ -24,7 +24,7 @@ fn one_broker_serves_until_it_is_killed_and_again_after_its_restart() {
 }
 
 #[test]
-fn of_three_brokers_two_serve_while_one_is_down() {
+fn two_of_three_brokers_serve_while_one_is_down() {
     let brokers = Brokers::start(3).unwrap();
     brokers.kill(2).unwrap();
     assert!(serves(&brokers, 0) && !serves(&brokers, 1) && serves(&brokers, 2));

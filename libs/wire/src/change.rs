@@ -12,7 +12,7 @@ use forebay_core::limits::KEY_BYTES_MAX;
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 
-use crate::refusal::{self, enumeration, newer, unset};
+use crate::decode_error::{self, enumeration, newer, unset};
 use crate::v1;
 use crate::v1::field_change::{Bounded, Op, Remove};
 use crate::value::{list_items, list_message, nullable_value, nullable_value_message};
@@ -130,7 +130,7 @@ impl TryFrom<v1::Change> for Change {
             Ok(Self {
                 sequence: Sequence(wire.sequence),
                 key: key.clone(),
-                verb: refusal::from_number::<v1::Verb, _>(wire.verb, "verb")?,
+                verb: decode_error::from_number::<v1::Verb, _>(wire.verb, "verb")?,
                 fields: wire.fields.into_iter().map(TryInto::try_into).collect::<Result<_>>()?,
                 condition: wire.condition.map(TryInto::try_into).transpose()?,
                 ttl_us: wire.ttl_us,

@@ -9,7 +9,7 @@ use forebay_core::limits::DEAD_LETTER_BYTES_MAX;
 use forebay_core::{Error, Result};
 use prost::Message;
 
-use crate::refusal::unset;
+use crate::decode_error::unset;
 use crate::v1;
 
 impl From<&DeadLetter> for v1::DeadLetter {

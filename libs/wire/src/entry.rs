@@ -8,8 +8,8 @@ use forebay_core::limits::{ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX};
 use forebay_core::{Error, Result};
 use prost::Message;
 
-use crate::error::as_held;
-use crate::refusal::newer;
+use crate::decode_error::newer;
+use crate::error::as_stored_error;
 use crate::v1;
 use crate::v1::entry::{Barrier, Body, Changes, DeadLetters, DefinitionChange, Heartbeat, Opening};
 
@@ -68,7 +68,7 @@ pub fn decode_entry(frame: &[u8]) -> Result<Entry> {
     let wire = v1::Entry::decode(shared).map_err(|error| {
         Error::corrupt(format!("the body of an entry cannot be decoded: {error}"))
     })?;
-    entry_of_message(log_id, wire).map_err(as_held)
+    entry_of_message(log_id, wire).map_err(as_stored_error)
 }
 
 /// Returns the log id of a frame with a valid checksum, without decoding its body.
@@ -80,14 +80,15 @@ pub fn frame_log_id(frame: &[u8]) -> Result<LogId> {
 }
 
 /// Returns the id of a log, if this record determines it. For a log that starts at 0 the id is that
-/// of the first opening entry, because a log that was recreated may begin with entries that were in
-/// flight to the old log. For a log that no longer starts at 0 each well-formed entry has the id.
-pub fn log_id_told(record: &[u8], log_start: Offset) -> Option<LogId> {
+/// of the first log header entry, because a log that was recreated may begin with entries that were
+/// in flight to the old log. For a log that no longer starts at 0 each well-formed entry has the
+/// id.
+pub fn peek_log_id(record: &[u8], log_start: Offset) -> Option<LogId> {
     if log_start > Offset(0) {
         return frame_log_id(record).ok();
     }
     let entry = decode_entry(record).ok()?;
-    matches!(entry.body, EntryBody::Opening).then_some(entry.log_id)
+    matches!(entry.body, EntryBody::LogHeader).then_some(entry.log_id)
 }
 
 fn open_frame(frame: &[u8]) -> Result<(LogId, &[u8])> {
@@ -115,7 +116,7 @@ fn open_frame(frame: &[u8]) -> Result<(LogId, &[u8])> {
     if [f0, f1] != [0, 0] {
         return Err(newer(&format!("the flags {:#06x} of an entry", u16::from_le_bytes([f0, f1]))));
     }
-    check_body_bytes(body.len()).map_err(as_held)?;
+    check_body_bytes(body.len()).map_err(as_stored_error)?;
     Ok((LogId(u64::from_le_bytes(log_id)), body))
 }
 
@@ -160,7 +161,7 @@ fn check_body(body: &EntryBody) -> Result<()> {
 
 fn message_of_entry(entry: &Entry) -> v1::Entry {
     let body = match &entry.body {
-        EntryBody::Opening => Body::Opening(Opening {}),
+        EntryBody::LogHeader => Body::Opening(Opening {}),
         EntryBody::Changes(batches) => {
             Body::Changes(Changes { batches: batches.iter().map(Into::into).collect() })
         }
@@ -182,7 +183,7 @@ fn message_of_entry(entry: &Entry) -> v1::Entry {
 
 fn entry_of_message(log_id: LogId, wire: v1::Entry) -> Result<Entry> {
     let body = match wire.body.ok_or_else(|| newer("the kind of an entry"))? {
-        Body::Opening(_) => EntryBody::Opening,
+        Body::Opening(_) => EntryBody::LogHeader,
         Body::Changes(changes) => {
             let count = changes.batches.iter().map(|batch| batch.changes.len()).sum();
             check_change_count(count)?;

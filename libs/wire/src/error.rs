@@ -77,12 +77,12 @@ fn context(wire: v1::Error) -> ErrorContext {
 ///
 /// ```
 /// use forebay_core::{Error, ErrorCode};
-/// use forebay_wire::error::as_held;
-/// assert_eq!(as_held(Error::invalid_argument("no type")).code(), ErrorCode::Corrupt);
-/// assert_eq!(as_held(Error::upgrade_needed("v9")).code(), ErrorCode::UpgradeNeeded);
+/// use forebay_wire::error::as_stored_error;
+/// assert_eq!(as_stored_error(Error::invalid_argument("no type")).code(), ErrorCode::Corrupt);
+/// assert_eq!(as_stored_error(Error::upgrade_needed("v9")).code(), ErrorCode::UpgradeNeeded);
 /// ```
 #[must_use]
-pub fn as_held(error: Error) -> Error {
+pub fn as_stored_error(error: Error) -> Error {
     match error.code() {
         ErrorCode::UpgradeNeeded | ErrorCode::Corrupt => error,
         _ => Error::corrupt(error.message()).with_context(error.context().clone()),

@@ -16,11 +16,11 @@
 
 pub mod change;
 pub mod dead_letter;
+mod decode_error;
 pub mod document;
 pub mod entry;
 pub mod error;
 pub mod outcome;
-mod refusal;
 pub mod schema;
 pub mod shard_copy;
 pub mod status;

@@ -6,9 +6,9 @@ use forebay_core::limits::ROW_BYTES_MAX;
 use forebay_core::outcome::Verdict;
 use forebay_core::{Error, ErrorCode, Result};
 
-use crate::refusal::{newer, unset};
+use crate::decode_error::{newer, unset};
 use crate::v1;
-use crate::v1::change_result::{Appended, Applied, Kind, NotMet};
+use crate::v1::change_result::{Appended, Applied, ConditionFailed, Kind};
 
 /// Result of one change of a batch, as its sender receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum ChangeOutcome {
     /// The condition held, and the change was applied.
     Applied,
     /// The condition did not hold; the version is the document's, if the store has versions.
-    NotMet(Option<DocumentVersion>),
+    ConditionFailed(Option<DocumentVersion>),
     /// The change failed, or its outcome is unknown; the code says which.
     Failed(Error),
 }
@@ -44,7 +44,7 @@ impl ChangeResult {
     pub fn judged(position: Position, verdict: Verdict) -> Self {
         let outcome = match verdict {
             Verdict::Applied => ChangeOutcome::Applied,
-            Verdict::NotMet(version) => ChangeOutcome::NotMet(version),
+            Verdict::ConditionFailed(version) => ChangeOutcome::ConditionFailed(version),
             Verdict::TooLarge => ChangeOutcome::Failed(too_large()),
         };
         Self { position: Some(position), outcome }
@@ -62,7 +62,7 @@ impl ChangeResult {
     pub fn verdict(&self) -> Option<Verdict> {
         match &self.outcome {
             ChangeOutcome::Applied => Some(Verdict::Applied),
-            ChangeOutcome::NotMet(version) => Some(Verdict::NotMet(*version)),
+            ChangeOutcome::ConditionFailed(version) => Some(Verdict::ConditionFailed(*version)),
             ChangeOutcome::Failed(error)
                 if self.position.is_some() && error.code() == ErrorCode::LimitExceeded =>
             {
@@ -85,8 +85,8 @@ impl From<&ChangeResult> for v1::ChangeResult {
         let kind = match &result.outcome {
             ChangeOutcome::Appended => Kind::Appended(Appended {}),
             ChangeOutcome::Applied => Kind::Applied(Applied {}),
-            ChangeOutcome::NotMet(version) => {
-                Kind::NotMet(NotMet { version: version.map(|version| version.0) })
+            ChangeOutcome::ConditionFailed(version) => {
+                Kind::ConditionFailed(ConditionFailed { version: version.map(|version| version.0) })
             }
             ChangeOutcome::Failed(error) => Kind::Error(error.into()),
         };
@@ -101,7 +101,9 @@ impl TryFrom<v1::ChangeResult> for ChangeResult {
         let outcome = match wire.kind.ok_or_else(|| newer("the kind of a change's result"))? {
             Kind::Appended(_) => ChangeOutcome::Appended,
             Kind::Applied(_) => ChangeOutcome::Applied,
-            Kind::NotMet(NotMet { version }) => ChangeOutcome::NotMet(version.map(DocumentVersion)),
+            Kind::ConditionFailed(ConditionFailed { version }) => {
+                ChangeOutcome::ConditionFailed(version.map(DocumentVersion))
+            }
             Kind::Error(error) => ChangeOutcome::Failed(error.into()),
         };
         let position = wire.position.map(Position::try_from).transpose()?;

@@ -6,12 +6,12 @@ use forebay_core::schema::{
     Alteration, ColumnIndex, ColumnRules, Definition, Field, FieldSpec, KEY_VALUE_FIELD,
     StoreOptions, StoreSpec, Stream, StreamSpec,
 };
-use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::value::{FieldType, Value};
 use forebay_core::versions::{Carried, StoreLogs, StoreVersion, StoreVersions, VersionNumber};
 use forebay_core::view::View;
 use forebay_core::{Error, Result};
 
-use crate::refusal::{self, enumeration, newer, unset};
+use crate::decode_error::{self, enumeration, newer, unset};
 use crate::v1;
 use crate::v1::alteration::{DropAll, Kind, Rename, SetRules, Widen};
 
@@ -27,7 +27,7 @@ enumeration!("the index of a column": ColumnIndex, v1::ColumnIndex {
 });
 
 fn key_type(number: i32) -> Result<KeyType> {
-    refusal::from_number::<v1::KeyType, _>(number, "key type")
+    decode_error::from_number::<v1::KeyType, _>(number, "key type")
 }
 
 fn field_type(wire: Option<v1::FieldType>) -> Result<FieldType> {
@@ -89,7 +89,7 @@ fn rules(wire: Option<v1::ColumnRules>, name: &str) -> Result<ColumnRules> {
     let at_column = |error: Error| error.with_field(name);
     let allowed = allowed.into_iter().map(Value::try_from).collect::<Result<_>>();
     let index = (index != 0)
-        .then(|| refusal::from_number::<v1::ColumnIndex, _>(index, "index of a column"))
+        .then(|| decode_error::from_number::<v1::ColumnIndex, _>(index, "index of a column"))
         .transpose();
     Ok(ColumnRules {
         required,
@@ -153,7 +153,7 @@ impl TryFrom<v1::StoreSpec> for StoreSpec {
 }
 
 fn key_value_fields(fields: Vec<FieldSpec>) -> Result<Vec<FieldSpec>> {
-    let bytes = FieldType::Scalar(ScalarType::Bytes);
+    let bytes = FieldType::BYTES;
     match fields.as_slice() {
         [] => Ok(vec![FieldSpec::new(KEY_VALUE_FIELD, bytes)]),
         [one] if one.name == KEY_VALUE_FIELD && one.field_type == bytes => Ok(fields),

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_in_comes_out() {
+    fn rows_block_returns_its_rows() {
         let rows: [(&[u8], &[u8]); 4] =
             [(b"", b""), (b"a", b""), (b"b", b"value"), (b"c", &[0; 300])];
         let mut block = RowsBlock::default();

@@ -8,7 +8,7 @@ use forebay_core::id::{Epoch, LogId, Offset, PartitionId, Position, StoreId};
 use forebay_core::limits::PARTITIONS_MAX;
 use forebay_core::{Error, Result};
 
-use crate::refusal::newer;
+use crate::decode_error::newer;
 
 /// Token format that this build writes, and the newest that it reads.
 pub const TOKEN_FORMAT_VERSION: u8 = 1;

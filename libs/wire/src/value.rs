@@ -6,7 +6,7 @@ use forebay_core::row::{decode_value, encode_value};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
 use forebay_core::{Error, Result};
 
-use crate::refusal::{self, enumeration, newer};
+use crate::decode_error::{self, enumeration, newer};
 use crate::v1;
 use crate::v1::value::Kind;
 
@@ -28,11 +28,11 @@ enumeration!("a vector component": VectorType, v1::VectorComponent {
 });
 
 pub(crate) fn scalar_type(number: i32) -> Result<ScalarType> {
-    refusal::from_number::<v1::ScalarType, _>(number, "scalar type")
+    decode_error::from_number::<v1::ScalarType, _>(number, "scalar type")
 }
 
 fn vector_type(number: i32) -> Result<VectorType> {
-    refusal::from_number::<v1::VectorComponent, _>(number, "vector component")
+    decode_error::from_number::<v1::VectorComponent, _>(number, "vector component")
 }
 
 impl From<FieldType> for v1::FieldType {

@@ -8,7 +8,7 @@ use forebay_core::view::{
 };
 use forebay_core::{Error, Result};
 
-use crate::refusal::{self, enumeration, newer, unset};
+use crate::decode_error::{self, enumeration, newer, unset};
 use crate::v1;
 use crate::v1::aggregate::{self, DistinctCount, LastN, Plain, Quantiles, TopK};
 use crate::v1::derived_column::{self, LookedUp};
@@ -180,7 +180,10 @@ impl TryFrom<v1::Predicate> for Predicate<FieldId> {
             Kind::IsMissing(column) => Self::IsMissing(FieldId(column)),
             Kind::Compare(Compare { column, comparison, to }) => Self::Compare {
                 column: FieldId(column),
-                comparison: refusal::from_number::<v1::Comparison, _>(comparison, "comparison")?,
+                comparison: decode_error::from_number::<v1::Comparison, _>(
+                    comparison,
+                    "comparison",
+                )?,
                 to: match to.ok_or_else(|| newer("the operand of a comparison"))? {
                     compare::To::Value(value) => Operand::Value(value.try_into()?),
                     compare::To::Other(other) => Operand::Column(FieldId(other)),

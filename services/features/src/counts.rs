@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_sketch::Admission;
+use forebay_sketch::EventAdmission;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 
@@ -64,11 +64,11 @@ pub(crate) struct Folds {
 
 impl Folds {
     /// Counts an event by its admission.
-    pub(crate) fn note(&mut self, admission: Admission) {
+    pub(crate) fn note(&mut self, admission: EventAdmission) {
         *match admission {
-            Admission::Admitted => &mut self.folded,
-            Admission::Late { .. } => &mut self.late,
-            Admission::Ahead { .. } => &mut self.ahead,
+            EventAdmission::Admitted => &mut self.folded,
+            EventAdmission::Late { .. } => &mut self.late,
+            EventAdmission::Ahead { .. } => &mut self.ahead,
         } += 1;
     }
 }

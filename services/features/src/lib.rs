@@ -22,22 +22,24 @@
 
 mod counts;
 mod derive;
+mod dirty_groups;
 mod emit;
 pub mod events;
 pub mod export;
+mod feature_store;
 mod fold;
-mod keeper;
 mod parts;
 mod plan;
+mod resources;
 mod rows;
 pub mod service;
-mod shards;
+mod services;
 pub mod sql;
 mod streams;
 pub mod training;
-mod values;
 mod views;
 
 pub use counts::ViewCounts;
+pub use feature_store::{Features, GroupValues};
 pub use parts::{FeatureParts, FeatureShards};
-pub use values::{Features, GroupValues};
+pub use services::FeatureServices;

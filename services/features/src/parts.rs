@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use forebay_core::Result;
 use forebay_core::catalog::SchemaAt;
-use forebay_core::clock::Clock;
-use forebay_core::entropy::Entropy;
 use forebay_core::id::StoreId;
-use forebay_log::{CatalogFollower, ChangeLog, Membership};
 use forebay_query::SqlOptions;
-use forebay_reader::{LogBarriers, ReaderParts};
+use forebay_reader::ReaderParts;
+use forebay_replica::{LogBarriers, ReplicaParts};
+use forebay_runtime::ServiceContext;
 use forebay_shard::{Resources, ShardDirectory};
 use forebay_snapshot::SnapshotStore;
 
@@ -25,20 +24,10 @@ const SQL: &str = "sql";
 /// Dependencies of the service; the simulator supplies its own.
 #[derive(Clone)]
 pub struct FeatureParts {
-    /// The change log.
-    pub log: Arc<dyn ChangeLog>,
-    /// The fold of the control log.
-    pub catalog: Arc<CatalogFollower>,
-    /// The clock.
-    pub clock: Arc<dyn Clock>,
-    /// Source of randomness: the jitter of back-offs.
-    pub entropy: Arc<dyn Entropy>,
-    /// Assignment of the partitions of streams and views to this process.
-    pub membership: Arc<dyn Membership>,
+    /// Dependencies that all services share.
+    pub context: ServiceContext,
     /// Storage of the service.
     pub shards: FeatureShards,
-    /// Snapshots from which readers of looked-up stores bootstrap.
-    pub snapshots: Option<SnapshotStore>,
 }
 
 /// Storage of the service: the tiles and the derivation checkpoints of views, and the events of
@@ -59,9 +48,9 @@ impl FeatureShards {
         Self { dir, resources, sql, exports: None }
     }
 
-    /// Sets the memory of SQL statements.
-    pub fn with_sql_memory_mib(mut self, mib: u32) -> Self {
-        self.sql.memory_bytes = (mib as usize) << 20;
+    /// Sets the memory of SQL statements, in bytes.
+    pub fn with_sql_memory(mut self, bytes: usize) -> Self {
+        self.sql.memory_bytes = bytes;
         self
     }
 
@@ -127,20 +116,31 @@ impl FeatureShards {
 impl FeatureParts {
     /// Returns all definitions of a store that the catalog has.
     pub(crate) fn versions(&self, store: StoreId) -> Vec<Arc<SchemaAt>> {
-        let catalog = self.catalog.catalog();
+        let catalog = self.context.catalog.catalog();
         let history = catalog.store(store).into_iter();
         history.flat_map(|history| history.versions().cloned()).collect()
     }
 
-    /// Returns the dependencies of a reader or follower of a store.
+    /// Returns the dependencies of a replica of a store in the shards of the service.
+    pub(crate) fn replica_parts(&self) -> ReplicaParts {
+        ReplicaParts {
+            log: Arc::clone(&self.context.log),
+            catalog: Arc::clone(&self.context.catalog),
+            clock: Arc::clone(&self.context.clock),
+            entropy: Arc::clone(&self.context.entropy),
+            barriers: Arc::new(LogBarriers(Arc::clone(&self.context.log))),
+            replicator: None,
+        }
+    }
+
+    /// Returns the dependencies of an embedded reader of a store.
     pub(crate) fn reader_parts(&self) -> ReaderParts {
         ReaderParts {
-            log: Arc::clone(&self.log),
-            catalog: Arc::clone(&self.catalog),
-            clock: Arc::clone(&self.clock),
-            entropy: Arc::clone(&self.entropy),
-            barriers: Arc::new(LogBarriers(Arc::clone(&self.log))),
-            on_skipped: None,
+            log: Arc::clone(&self.context.log),
+            catalog: Arc::clone(&self.context.catalog),
+            clock: Arc::clone(&self.context.clock),
+            entropy: Arc::clone(&self.context.entropy),
+            barriers: Arc::new(LogBarriers(Arc::clone(&self.context.log))),
             disk: None,
             replicator: None,
         }

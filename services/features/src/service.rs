@@ -12,7 +12,7 @@ use forebay_wire::v1::features_server::{Features as Served, FeaturesServer};
 use tonic::{Request, Response, Status};
 
 use crate::counts::ViewCounts;
-use crate::values::{Features, GroupValues};
+use crate::feature_store::{Features, GroupValues};
 
 /// The features service as a gRPC service.
 #[derive(Clone)]

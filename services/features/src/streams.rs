@@ -1,25 +1,26 @@
 //! The open streams of this process: their events are stored, selected, and deleted by the
 //! retention.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::catalog::SchemaAt;
-use forebay_core::id::{Offset, PartitionId, SchemaVersion, StoreId};
+use forebay_core::id::{Offset, PartitionId, SchemaVersion};
 use forebay_core::{Error, Result};
-use forebay_reader::{PartitionFilter, Read, ReaderOptions, StoreFollower};
+use forebay_replica::{PartitionFilter, Read, ReplicaOptions, Storage, StoreReplica};
+use forebay_runtime::StoreResource;
 use forebay_shard::{OwnedView, Shard};
-use forebay_snapshot::in_place;
+use forebay_tasks::block_in_place;
 use forebay_wire::token::Token;
-use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tracing::warn;
 
-use crate::events::{DerivedUpTo, EventShards, Selected, Selection, retain};
+use crate::events::{
+    DerivedOffsets, EventRows, EventShards, SelectedEvent, Selection, run_retention,
+};
 use crate::parts::FeatureParts;
-use crate::shards::keep_on_disk;
 
 /// Longest wait until the follower of a stream has shut down.
 const END_WAIT: Duration = Duration::from_secs(60);
@@ -28,7 +29,7 @@ const END_WAIT: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(crate) struct Stream {
     pub(crate) schema: Arc<SchemaAt>,
-    pub(crate) follower: StoreFollower,
+    pub(crate) follower: StoreReplica,
     shards: EventShards,
 }
 
@@ -41,9 +42,6 @@ pub(crate) struct OpenStream {
     /// Tasks that end with the stream.
     tasks: JoinSet<()>,
 }
-
-/// All streams by their ids.
-pub(crate) type OpenStreams = Arc<Mutex<BTreeMap<StoreId, OpenStream>>>;
 
 impl Stream {
     /// Returns whether the stream is open with this definition, or with a later one.
@@ -62,20 +60,20 @@ impl Stream {
         selection: &Selection,
         read: &Read,
         partitions: &[PartitionId],
-    ) -> Result<(Vec<Selected>, Token)> {
+    ) -> Result<(Vec<SelectedEvent>, Token)> {
         let mut token = Token::new(self.schema.definition.versions.home());
         self.admit(read, partitions).await?;
-        if !self.knows(self.shards.known().newest().definition.version) {
+        if !self.knows(self.shards.schemas().newest().definition.version) {
             let message = "the stream was altered, and the service reopens it; ask again";
             return Err(Error::unavailable(message));
         }
         let mut events = Vec::new();
         for partition in partitions {
             let shard = self.shards.shard(*partition)?;
-            let found = in_place(|| {
+            let found = block_in_place(|| {
                 let view = OwnedView::open(Arc::clone(&shard))?;
                 let (log_id, position) = (view.view().log_id(), view.view().position());
-                let found = selection.run(&shard, view.view(), self.shards.known())?;
+                let found = selection.run(&shard, view.view(), self.shards.schemas())?;
                 Ok::<_, Error>((found, log_id, position))
             });
             let (mut found, log_id, position) = found?;
@@ -107,10 +105,10 @@ impl Stream {
         shard: &Arc<Shard>,
         selection: &Selection,
         first: Offset,
-        take: impl FnMut(Vec<Selected>) -> Result<bool>,
+        take: impl FnMut(Vec<SelectedEvent>) -> Result<bool>,
     ) -> Result<()> {
         let view = OwnedView::open(Arc::clone(shard))?;
-        selection.scan((shard, view.view(), self.shards.known()), first, take)
+        selection.scan((shard, view.view(), self.shards.schemas()), first, take)
     }
 
     async fn admit(&self, read: &Read, partitions: &[PartitionId]) -> Result<()> {
@@ -135,32 +133,34 @@ impl OpenStream {
         parts: &FeatureParts,
         schema: &Arc<SchemaAt>,
         assigned: BTreeSet<PartitionId>,
-        (derived, reopen): (DerivedUpTo, Arc<Notify>),
+        (derived, reopen): (DerivedOffsets, Arc<Notify>),
     ) -> Result<Self> {
         let definition = &schema.definition;
         let versions = parts.versions(definition.store);
-        let shards = EventShards::of_stream(versions, parts.shards.events(), reopen)?;
-        let mut options = ReaderOptions::new(&definition.name);
+        let shards = EventRows::shards(versions, parts.shards.events(), reopen)?;
+        let mut options = ReplicaOptions::new(&definition.name);
         options.partitions = PartitionFilter::Only(assigned.clone());
         let storage = Arc::new(shards.clone());
-        let follower =
-            in_place(|| StoreFollower::start(options, parts.reader_parts(), schema, storage))?;
+        let follower = block_in_place(|| {
+            StoreReplica::start(options, parts.replica_parts(), schema, storage)
+        })?;
         let mut tasks = JoinSet::new();
-        tasks.spawn(retain(parts.clone(), definition.clone(), shards.clone(), derived));
-        tasks.spawn(keep_on_disk(shards.clone()));
+        tasks.spawn(run_retention(parts.clone(), definition.clone(), shards.clone(), derived));
+        tasks.spawn(shards.clone().flush_periodically());
         let (version, schema) = (definition.version, Arc::clone(schema));
         Ok(Self { version, assigned, stream: Stream { schema, follower, shards }, tasks })
     }
 
     /// Returns whether the stream is open with this definition and assignment.
-    pub(crate) fn stays(&self, schema: &SchemaAt, assigned: &BTreeSet<PartitionId>) -> bool {
+    pub(crate) fn matches(&self, schema: &SchemaAt, assigned: &BTreeSet<PartitionId>) -> bool {
         self.version == schema.definition.version
             && self.assigned == *assigned
             && !self.stream.shards.have_failed()
     }
+}
 
-    /// Shuts the stream down, and waits until its shards are closed, so that others may open them.
-    pub(crate) async fn ended(mut self) {
+impl StoreResource for OpenStream {
+    async fn shut_down(mut self) {
         self.tasks.shutdown().await;
         let Stream { schema, follower, shards } = self.stream;
         follower.close();
@@ -168,6 +168,6 @@ impl OpenStream {
             let name = &schema.definition.name;
             warn!(stream = %name, %error, "stream follower did not end");
         }
-        in_place(|| drop((follower, shards)));
+        block_in_place(|| drop((follower, shards)));
     }
 }

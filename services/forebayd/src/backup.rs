@@ -9,7 +9,7 @@ use forebay_wire::v1::backups_client::BackupsClient;
 use forebay_wire::v1::restore_request::PointInTime;
 use tonic::transport::Channel;
 
-use crate::asked::{self, StoreAt, channel, print};
+use crate::node_args::{self, StoreArgs, channel, print};
 
 /// Subcommands of `backup`.
 #[derive(clap::Subcommand)]
@@ -17,14 +17,14 @@ pub(crate) enum BackupCommand {
     /// Take a backup of the current contents of a store.
     Take(TakeSettings),
     /// List a store's backups, oldest first.
-    List(StoreAt),
+    List(StoreArgs),
 }
 
 /// Arguments of `backup take`.
 #[derive(clap::Args)]
 pub(crate) struct TakeSettings {
     #[command(flatten)]
-    at: StoreAt,
+    at: StoreArgs,
     /// Number of the store's backups to retain, including this one [default: all].
     #[arg(long, value_name = "BACKUPS", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
@@ -34,9 +34,9 @@ pub(crate) struct TakeSettings {
 #[derive(clap::Args)]
 pub(crate) struct RestoreSettings {
     #[command(flatten)]
-    at: StoreAt,
+    at: StoreArgs,
     /// Name of the new store.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long = "to", value_name = "STORE")]
     restore_as: String,
     #[command(flatten)]
     point: PointSettings,
@@ -62,7 +62,7 @@ struct PointSettings {
 /// # Errors
 /// As the node's answer.
 pub(crate) fn run(command: BackupCommand) -> Result<()> {
-    forebay_serve::run(async {
+    forebay_runtime::run(async {
         match command {
             BackupCommand::Take(settings) => take(settings).await,
             BackupCommand::List(at) => list(at).await,
@@ -75,21 +75,25 @@ pub(crate) fn run(command: BackupCommand) -> Result<()> {
 /// # Errors
 /// `InvalidArgument` for an invalid point in time; else as the node's answer.
 pub(crate) fn run_restore(settings: RestoreSettings) -> Result<()> {
-    forebay_serve::run(restore(settings))
+    forebay_runtime::run(restore(settings))
 }
 
 fn client(node: &str) -> Result<BackupsClient<Channel>> {
     Ok(BackupsClient::new(channel(node)?))
 }
 
-fn told(status: tonic::Status) -> Error {
-    asked::told(status, "the node does not take backups; start the node with --backups URL")
+fn map_status(status: tonic::Status) -> Error {
+    node_args::map_status(
+        status,
+        "the node does not take backups; start the node with --backups URL",
+    )
 }
 
 async fn take(TakeSettings { at, keep }: TakeSettings) -> Result<()> {
     let request = v1::TakeBackupRequest { store: at.store, keep };
-    let mut answers = client(&at.node.address)?.take(request).await.map_err(told)?.into_inner();
-    while let Some(answer) = answers.message().await.map_err(told)? {
+    let mut answers =
+        client(&at.node.address)?.take(request).await.map_err(map_status)?.into_inner();
+    while let Some(answer) = answers.message().await.map_err(map_status)? {
         eprintln!("{} of {} partitions", answer.partitions_done, answer.partitions);
         if let Some(backup) = answer.backup {
             print(format!("backup {:016x} {}", backup.backup_id, time(backup.taken_at_us)));
@@ -98,9 +102,9 @@ async fn take(TakeSettings { at, keep }: TakeSettings) -> Result<()> {
     Ok(())
 }
 
-async fn list(at: StoreAt) -> Result<()> {
+async fn list(at: StoreArgs) -> Result<()> {
     let request = v1::ListBackupsRequest { store: at.store };
-    let answer = client(&at.node.address)?.list(request).await.map_err(told)?.into_inner();
+    let answer = client(&at.node.address)?.list(request).await.map_err(map_status)?.into_inner();
     for backup in answer.backups {
         let (id, taken) = (backup.backup_id, time(backup.taken_at_us));
         let between = match backup.leads_here {
@@ -116,8 +120,9 @@ async fn restore(settings: RestoreSettings) -> Result<()> {
     let RestoreSettings { at, restore_as, point } = settings;
     let (store, point_in_time) = (at.store, point.read()?);
     let request = v1::RestoreRequest { store, restore_as: restore_as.clone(), point_in_time };
-    let mut answers = client(&at.node.address)?.restore(request).await.map_err(told)?.into_inner();
-    while let Some(answer) = answers.message().await.map_err(told)? {
+    let mut answers =
+        client(&at.node.address)?.restore(request).await.map_err(map_status)?.into_inner();
+    while let Some(answer) = answers.message().await.map_err(map_status)? {
         eprintln!("{} of {} partitions", answer.partitions_done, answer.partitions);
         if let Some(restored) = answer.restored {
             print(format!("restored {restore_as} with {} documents", restored.documents));
@@ -145,7 +150,7 @@ impl PointSettings {
             Ok(PointInTime::BeforeUs(i64::try_from(micros).unwrap_or(i64::MAX)))
         });
         let token = token.map(|digits| {
-            let bytes = asked::bytes_of(&digits);
+            let bytes = node_args::parse_hex(&digits);
             Ok(PointInTime::Token(
                 bytes.map_err(|error| error.while_doing("read the token"))?.into(),
             ))

@@ -8,7 +8,7 @@ use forebay_log::ChangeLog;
 use forebay_log::disk::RealDisk;
 use forebay_log::embedded::{EmbeddedLog, EmbeddedOptions};
 use forebay_log::kafka::KafkaLog;
-use forebayd::config::{DevConfig, Durability, LogKind};
+use forebayd::config::{DevSettings, Durability, LogKind};
 
 /// An open log.
 pub(crate) enum OpenLog {
@@ -21,12 +21,12 @@ impl OpenLog {
     ///
     /// # Errors
     /// Returns an error that says what to do if the log cannot be opened. Attempts to reach Kafka
-    /// brokers end within the time that [`KafkaOptions`] bounds.
-    pub(crate) async fn open(config: &DevConfig) -> Result<Self> {
-        match config.log {
+    /// brokers end within the time that [`KafkaOptions`](forebay_log::kafka::KafkaOptions) bounds.
+    pub(crate) async fn open(settings: &DevSettings) -> Result<Self> {
+        match settings.change_log {
             LogKind::Embedded => {
-                let mut options = EmbeddedOptions::new(&config.data_dir);
-                options.durability = match config.durability {
+                let mut options = EmbeddedOptions::new(&settings.data.data_dir);
+                options.durability = match settings.durability {
                     Durability::Fsync => forebay_log::embedded::Durability::Fsync,
                     Durability::Buffered => forebay_log::embedded::Durability::Buffered,
                 };
@@ -35,7 +35,7 @@ impl OpenLog {
                 Ok(Self::Embedded(Arc::new(log)))
             }
             LogKind::Kafka => {
-                let options = config.kafka().options()?;
+                let options = settings.kafka.dev_options()?;
                 Ok(Self::Kafka(Arc::new(KafkaLog::open(options).await?)))
             }
         }
@@ -68,21 +68,21 @@ impl OpenLog {
 }
 
 /// Describes the location of the log and the durability of an acknowledgement.
-pub(crate) fn describe(config: &DevConfig) -> String {
-    match (config.log, config.durability) {
+pub(crate) fn describe(settings: &DevSettings) -> String {
+    match (settings.change_log, settings.durability) {
         (LogKind::Kafka, _) => format!(
             "Kafka on {}, topics {}.* (every write is held by the brokers before it is \
              acknowledged)",
-            config.brokers.join(","),
-            config.topic_prefix
+            settings.kafka.brokers.join(","),
+            settings.kafka.topic_prefix
         ),
         (LogKind::Embedded, Durability::Fsync) => format!(
             "{} (every write is synced to disk before it is acknowledged)",
-            config.data_dir.display()
+            settings.data.data_dir.display()
         ),
         (LogKind::Embedded, Durability::Buffered) => format!(
             "{} (every write is acknowledged before it is synced: a power cut may lose it)",
-            config.data_dir.display()
+            settings.data.data_dir.display()
         ),
     }
 }

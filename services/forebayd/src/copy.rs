@@ -3,15 +3,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytesize::ByteSize;
 use forebay_core::Result;
 use forebay_core::entropy::SystemEntropy;
 use forebay_core::id::PartitionId;
 use forebay_core::limits::SHARD_MEMORY_BYTES_MIN;
 use forebay_replicator_service::{CopyMoved, CopyOptions, CopyProgress, CopyTarget};
+use forebay_runtime::parse_size;
 use forebay_shard::{Resources, ShardDirectory};
 use tokio::sync::watch;
 
-use crate::asked::address_parser;
+use crate::node_args::address_parser;
 
 /// Arguments of `copy`.
 #[derive(clap::Args)]
@@ -38,9 +40,10 @@ pub(crate) struct CopySettings {
     /// in addition to 32 MiB for all, and the memory of six rows if rows are larger than 1 MiB.
     #[arg(long, default_value_t = 2)]
     streams: usize,
-    /// Maximum number of bytes of keys and values, or of files, to copy per second; 0: no limit.
-    #[arg(long, default_value_t = 0)]
-    bytes_per_second: u64,
+    /// Maximum size of keys and values, or of files, to copy per second, such as 50MiB [default: no
+    /// limit].
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    rate: Option<ByteSize>,
 }
 
 /// Copies the shard until it is complete; after an interrupted call, the next call resumes the
@@ -49,12 +52,13 @@ pub(crate) struct CopySettings {
 /// # Errors
 /// As [`CopyTarget::copy`].
 pub(crate) fn run(settings: CopySettings) -> Result<()> {
-    forebay_serve::run(copy(settings))
+    forebay_runtime::run(copy(settings))
 }
 
 async fn copy(settings: CopySettings) -> Result<()> {
     let CopySettings { from, store, partition, data_dir, streams, .. } = settings;
-    let (are_files_moved, bytes_per_second) = (settings.files, settings.bytes_per_second);
+    let are_files_moved = settings.files;
+    let bytes_per_second = settings.rate.map_or(0, |rate| rate.as_u64());
     let resources = Resources::new(SHARD_MEMORY_BYTES_MIN)?;
     let target = CopyTarget {
         directory: ShardDirectory::new(data_dir.join("shards"), resources),

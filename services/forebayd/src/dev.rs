@@ -6,41 +6,42 @@ use std::sync::Arc;
 use forebay_core::Result;
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
+use forebay_runtime::ServiceContext;
 use forebay_snapshot_service::{BackupService, PushService};
-use forebayd::config::DevConfig;
+use forebayd::config::DevSettings;
 use forebayd::{Node, NodeParts};
 use tracing::info;
 
+use crate::PROGRAM;
 use crate::change_log::{OpenLog, describe};
 
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// Returns an error that says what to do if the log cannot be opened or the port is taken.
-pub(crate) fn run(config: DevConfig) -> Result<()> {
-    forebay_serve::run(serve(config))
+pub(crate) fn run(settings: DevSettings) -> Result<()> {
+    forebay_runtime::run(serve(settings))
 }
 
-async fn serve(config: DevConfig) -> Result<()> {
-    let log = OpenLog::open(&config).await?;
-    let resources = config.shard_resources()?;
+async fn serve(settings: DevSettings) -> Result<()> {
+    let log = OpenLog::open(&settings).await?;
+    let resources = settings.shard_resources()?;
+    let context = ServiceContext::start(log.log(), Arc::new(SystemClock), Arc::new(SystemEntropy));
     let parts = NodeParts {
-        log: log.log(),
-        clock: Arc::new(SystemClock),
-        entropy: Arc::new(SystemEntropy),
-        shards: Some(config.shards(&resources)),
-        snapshots: config.snapshot_store()?,
-        features: Some(config.features(&resources)?),
+        context: context.with_snapshots(settings.snapshot_store()?),
+        shards: Some(settings.shards(&resources)),
+        features: Some(settings.features(&resources)?),
     };
     let node = Node::start(parts).await?;
-    let (listener, address) = forebay_serve::bind(config.listen).await?;
-    let signals = forebay_serve::Signals::listen()?;
-    let (options, own) = (config.snapshot_options()?, address.to_string());
+    let (listener, address) = forebay_runtime::bind(settings.listen.listen).await?;
+    let signals = forebay_runtime::Signals::listen()?;
+    let (options, own) = (settings.snapshot_options()?, address.to_string());
     let snapshots = node.keep_snapshots(&own, options.clone());
-    let backups = config
+    let scratch = &settings.data.data_dir;
+    let backups = settings
         .backup_store()?
-        .and_then(|backups| node.backup_parts(&own, options.clone(), backups, &config.data_dir));
-    let pushes = node.push_parts(&own, options, &config.data_dir);
+        .and_then(|backups| node.backup_parts(&own, options.clone(), backups, scratch));
+    let pushes = node.push_parts(&own, options, scratch);
     let mut routes = node.routes();
     if let Some(parts) = backups {
         routes = routes.add_service(BackupService::new(parts).into_server());
@@ -48,14 +49,14 @@ async fn serve(config: DevConfig) -> Result<()> {
     if let Some(parts) = pushes {
         routes = routes.add_service(PushService::new(parts).into_server());
     }
-    greet(&config, &own);
+    greet(&settings, &own);
     let ended = async {
         tokio::select! {
             received = signals.received() => received,
             error = log.failed() => Err(error),
         }
     };
-    forebay_serve::serve(listener, routes, ended, || node.drain()).await?;
+    forebay_runtime::serve(listener, routes, ended, || node.drain()).await?;
     drop(snapshots);
     node.stop().await;
     log.close().await;
@@ -63,15 +64,16 @@ async fn serve(config: DevConfig) -> Result<()> {
     Ok(())
 }
 
-/// Prints the greeting: its first line on stdout is for programs, the rest for users.
-fn greet(config: &DevConfig, address: &str) {
+/// Prints the ready line, and a greeting for users.
+fn greet(settings: &DevSettings, address: &str) {
+    forebay_runtime::print_ready(PROGRAM, address);
     let mut out = std::io::stdout().lock();
     // A closed stdout does not stop the node.
     let _ = writeln!(
         out,
-        "forebayd ready http://{address}\n\n  log         {}\n  \
+        "\n  log         {}\n  \
          try         make demo, or the first steps in README.md\n  stop        Ctrl-C, or SIGTERM",
-        describe(config)
+        describe(settings)
     );
     let _ = out.flush();
 }

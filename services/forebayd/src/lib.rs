@@ -3,6 +3,7 @@
 //! same [`Node`] on a faulty one.
 
 pub mod config;
+mod config_file;
 mod node;
 
 pub use node::{Node, NodeParts};

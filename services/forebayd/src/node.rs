@@ -7,59 +7,37 @@ use std::time::Duration;
 use async_trait::async_trait;
 use forebay_core::Result;
 use forebay_core::change::{Entry, EntryBody};
-use forebay_core::clock::Clock;
-use forebay_core::entropy::Entropy;
 use forebay_core::id::{ClientId, Epoch, PartitionRef, Position, SchemaVersion, Sequence, StoreId};
-use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_core::outcome::Verdict;
-use forebay_features_service::events::service::EventsService;
-use forebay_features_service::export::service::ExportsService;
-use forebay_features_service::service::FeaturesService;
-use forebay_features_service::training::service::TrainingService;
-use forebay_features_service::{FeatureParts, FeatureShards, Features, sql};
-use forebay_log::{Alone, CatalogFollower, ChangeLog};
-use forebay_query::FlightSql;
+use forebay_features_service::{FeatureParts, FeatureServices, FeatureShards};
 use forebay_replicator_service::{
-    ChangeStreamService, CopySource, Heartbeats, ReplicaShards, Replicas, ReplicatorParts,
-    ReplicatorService, ShardService, StoreMetrics, change_stream, health,
+    Heartbeats, Replicas, ReplicatorParts, ReplicatorServices, StoreMetrics,
 };
+use forebay_runtime::ServiceContext;
 use forebay_shard::ShardDirectory;
 use forebay_snapshot::SnapshotStore;
 use forebay_snapshot_service::{BackupParts, PushParts, SnapshotOptions, SnapshotParts, Snapshots};
-use forebay_wire::v1::writer_server::WriterServer;
 use forebay_writer_service::service::WriterService;
-use forebay_writer_service::{Outcomes, Writer, WriterParts};
+use forebay_writer_service::{Outcomes, Writer};
 use tonic::service::Routes;
 
 /// Dependencies of a node; the simulator supplies its own.
 #[derive(Clone)]
 pub struct NodeParts {
-    /// The change log.
-    pub log: Arc<dyn ChangeLog>,
-    /// The clock.
-    pub clock: Arc<dyn Clock>,
-    /// Source of randomness: ids, and the jitter of back-offs.
-    pub entropy: Arc<dyn Entropy>,
+    /// Dependencies that all services share.
+    pub context: ServiceContext,
     /// Directory of the shards; `None` holds documents in memory.
     pub shards: Option<ShardDirectory>,
-    /// Snapshots from which shards bootstrap.
-    pub snapshots: Option<SnapshotStore>,
     /// Storage of feature views; `None` disables feature views at this node.
     pub features: Option<FeatureShards>,
 }
 
 /// A running node. Dropping it stops its tasks.
 pub struct Node {
+    context: ServiceContext,
     writer: WriterService,
-    change_stream: ChangeStreamService,
-    replicator: ReplicatorService,
-    ordered: ShardService,
-    /// Dependencies of the replicas.
-    parts: ReplicatorParts,
-    /// Source of shard copies; `None` without shards.
-    copies: Option<CopySource>,
-    features: Option<ServedFeatures>,
-    replicas: Arc<Replicas>,
+    replicator: ReplicatorServices,
+    features: Option<FeatureServices>,
 }
 
 impl Node {
@@ -69,65 +47,27 @@ impl Node {
     /// # Errors
     /// As the log's reads and appends.
     pub async fn start(parts: NodeParts) -> Result<Self> {
-        let NodeParts { log, clock, entropy, shards, snapshots, features } = parts;
-        let catalog = CatalogFollower::start(Arc::clone(&log), Arc::clone(&entropy));
-        let catalog = Arc::new(catalog);
+        let NodeParts { context, shards, features } = parts;
         let replicas = Arc::new(OnceLock::new());
-        let writer = Arc::new(Writer::new(WriterParts {
-            log: Arc::clone(&log),
-            catalog: Arc::clone(&catalog),
-            entropy: Arc::clone(&entropy),
-            outcomes: Arc::new(ReplicaOutcomes(Arc::clone(&replicas))),
-        }));
-        let change_stream = ChangeStreamService::new(Arc::clone(&log), Arc::clone(&clock));
+        let outcomes = Arc::new(ReplicaOutcomes(Arc::clone(&replicas)));
+        let writer = Arc::new(Writer::new(context.clone(), outcomes));
         let heartbeats = Arc::new(WriterHeartbeats(Arc::clone(&writer)));
-        let membership = Arc::new(Alone::default());
-        let parts = ReplicatorParts {
-            log,
-            catalog,
-            clock,
-            entropy,
-            heartbeats,
-            membership,
-            shards,
-            snapshots,
-        };
-        let followed = Arc::new(Replicas::follow(parts.clone()));
-        replicas.get_or_init(|| Arc::downgrade(&followed));
-        let ordered = ShardService::new(parts.clone(), Arc::clone(&followed));
-        let copies = parts.shards.as_ref().map(|directory| {
-            let shards = Arc::new(ReplicaShards::new(parts.clone(), Arc::clone(&followed)));
-            CopySource::start(shards, directory.exports(), Arc::clone(&parts.entropy), 0)
-        });
-        let replicator = ReplicatorService::new(parts.clone(), Arc::clone(&followed));
+        let parts = ReplicatorParts { context: context.clone(), heartbeats, shards };
+        let replicator = ReplicatorServices::start(parts, 0);
+        replicas.get_or_init(|| Arc::downgrade(replicator.replicas()));
         writer.start_repairs().await?;
-        let features = features.map(|shards| ServedFeatures::start(&parts, shards)).transpose()?;
-        let writer = WriterService::new(writer);
-        let replicas = followed;
-        Ok(Self { writer, change_stream, replicator, ordered, parts, copies, features, replicas })
+        let start =
+            |shards| FeatureServices::start(FeatureParts { context: context.clone(), shards });
+        let features = features.map(start).transpose()?;
+        Ok(Self { context, writer: WriterService::new(writer), replicator, features })
     }
 
     /// Returns the gRPC services of this node.
     pub fn routes(&self) -> Routes {
-        let writer = WriterServer::new(self.writer.clone())
-            .max_decoding_message_size(MESSAGE_BYTES_MAX)
-            .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        let routes = Routes::new(writer)
-            .add_service(change_stream(self.change_stream.clone()))
-            .add_service(self.replicator.clone().into_server())
-            .add_service(self.ordered.clone().into_server())
-            .add_service(health(self.parts.clone(), &self.replicas));
-        let routes = match &self.copies {
-            Some(copies) => routes.add_service(copies.clone().into_server()),
-            None => routes,
-        };
+        let routes = Routes::new(self.writer.clone().into_server());
+        let routes = self.replicator.add_to(routes);
         match &self.features {
-            Some(ServedFeatures { features, sql }) => routes
-                .add_service(FeaturesService::new(Arc::clone(features)).into_server())
-                .add_service(EventsService::new(Arc::clone(features)).into_server())
-                .add_service(ExportsService::new(Arc::clone(features)).into_server())
-                .add_service(TrainingService::new(Arc::clone(features)).into_server())
-                .add_service(sql.clone().into_server()),
+            Some(features) => features.add_to(routes),
             None => routes,
         }
     }
@@ -148,8 +88,8 @@ impl Node {
         backups: SnapshotStore,
         scratch: &Path,
     ) -> Option<BackupParts> {
-        let (kept, clock) = (self.snapshot_parts(address, options)?, Arc::clone(&self.parts.clock));
-        Some(BackupParts { kept, backups, clock, scratch: scratch.to_owned() })
+        let kept = self.snapshot_parts(address, options)?;
+        Some(BackupParts { kept, backups, scratch: scratch.to_owned() })
     }
 
     /// Returns the dependencies of the push service. The shards of the stores are served at this
@@ -161,55 +101,36 @@ impl Node {
         options: SnapshotOptions,
         scratch: &Path,
     ) -> Option<PushParts> {
-        let (kept, clock) = (self.snapshot_parts(address, options)?, Arc::clone(&self.parts.clock));
-        Some(PushParts { kept, clock, scratch: scratch.to_owned() })
+        let kept = self.snapshot_parts(address, options)?;
+        Some(PushParts { kept, scratch: scratch.to_owned() })
     }
 
     fn snapshot_parts(&self, address: &str, options: SnapshotOptions) -> Option<SnapshotParts> {
-        let ReplicatorParts { log, catalog, entropy, membership, snapshots, .. } =
-            self.parts.clone();
-        let (snapshots, replicators) = (snapshots?, Arc::new(address.to_owned()));
-        Some(SnapshotParts { log, catalog, entropy, membership, replicators, snapshots, options })
+        let (context, replicators) = (self.context.clone(), Arc::new(address.to_owned()));
+        let snapshots = context.snapshots.clone()?;
+        Some(SnapshotParts { context, replicators, snapshots, options })
     }
 
     /// Returns the metrics of a store's replica; `None` before the replica is open.
     pub fn metrics(&self, store: StoreId) -> Option<StoreMetrics> {
-        self.replicas.metrics(store)
+        self.replicator.replicas().metrics(store)
     }
 
     /// Ends all streams, which never end by themselves; calls in flight continue.
     pub fn drain(&self) {
         self.writer.end_streams();
-        self.change_stream.end_streams();
+        self.replicator.drain();
     }
 
     /// Stops following and closes all shards, so that their folders may be removed on return. Every
     /// acknowledged write is in the log.
     pub async fn stop(&self) {
         let features = async {
-            if let Some(served) = &self.features {
-                served.features.stop().await;
+            if let Some(features) = &self.features {
+                features.stop().await;
             }
         };
-        tokio::join!(features, self.replicas.stop());
-    }
-}
-
-/// The feature views and streams of a node, and the SQL service over them.
-struct ServedFeatures {
-    features: Arc<Features>,
-    sql: FlightSql,
-}
-
-impl ServedFeatures {
-    /// Starts the feature views and streams of a node with these dependencies.
-    fn start(parts: &ReplicatorParts, shards: FeatureShards) -> Result<Self> {
-        let ReplicatorParts { log, catalog, clock, entropy, membership, snapshots, .. } =
-            parts.clone();
-        let parts = FeatureParts { log, catalog, clock, entropy, membership, shards, snapshots };
-        let features = Arc::new(Features::start(parts)?);
-        let sql = sql::service(&features)?;
-        Ok(Self { features, sql })
+        tokio::join!(features, self.replicator.stop());
     }
 }
 

@@ -11,16 +11,16 @@ use forebay_wire::v1::versions_request::Alteration;
 use indicatif::{ProgressBar, ProgressStyle};
 use url::Url;
 
-use crate::asked::{StoreAt, channel, print, told};
+use crate::node_args::{StoreArgs, channel, map_status, print};
 
 /// Arguments of `push`.
 #[derive(clap::Args)]
 pub(crate) struct PushSettings {
     #[command(flatten)]
-    at: StoreAt,
+    at: StoreArgs,
     /// Push the files as a new store of this name with the same fields, instead of as a version of
     /// the store.
-    #[arg(long = "as", value_name = "NAME")]
+    #[arg(long = "to", value_name = "STORE")]
     push_as: Option<String>,
     /// Number of partitions of the pushed documents [default: as the store]. Changing the number
     /// redirects concurrent writes to the new partitions and disables rollback.
@@ -69,7 +69,7 @@ fn null_rate(text: &str) -> std::result::Result<(String, f64), String> {
 #[derive(clap::Subcommand)]
 pub(crate) enum VersionsCommand {
     /// List the versions of a store.
-    List(StoreAt),
+    List(StoreArgs),
     /// Make a version live, so that reads answer from it. Naming the previous version is a
     /// rollback.
     Live(VersionSettings),
@@ -81,7 +81,7 @@ pub(crate) enum VersionsCommand {
 #[derive(clap::Args)]
 pub(crate) struct VersionSettings {
     #[command(flatten)]
-    at: StoreAt,
+    at: StoreArgs,
     /// Number of the version, as `versions list` prints it.
     number: u32,
 }
@@ -98,7 +98,7 @@ pub(crate) fn run_versions(command: VersionsCommand) -> Result<()> {
         }
         VersionsCommand::Drop(settings) => (settings.at, Some(Alteration::Drop(settings.number))),
     };
-    forebay_serve::run(async {
+    forebay_runtime::run(async {
         let mut client = PushesClient::new(channel(&at.node.address)?);
         let request = v1::VersionsRequest { store: at.store, alteration };
         let answer = client.versions(request).await.map_err(not_here)?.into_inner();
@@ -116,7 +116,7 @@ pub(crate) fn run_versions(command: VersionsCommand) -> Result<()> {
 /// # Errors
 /// `NotFound` for a local file that does not exist; else as the node's answer.
 pub(crate) fn run(settings: PushSettings) -> Result<()> {
-    forebay_serve::run(push(settings))
+    forebay_runtime::run(push(settings))
 }
 
 async fn push(settings: PushSettings) -> Result<()> {
@@ -155,7 +155,8 @@ async fn push(settings: PushSettings) -> Result<()> {
 
 /// Formats a conditional change whose final outcome differs from the one that its client received.
 fn told_flipped(change: &v1::FlippedChange) -> String {
-    let client: String = change.client_id.iter().rev().map(|byte| format!("{byte:02x}")).collect();
+    let client: Vec<u8> = change.client_id.iter().rev().copied().collect();
+    let client = hex::encode(client);
     let ended = if change.happened { "happened" } else { "did not happen" };
     let offset = change.position.map_or(0, |position| position.offset);
     let (partition, sequence) = (change.partition, change.sequence);
@@ -168,7 +169,7 @@ fn style(what: &str) -> Result<ProgressStyle> {
 }
 
 fn not_here(status: tonic::Status) -> Error {
-    told(status, "the node takes no pushes; start the node with --snapshots URL")
+    map_status(status, "the node takes no pushes; start the node with --snapshots URL")
 }
 
 impl PushSettings {

@@ -9,7 +9,7 @@ use forebay_wire::v1::events_client::EventsClient;
 use forebay_wire::v1::select_request::{self, Between, Equal};
 use forebay_wire::v1::writer_client::WriterClient;
 
-use crate::asked::{self, NodeAt, channel, print};
+use crate::node_args::{self, NodeArgs, OutputFormat, channel, print};
 
 /// Maximum size of an answer in bytes: the selected events and their description.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -18,7 +18,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 #[derive(clap::Args)]
 pub(crate) struct SelectSettings {
     #[command(flatten)]
-    node: NodeAt,
+    node: NodeArgs,
     #[command(flatten)]
     by: BySettings,
     /// Print events that happened at this time or later: RFC 3339, or microseconds since the Unix
@@ -41,8 +41,8 @@ pub(crate) struct SelectSettings {
     #[arg(long, default_value_t = 1_000, value_name = "EVENTS")]
     limit: u32,
     /// Output format.
-    #[arg(long, value_enum, default_value_t = Format::Json)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Json)]
+    format: OutputFormat,
     /// Name of the stream.
     stream: String,
 }
@@ -63,26 +63,17 @@ struct BySettings {
     between: Option<String>,
 }
 
-/// Output format of events.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Format {
-    /// A JSON object per event, on a line of its own.
-    Json,
-    /// CSV with a header line.
-    Csv,
-}
-
 /// Selects events and prints them.
 ///
 /// # Errors
 /// `NotFound` for an unknown stream or column; `InvalidArgument` for a value that is not of the
 /// column's type; else as the node's answer.
 pub(crate) fn run(settings: SelectSettings) -> Result<()> {
-    forebay_serve::run(select(settings))
+    forebay_runtime::run(select(settings))
 }
 
-fn told(status: tonic::Status) -> Error {
-    asked::told(
+fn map_status(status: tonic::Status) -> Error {
+    node_args::map_status(
         status,
         "the node does not offer selects; upgrade the node, or name another one with --node",
     )
@@ -92,16 +83,16 @@ async fn select(settings: SelectSettings) -> Result<()> {
     let way = channel(&settings.node.address)?;
     let describe = v1::DescribeStoreRequest { name: settings.stream.clone(), version: 0 };
     let described = WriterClient::new(way.clone()).describe_store(describe).await;
-    let definition = described.map_err(told)?.into_inner().definition.unwrap_or_default();
+    let definition = described.map_err(map_status)?.into_inner().definition.unwrap_or_default();
     let definition = Definition::try_from(definition)?;
     let format = settings.format;
     let request = settings.request(&definition);
     let request = request.map_err(|error| error.with_store(&definition.name))?;
     let mut events = EventsClient::new(way).max_decoding_message_size(ANSWER_BYTES_MAX);
-    let answer = events.select(request).await.map_err(told)?.into_inner();
+    let answer = events.select(request).await.map_err(map_status)?.into_inner();
     let lines = match format {
-        Format::Json => text::json(answer, definition.key_type),
-        Format::Csv => text::csv(answer, definition.key_type),
+        OutputFormat::Json => text::json(answer, definition.key_type),
+        OutputFormat::Csv => text::csv(answer, definition.key_type),
     };
     lines?.into_iter().for_each(print);
     Ok(())

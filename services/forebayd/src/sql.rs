@@ -13,34 +13,25 @@ use forebay_wire::v1;
 use forebay_wire::v1::exports_client::ExportsClient;
 use futures::TryStreamExt;
 
-use crate::asked::{self, NodeAt, channel, print};
+use crate::node_args::{self, NodeArgs, OutputFormat, channel, print};
 
 /// Arguments of `sql`.
 #[derive(clap::Args)]
 pub(crate) struct SqlSettings {
     #[command(flatten)]
-    node: NodeAt,
+    node: NodeArgs,
     /// Output format.
-    #[arg(long, value_enum, default_value_t = Format::Csv)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = OutputFormat::Csv)]
+    format: OutputFormat,
     /// The statement, such as "SELECT count(*) FROM clicks".
     statement: String,
-}
-
-/// Output format of rows.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Format {
-    /// A JSON object per row, on a line of its own.
-    Json,
-    /// CSV with a header line.
-    Csv,
 }
 
 /// Arguments of `export`.
 #[derive(clap::Args)]
 pub(crate) struct ExportSettings {
     #[command(flatten)]
-    node: NodeAt,
+    node: NodeArgs,
     /// Name of the stream.
     stream: String,
 }
@@ -50,11 +41,11 @@ pub(crate) struct ExportSettings {
 /// # Errors
 /// As the statement or the node; `Unavailable` if stdout is closed.
 pub(crate) fn run(settings: SqlSettings) -> Result<()> {
-    forebay_serve::run(async {
+    forebay_runtime::run(async {
         let rows = query(channel(&settings.node.address)?, &settings.statement).await?;
         match settings.format {
-            Format::Json => json(rows).await,
-            Format::Csv => csv(rows).await,
+            OutputFormat::Json => json(rows).await,
+            OutputFormat::Csv => csv(rows).await,
         }
     })
 }
@@ -86,19 +77,19 @@ fn closed(error: ArrowError) -> Error {
 /// # Errors
 /// `InvalidArgument` if the node has no folder for exports; else as the node's answer.
 pub(crate) fn run_export(settings: ExportSettings) -> Result<()> {
-    forebay_serve::run(async {
+    forebay_runtime::run(async {
         let mut exports = ExportsClient::new(channel(&settings.node.address)?);
         let request = v1::ExportRequest { stream: settings.stream.clone() };
-        let told = |status| {
-            asked::told(
+        let map_status = |status| {
+            node_args::map_status(
                 status,
                 "the node does not offer exports; upgrade the node, or name another one with \
                  --node",
             )
         };
-        let mut progress = exports.export(request).await.map_err(told)?.into_inner();
+        let mut progress = exports.export(request).await.map_err(map_status)?.into_inner();
         let mut is_done = false;
-        while let Some(step) = progress.message().await.map_err(told)? {
+        while let Some(step) = progress.message().await.map_err(map_status)? {
             is_done = step.is_done;
             print(line(&settings.stream, &step));
         }

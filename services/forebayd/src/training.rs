@@ -5,13 +5,13 @@ use forebay_core::{Error, Result};
 use forebay_wire::v1;
 use forebay_wire::v1::training_client::TrainingClient;
 
-use crate::asked::{self, NodeAt, channel, print};
+use crate::node_args::{self, NodeArgs, channel, print};
 
 /// Arguments of `training-set`.
 #[derive(clap::Args)]
 pub(crate) struct TrainingSettings {
     #[command(flatten)]
-    node: NodeAt,
+    node: NodeArgs,
     /// Name of the feature view.
     #[arg(long)]
     view: String,
@@ -33,20 +33,20 @@ pub(crate) struct TrainingSettings {
 /// `NotFound` for a view, files or columns that do not exist; `Conflict` for a folder that has a
 /// training set; else as the node's answer.
 pub(crate) fn run(settings: TrainingSettings) -> Result<()> {
-    forebay_serve::run(async {
+    forebay_runtime::run(async {
         let TrainingSettings { node, view, labels, time, to } = settings;
         let mut training = TrainingClient::new(channel(&node.address)?);
-        let told = |status| {
-            asked::told(
+        let map_status = |status| {
+            node_args::map_status(
                 status,
                 "the node does not offer training sets; upgrade the node, or name another one with \
                  --node",
             )
         };
         let request = v1::JoinRequest { view, labels, time_column: time, to };
-        let mut progress = training.join(request).await.map_err(told)?.into_inner();
+        let mut progress = training.join(request).await.map_err(map_status)?.into_inner();
         let mut is_done = false;
-        while let Some(step) = progress.message().await.map_err(told)? {
+        while let Some(step) = progress.message().await.map_err(map_status)? {
             is_done = step.is_done;
             let v1::JoinProgress { rows, files, bytes, .. } = step;
             let done = if is_done { "done: " } else { "" };

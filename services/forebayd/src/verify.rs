@@ -13,11 +13,14 @@ use forebay_core::limits::SNAPSHOT_MEMORY_MIB;
 use forebay_core::schema::Definition;
 use forebay_core::versions::VersionNumber;
 use forebay_core::{Error, Result};
-use forebay_log::{CatalogFollower, ChangeLog, RemoteLog};
-use forebay_reader::{Difference, PastCopy, ShardCopy, Verified, VerifiedCopy, VerifyLog, verify};
-use forebay_snapshot::{PastPartition, SnapshotStore};
+use forebay_entries::CatalogFollower;
+use forebay_log::{ChangeLog, RemoteLog};
+use forebay_reader::{
+    Difference, OfflineCopy, ShardCopy, Verified, VerifiedCopy, VerifyLog, verify,
+};
+use forebay_snapshot::{PointInTimePartition, SnapshotStore};
 
-use crate::asked::{StoreAt, address, channel, hex, print};
+use crate::node_args::{StoreArgs, address, channel, print};
 
 /// Longest wait for the store's definition in the control log.
 const CATALOG_WAIT: Duration = Duration::from_secs(10);
@@ -26,7 +29,7 @@ const CATALOG_WAIT: Duration = Duration::from_secs(10);
 #[derive(clap::Args)]
 pub(crate) struct VerifySettings {
     #[command(flatten)]
-    at: StoreAt,
+    at: StoreArgs,
     /// Partitions to compare, separated by commas [default: all].
     #[arg(long, value_delimiter = ',', value_name = "PARTITION")]
     partitions: Vec<u32>,
@@ -81,7 +84,7 @@ impl Place {
 /// # Errors
 /// `Corrupt` if documents differ; else the error that prevented the comparison.
 pub(crate) fn run(settings: VerifySettings) -> Result<()> {
-    forebay_serve::run(compare(settings))
+    forebay_runtime::run(compare(settings))
 }
 
 async fn compare(settings: VerifySettings) -> Result<()> {
@@ -123,7 +126,7 @@ struct Known {
 
 impl Known {
     async fn ask(settings: &VerifySettings, scratch: PathBuf) -> Result<Self> {
-        let StoreAt { node, store } = &settings.at;
+        let StoreArgs { node, store } = &settings.at;
         let log: Arc<dyn ChangeLog> = Arc::new(RemoteLog::new(channel(&node.address)?));
         let end = log.bounds(PartitionRef::CONTROL).await?.end;
         let catalog = CatalogFollower::start(Arc::clone(&log), Arc::new(SystemEntropy));
@@ -165,17 +168,17 @@ impl Known {
                     Error::not_found(message).with_partition(partition)
                 };
                 let manifest = snapshots.newest(None).await?.ok_or_else(missing)?;
-                let past = PastPartition::begin(
+                let past = PointInTimePartition::begin(
                     &snapshots,
                     &manifest,
                     &self.definitions,
                     &self.scratch,
                     SNAPSHOT_MEMORY_MIB << 20,
                 );
-                Box::new(PastCopy::of_snapshot(past.await?))
+                Box::new(OfflineCopy::of_snapshot(past.await?))
             }
             Place::Reader(dir) => {
-                Box::new(PastCopy::of_checkpoint(dir, &self.definitions, partition)?)
+                Box::new(OfflineCopy::of_checkpoint(dir, &self.definitions, partition)?)
             }
         })
     }
@@ -229,6 +232,6 @@ fn part(bytes: &[u8], key_type: KeyType) -> String {
     match (key_type, bytes.try_into(), std::str::from_utf8(bytes)) {
         (KeyType::Int64, Ok(bytes), _) => i64::from_le_bytes(bytes).to_string(),
         (KeyType::String, _, Ok(text)) => format!("{text:?}"),
-        _ => hex(bytes),
+        _ => hex::encode(bytes),
     }
 }

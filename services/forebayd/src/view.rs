@@ -14,7 +14,7 @@ use forebay_wire::v1::training_client::TrainingClient;
 use forebay_wire::v1::writer_client::WriterClient;
 use tonic::transport::Channel;
 
-use crate::asked::{self, NodeAt, channel, print};
+use crate::node_args::{self, NodeArgs, channel, print};
 
 /// Subcommands of `view`.
 #[derive(clap::Subcommand)]
@@ -24,7 +24,7 @@ pub(crate) enum ViewCommand {
     /// Describe a view and the values that it answers.
     Describe(NamedSettings),
     /// List all views.
-    List(NodeAt),
+    List(NodeArgs),
     /// Replay the logs of some groups and compare the results bit by bit with the stored values;
     /// fails if they differ.
     Compare(CompareSettings),
@@ -36,7 +36,7 @@ pub(crate) enum ViewCommand {
 #[derive(clap::Args)]
 pub(crate) struct ApplySettings {
     #[command(flatten)]
-    node: NodeAt,
+    node: NodeArgs,
     /// Only print the effect on the view.
     #[arg(long)]
     dry_run: bool,
@@ -48,7 +48,7 @@ pub(crate) struct ApplySettings {
 #[derive(clap::Args)]
 pub(crate) struct NamedSettings {
     #[command(flatten)]
-    node: NodeAt,
+    node: NodeArgs,
     /// Name of the view.
     name: String,
 }
@@ -69,7 +69,7 @@ pub(crate) struct CompareSettings {
 /// `NotFound` for a file or a view that does not exist; else as the node's answer, with the line
 /// and column of an invalid declaration.
 pub(crate) fn run(command: ViewCommand) -> Result<()> {
-    forebay_serve::run(async {
+    forebay_runtime::run(async {
         match command {
             ViewCommand::Apply(settings) => apply(settings).await,
             ViewCommand::Describe(settings) => describe(settings).await,
@@ -80,12 +80,12 @@ pub(crate) fn run(command: ViewCommand) -> Result<()> {
     })
 }
 
-fn client(node: &NodeAt) -> Result<WriterClient<Channel>> {
+fn client(node: &NodeArgs) -> Result<WriterClient<Channel>> {
     Ok(WriterClient::new(channel(&node.address)?))
 }
 
-fn told(status: tonic::Status) -> Error {
-    asked::told(
+fn map_status(status: tonic::Status) -> Error {
+    node_args::map_status(
         status,
         "the node does not offer feature views; upgrade the node, or name another one with --node",
     )
@@ -94,7 +94,7 @@ fn told(status: tonic::Status) -> Error {
 async fn apply(settings: ApplySettings) -> Result<()> {
     let ApplySettings { node, dry_run, file } = settings;
     let request = v1::ApplyViewRequest { declaration: read(&file)?, dry_run };
-    let answer = client(&node)?.apply_view(request).await.map_err(told)?.into_inner();
+    let answer = client(&node)?.apply_view(request).await.map_err(map_status)?.into_inner();
     let (done, would) = match answer.result() {
         Applied::Created => ("created", "would create"),
         Applied::Altered => ("altered", "would alter"),
@@ -121,7 +121,7 @@ async fn describe(NamedSettings { node, name }: NamedSettings) -> Result<()> {
 async fn compare(CompareSettings { view, groups }: CompareSettings) -> Result<()> {
     let mut training = TrainingClient::new(channel(&view.node.address)?);
     let request = v1::CompareRequest { view: view.name.clone(), groups };
-    let compared = training.compare(request).await.map_err(told)?.into_inner();
+    let compared = training.compare(request).await.map_err(map_status)?.into_inner();
     let v1::CompareResponse { groups, values, differing } = compared;
     print(format!("{groups} groups, {values} values: {} differ", differing.len()));
     if differing.is_empty() {
@@ -133,7 +133,7 @@ async fn compare(CompareSettings { view, groups }: CompareSettings) -> Result<()
     Err(Error::corrupt(message).with_store(view.name))
 }
 
-async fn list(node: &NodeAt) -> Result<()> {
+async fn list(node: &NodeArgs) -> Result<()> {
     let all = definitions(&mut client(node)?).await?;
     let views = all.iter().filter_map(|definition| Some((definition, definition.view()?)));
     for (definition, view) in views {
@@ -148,14 +148,15 @@ async fn drop_view(NamedSettings { node, name }: NamedSettings) -> Result<()> {
     let mut client = client(&node)?;
     find(&definitions(&mut client).await?, &name)?;
     let request = v1::DeleteStoreRequest { name: name.clone() };
-    client.delete_store(request).await.map_err(told)?;
+    client.delete_store(request).await.map_err(map_status)?;
     print(format!("dropped {name}"));
     Ok(())
 }
 
 /// Returns all streams and stores, because a view names others by their ids.
 async fn definitions(client: &mut WriterClient<Channel>) -> Result<Vec<Definition>> {
-    let answer = client.list_stores(v1::ListStoresRequest {}).await.map_err(told)?.into_inner();
+    let answer =
+        client.list_stores(v1::ListStoresRequest {}).await.map_err(map_status)?.into_inner();
     answer.definitions.into_iter().map(Definition::try_from).collect()
 }
 

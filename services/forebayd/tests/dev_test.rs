@@ -36,7 +36,7 @@ async fn sigterm_ends_the_streams_of_readers_and_loses_nothing() {
     let stopped = tokio::time::timeout(Duration::from_secs(60), stopped).await;
     assert!(stopped.unwrap().unwrap().success());
     let _daemon = start(data.path(), &address);
-    reader.wait_token(&token, Duration::from_secs(30)).await.unwrap();
+    reader.await_token(&token, Duration::from_secs(30)).await.unwrap();
     assert_eq!(count_of(&reader, 1), Some(1));
 }
 

@@ -6,10 +6,11 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use daemon::{Daemon, FOREBAYD, LONG, refused};
-use forebay::{
-    Client, ClientOptions, ColumnIndex, ColumnRules, FieldSpec, FieldType, KeyType, ScalarType,
-    StoreSpec, StreamSpec, Value,
+use forebay::schema::{
+    ColumnIndex, ColumnRules, FieldSpec, FieldType, KeyType, ScalarType, StoreSpec, StreamSpec,
+    Value,
 };
+use forebay::{Client, ClientOptions};
 
 const JSON: &str = concat!(
     "\n",

@@ -6,7 +6,8 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use daemon::{Daemon, FOREBAYD, refused};
-use forebay::{Client, ClientOptions, FieldType, KeyType, ScalarType, StoreSpec};
+use forebay::schema::{FieldType, KeyType, ScalarType, StoreSpec};
+use forebay::{Client, ClientOptions};
 
 const SPENDING: &str = "\
 view: spending

@@ -10,7 +10,8 @@ use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::server::{HealthReporter, health_reporter};
 use tracing::{debug, info};
 
-use crate::replicas::{Replicas, ReplicatorParts};
+use crate::parts::ReplicatorParts;
+use crate::replicas::Replicas;
 
 /// Service name of readiness; the empty name is the health of the process.
 const READY: &str = "forebay.v1.Shards";
@@ -45,8 +46,8 @@ pub fn health(parts: ReplicatorParts, replicas: &Arc<Replicas>) -> HealthServer<
 /// Waits until the catalog has all stores that exist at the call.
 async fn has_catalog(parts: &ReplicatorParts) -> Result<()> {
     let ended = async {
-        let end = parts.log.bounds(PartitionRef::CONTROL).await?.end;
-        parts.catalog.wait_applied(end, FOLD_WAIT).await
+        let end = parts.context.log.bounds(PartitionRef::CONTROL).await?.end;
+        parts.context.catalog.wait_applied(end, FOLD_WAIT).await
     };
     let ended = ended.await;
     if ended.is_err() {

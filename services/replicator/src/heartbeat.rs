@@ -11,8 +11,9 @@ use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{Entry, EntryBody};
 use forebay_core::entropy::Entropy;
 use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion};
-use forebay_log::{CatalogFollower, ChangeLog, open_log};
-use forebay_reader::StoreFollower;
+use forebay_entries::{CatalogFollower, open_log};
+use forebay_log::ChangeLog;
+use forebay_replica::StoreReplica;
 use forebay_wire::entry::encode_entry;
 use parking_lot::Mutex;
 use tracing::debug;
@@ -33,7 +34,7 @@ pub trait Heartbeats: Send + Sync + 'static {
 
 /// Cached state of a log; discarded after any failed append.
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownLog {
     log_id: LogId,
     /// Offset of the last heartbeat in the log.
     last: Option<Offset>,
@@ -43,7 +44,7 @@ struct Known {
 pub struct LogHeartbeats {
     log: Arc<dyn ChangeLog>,
     entropy: Arc<dyn Entropy>,
-    known: Mutex<BTreeMap<PartitionRef, Known>>,
+    known: Mutex<BTreeMap<PartitionRef, KnownLog>>,
 }
 
 impl LogHeartbeats {
@@ -61,7 +62,7 @@ impl Heartbeats for LogHeartbeats {
             Some(known) => known,
             None => {
                 let log_id = open_log(&*self.log, &*self.entropy, at).await?;
-                Known { log_id, last: None }
+                KnownLog { log_id, last: None }
             }
         };
         let entry = Entry {
@@ -74,7 +75,7 @@ impl Heartbeats for LogHeartbeats {
         let appended = self.log.append(at, encode_entry(&entry)?).await?;
         // Offsets only grow; otherwise the log was replaced, and its id must be read again.
         if known.last.is_none_or(|last| appended.offset > last) {
-            let known = Known { last: Some(appended.offset), ..known };
+            let known = KnownLog { last: Some(appended.offset), ..known };
             self.known.lock().insert(at, known);
         }
         Ok(())
@@ -82,9 +83,9 @@ impl Heartbeats for LogHeartbeats {
 }
 
 /// Appends heartbeats for one store until it is aborted.
-pub(crate) async fn beat(
-    follower: StoreFollower,
-    beats: Arc<dyn Heartbeats>,
+pub(crate) async fn append_heartbeats(
+    follower: StoreReplica,
+    heartbeats: Arc<dyn Heartbeats>,
     catalog: Arc<CatalogFollower>,
     schema: Arc<SchemaAt>,
 ) {
@@ -104,7 +105,7 @@ pub(crate) async fn beat(
             // Before the log's end, the age shows how slow this replica is, not how silent the log.
             let is_silent = status.lag_records == 0 && status.age.is_none_or(|age| age >= interval);
             let at = logs.at(status.partition);
-            if is_silent && let Err(error) = beats.append(at, definition.version).await {
+            if is_silent && let Err(error) = heartbeats.append(at, definition.version).await {
                 // The next check tries again; until then, readers see their age rise.
                 debug!(partition = %at, %error, "heartbeat append failed");
             }

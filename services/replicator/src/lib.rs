@@ -7,15 +7,18 @@
 //! and [`ShardService`] reads documents in the order of their keys. [`CopySource`] lets others copy
 //! the shards, and [`CopyTarget`] copies the shards of others.
 
-mod blocking;
 mod copies;
 mod dead_letters;
+mod document_shards;
 mod health;
 mod heartbeat;
-mod ordered;
+mod open_replica;
+mod ordered_reads;
+mod parts;
 mod replicas;
+mod resources;
 mod service;
-mod shards;
+mod services;
 
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_wire::v1::change_stream_server::ChangeStreamServer;
@@ -24,12 +27,14 @@ pub use copies::{
     CopyMoved, CopyOptions, CopyProgress, CopySource, CopyTarget, FindShard, ReplicaShards,
 };
 pub use dead_letters::DeadLetterCounts;
-pub use forebay_log::serve::ChangeStreamService;
+pub use forebay_log::change_stream_service::ChangeStreamService;
 pub use health::health;
 pub use heartbeat::{Heartbeats, LogHeartbeats};
-pub use ordered::ShardService;
-pub use replicas::{Replicas, ReplicatorParts, StoreMetrics};
+pub use ordered_reads::ShardService;
+pub use parts::ReplicatorParts;
+pub use replicas::{Replicas, StoreMetrics};
 pub use service::ReplicatorService;
+pub use services::ReplicatorServices;
 
 /// Returns the change stream as a gRPC service.
 pub fn change_stream(service: ChangeStreamService) -> ChangeStreamServer<ChangeStreamService> {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use forebay_core::id::{ClientId, PartitionId, PartitionRef, Position, Sequence, StoreId};
 use forebay_core::limits::{DEAD_LETTERS_PAGE_MAX, MESSAGE_BYTES_MAX};
 use forebay_core::{Error, Result};
-use forebay_reader::PartitionStatus;
+use forebay_replica::PartitionStatus;
+use forebay_runtime::{Owner, ServiceContext, forwarded};
 use forebay_wire::dead_letter::Cursor;
 use forebay_wire::outcome::ChangeResult;
 use forebay_wire::status::{error_of_status, status_of_error};
@@ -17,8 +18,8 @@ use forebay_wire::v1::replicator_server::{Replicator, ReplicatorServer};
 use tonic::{Request, Response, Status};
 
 use crate::dead_letters;
-use crate::replicas::{Replicas, ReplicatorParts, StoreMetrics};
-use forebay_serve::{Owner, forwarded};
+use crate::parts::ReplicatorParts;
+use crate::replicas::{Replicas, StoreMetrics};
 
 /// Longest wait for an outcome that a request may ask for.
 const OUTCOME_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -82,7 +83,7 @@ impl ReplicatorService {
         &self,
         request: v1::ListDeadLettersRequest,
     ) -> Result<v1::ListDeadLettersResponse> {
-        let ReplicatorParts { log, catalog, .. } = &self.parts;
+        let ServiceContext { log, catalog, .. } = &self.parts.context;
         let end = log.bounds(PartitionRef::CONTROL).await?.end;
         catalog.wait_applied(end, FOLD_WAIT).await?;
         let schema = Arc::clone(catalog.catalog().by_name(&request.store)?);
@@ -158,7 +159,7 @@ impl Replicator for ReplicatorService {
         request: Request<v1::StatusRequest>,
     ) -> Result<Response<v1::StatusResponse>, Status> {
         let store = request.into_inner().store;
-        let schema = self.parts.catalog.catalog().by_name(&store).map(Arc::clone);
+        let schema = self.parts.context.catalog.catalog().by_name(&store).map(Arc::clone);
         let schema = schema.map_err(|error| status_of_error(&error.with_store(&store)))?;
         // Before the replica is open, the status is empty.
         let metrics = self.replicas.metrics(schema.definition.store);

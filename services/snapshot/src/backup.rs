@@ -2,16 +2,16 @@
 //! previous backup.
 
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_core::clock::{Clock, Timestamp};
+use forebay_core::clock::Timestamp;
 use forebay_core::id::{Offset, PartitionRef};
 use forebay_core::schema::Definition;
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_log::{ChangeLog, LogRecord, RecordRange, follow_version};
+use forebay_entries::follow_version;
+use forebay_log::{ChangeLog, LogRecord, RecordRange};
 use forebay_snapshot::{
     Backup, BackupName, ChunkUpload, KeptRecord, LogBlocks, LogSegment, Manifest, PartitionBackup,
     PartitionSnapshots, SnapshotStore,
@@ -19,8 +19,8 @@ use forebay_snapshot::{
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::build::{Build, Built, definitions_of};
-use crate::keeper::SnapshotParts;
+use crate::build::{Build, BuildOutcome};
+use crate::context::BackupParts;
 
 /// Longest wait for a replicator to apply the entries that the log holds when a backup begins.
 const BEHIND_WAIT: Duration = Duration::from_secs(60);
@@ -28,20 +28,6 @@ const BEHIND_WAIT: Duration = Duration::from_secs(60);
 const RETRY_WAIT: Duration = Duration::from_secs(10);
 /// Time between two checks of a replicator that lags.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// Dependencies of backups and restores.
-#[derive(Clone)]
-pub struct BackupParts {
-    /// Dependencies of the snapshots: the replicators, and the folder of the snapshots of restored
-    /// stores.
-    pub kept: SnapshotParts,
-    /// Folder of the backups, separate from the snapshots.
-    pub backups: SnapshotStore,
-    /// Clock that gives a backup its time.
-    pub clock: Arc<dyn Clock>,
-    /// Folder for images during a restore.
-    pub scratch: PathBuf,
-}
 
 /// Opens the folder of the backups, if one is configured.
 ///
@@ -75,12 +61,13 @@ impl BackupParts {
     /// store. In this case no backup is published, and the next backup reuses the stored chunks.
     pub async fn take(&self, store: &str, tell: impl Fn(u32, u32)) -> Result<Backup> {
         self.kept.catch_up().await?;
-        let definition = self.kept.catalog.catalog().of_documents(store)?.definition.clone();
+        let definition =
+            self.kept.context.catalog.catalog().of_documents(store)?.definition.clone();
         // The log between two backups does not hold the documents that were pushed in between.
         let live = definition.versions.live().kept_as;
         let partitions = definition.versions.live().logs.partitions;
         let own = Definition { store: live, partitions, ..definition.clone() };
-        let log = follow_version(Arc::clone(&self.kept.log), &own);
+        let log = follow_version(Arc::clone(&self.kept.context.log), &own);
         let mut ends = Vec::new();
         for partition in partitions.partitions() {
             let at = PartitionRef { store: live, partition };
@@ -96,7 +83,7 @@ impl BackupParts {
             partitions.push(self.partition(&*log, *at, *end, since, name.id).await?);
             tell(partitions.len() as u32, ends.len() as u32);
         }
-        let definitions = definitions_of(&self.kept, live);
+        let definitions = self.kept.definitions(live);
         let backup = Backup { name, before, store: live, definitions, partitions };
         self.backups.publish_backup(&backup).await?;
         info!(store, backup = %name, "backup complete");
@@ -107,8 +94,8 @@ impl BackupParts {
     /// backup is the newest, and the one that is retained.
     fn name_behind(&self, last: Option<BackupName>) -> Result<BackupName> {
         let earliest = last.map_or(Timestamp::MIN, |last| last.taken_at.plus_micros(1));
-        let taken_at = self.clock.now().max(earliest);
-        Ok(BackupName { taken_at, id: self.kept.entropy.next_u64()? })
+        let taken_at = self.kept.context.clock.now().max(earliest);
+        Ok(BackupName { taken_at, id: self.kept.context.entropy.next_u64()? })
     }
 
     /// Expires all but the `keep` newest backups of the same store and, after a grace period,
@@ -144,11 +131,13 @@ impl BackupParts {
     async fn snapshot(&self, to: &PartitionSnapshots, end: Offset) -> Result<Manifest> {
         let began = Instant::now();
         loop {
-            let definitions = definitions_of(&self.kept, to.partition().store);
+            let definitions = self.kept.definitions(to.partition().store);
             let build = Build { parts: &self.kept, to: to.clone(), definitions, at_least: end };
             let (error, wait_max) = match build.run().await {
-                Ok(Built::New(manifest) | Built::Same(manifest)) => return Ok(manifest),
-                Ok(Built::Behind) => (behind(to.partition()), BEHIND_WAIT),
+                Ok(BuildOutcome::New(manifest) | BuildOutcome::Same(manifest)) => {
+                    return Ok(manifest);
+                }
+                Ok(BuildOutcome::Behind) => (behind(to.partition()), BEHIND_WAIT),
                 // The partition may be moving to another replicator, for example.
                 Err(error) if error.code() == ErrorCode::Unavailable => (error, RETRY_WAIT),
                 Err(error) => return Err(error),

@@ -1,4 +1,4 @@
-//! Build of one snapshot of one partition: from a frozen shard into the object store, as a full
+//! Build of one snapshot of one partition: from an exported shard into the object store, as a full
 //! image or as a delta to the previous snapshot.
 
 use std::collections::{BTreeSet, HashMap};
@@ -6,23 +6,26 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use forebay_core::fold::PartitionState;
-use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
+use forebay_core::id::{Offset, PartitionCount, PartitionRef};
 use forebay_core::key_order::KeyOrder;
 use forebay_core::limits::{SNAPSHOT_CHUNK_BYTES, SNAPSHOT_DELTAS_MAX};
+use forebay_core::replica_state::Progress;
 use forebay_core::schema::Definition;
 use forebay_core::state_rows::Resumed;
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_log::{RecordRange, changed_keys, follow_version};
+use forebay_entries::{changed_keys, follow_version};
+use forebay_log::RecordRange;
 use forebay_snapshot::{
-    BaseLayer, ChunkHash, ChunkId, ChunkUpload, DeltaBlocks, DeltaLayer, FrozenShard, ImageBuilder,
-    ImageState, ImageUpload, Manifest, PartitionSnapshots, Progress, in_place,
+    BaseLayer, ChunkHash, ChunkId, ChunkUpload, DeltaBlocks, DeltaLayer, ImageBuilder, ImageState,
+    ImageUpload, Manifest, PartitionSnapshots, RemoteShardExport,
 };
+use forebay_tasks::block_in_place;
 use forebay_wire::shard_copy::{block_rows, copy_endpoint};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::keeper::SnapshotParts;
+use crate::context::SnapshotParts;
 
 /// A new image replaces the old one and its deltas once the deltas name more than one in this many
 /// of the image's documents.
@@ -42,24 +45,15 @@ pub(crate) struct Build<'b> {
     pub at_least: Offset,
 }
 
-/// Result of a build.
+/// Outcome of a build.
 #[derive(Debug)]
-pub(crate) enum Built {
+pub(crate) enum BuildOutcome {
     /// A new, published snapshot.
     New(Manifest),
     /// No new snapshot: this one is of the same position.
     Same(Manifest),
     /// No new snapshot: the replicator has not applied the required entries.
     Behind,
-}
-
-/// Returns all known definitions of a store, by ascending version.
-pub(crate) fn definitions_of(parts: &SnapshotParts, store: StoreId) -> Vec<Definition> {
-    let catalog = parts.catalog.catalog();
-    let history = catalog.store(store).map(|history| {
-        history.versions().map(|schema| schema.definition.clone()).collect::<Vec<_>>()
-    });
-    history.unwrap_or_default()
 }
 
 impl Build<'_> {
@@ -73,32 +67,37 @@ impl Build<'_> {
     /// # Errors
     /// As the replicator, the log and the object store; `LimitExceeded` without memory. In this
     /// case no snapshot is published.
-    pub async fn run(self) -> Result<Built> {
+    pub async fn run(self) -> Result<BuildOutcome> {
         let began = Instant::now();
         let known = Arc::new(self.to.known_chunks().await?);
         let built = self.build(Some(known)).await?;
-        let Built::New(manifest) = &built else { return Ok(built) };
+        let BuildOutcome::New(manifest) = &built else { return Ok(built) };
         let Some(error) = self.publish(manifest, began).await? else { return Ok(built) };
         warn!(at = %manifest.at, %error, "snapshot chunk lost or damaged; building all chunks");
         let began = Instant::now();
         let whole = self.build(None).await?;
-        if let Built::New(manifest) = &whole {
+        if let BuildOutcome::New(manifest) = &whole {
             self.publish(manifest, began).await?.map_or(Ok(()), Err)?;
         }
         Ok(whole)
     }
 
     /// Builds a snapshot that reuses the known chunks; without `known`, builds a full image.
-    async fn build(&self, known: Option<KnownChunks>) -> Result<Built> {
+    async fn build(&self, known: Option<KnownChunks>) -> Result<BuildOutcome> {
         let (at, parts) = (self.to.partition(), self.parts);
         let store = self.newest()?.name.clone();
         let log = self.newest()?.logs().at(at.partition);
         let address = parts.replicators.address(log).await?;
         let bytes_per_second = parts.options.bytes_per_second;
         let channel = copy_endpoint(&address)?.connect_lazy();
-        let mut shard =
-            FrozenShard::freeze(channel, &store, Some(at.store), at.partition, bytes_per_second)
-                .await?;
+        let mut shard = RemoteShardExport::freeze(
+            channel,
+            &store,
+            Some(at.store),
+            at.partition,
+            bytes_per_second,
+        )
+        .await?;
         let built = self.built(&mut shard, known).await;
         shard.end().await;
         built
@@ -141,7 +140,11 @@ impl Build<'_> {
         }
     }
 
-    async fn built(&self, shard: &mut FrozenShard, known: Option<KnownChunks>) -> Result<Built> {
+    async fn built(
+        &self,
+        shard: &mut RemoteShardExport,
+        known: Option<KnownChunks>,
+    ) -> Result<BuildOutcome> {
         let at = shard.partition();
         if at != self.to.partition() {
             return Err(Error::unavailable(
@@ -150,7 +153,7 @@ impl Build<'_> {
         }
         let (log_id, position) = (shard.log_id(), shard.position()?);
         if self.at_least > Offset(0) && shard.state().await?.state.offset_applied < self.at_least {
-            return Ok(Built::Behind);
+            return Ok(BuildOutcome::Behind);
         }
         let before = match self.to.newest(Some(log_id)).await {
             // There are snapshots, but none can be read.
@@ -158,10 +161,12 @@ impl Build<'_> {
             found => found?,
         };
         let before = match before {
-            Some(before) if before.progress.position >= position => return Ok(Built::Same(before)),
+            Some(before) if before.progress.position >= position => {
+                return Ok(BuildOutcome::Same(before));
+            }
             before => before,
         };
-        let id = self.parts.entropy.next_u64()?;
+        let id = self.parts.context.entropy.next_u64()?;
         let before = before.filter(|_| known.is_some());
         let mut upload = ChunkUpload::new(self.to.clone(), id, known.unwrap_or_default());
         let (partitions, store) = (self.newest()?.partitions, self.newest()?.name.clone());
@@ -175,16 +180,20 @@ impl Build<'_> {
         let definitions = self.definitions.iter().filter(seen).cloned().collect();
         let manifest =
             Manifest { id, at, partitions, store, log_id, progress, definitions, base, deltas };
-        Ok(Built::New(manifest))
+        Ok(BuildOutcome::New(manifest))
     }
 
     /// Builds a full image of the shard, of which every chunk is written.
-    async fn base(&self, shard: &mut FrozenShard, upload: &mut ChunkUpload) -> Result<Layers> {
+    async fn base(
+        &self,
+        shard: &mut RemoteShardExport,
+        upload: &mut ChunkUpload,
+    ) -> Result<Layers> {
         upload.write_all();
         let definition = self.newest()?;
         let (order, partitions) = (KeyOrder::of(definition), definition.partitions);
         let (memory_bytes, seed) =
-            (self.parts.options.memory_bytes, self.parts.entropy.next_u64()?);
+            (self.parts.options.memory_bytes, self.parts.context.entropy.next_u64()?);
         let at = self.to.partition();
         let builder = ImageBuilder::new(&self.definitions, at, partitions, seed, memory_bytes)?;
         write_base(shard, builder, upload, order, (at, partitions)).await
@@ -194,7 +203,7 @@ impl Build<'_> {
     /// there are too many changes, or they cannot be determined.
     async fn delta(
         &self,
-        shard: &mut FrozenShard,
+        shard: &mut RemoteShardExport,
         before: Manifest,
         upload: &mut ChunkUpload,
     ) -> Result<Layers> {
@@ -225,7 +234,7 @@ impl Build<'_> {
     /// if a full image is needed.
     async fn changed(
         &self,
-        shard: &FrozenShard,
+        shard: &RemoteShardExport,
         before: &Manifest,
         state: &Resumed,
         most: u64,
@@ -233,7 +242,7 @@ impl Build<'_> {
         let offsets = before.progress.offset_applied..state.state.offset_applied;
         let order = KeyOrder::of(self.newest()?);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let log = follow_version(Arc::clone(&self.parts.log), self.newest()?);
+        let log = follow_version(Arc::clone(&self.parts.context.log), self.newest()?);
         let range = RecordRange { log: &*log, at: shard.partition(), offsets };
         match changed_keys(range, shard.log_id(), most).await {
             // Every replica skips a key that does not belong to the store.
@@ -264,7 +273,7 @@ struct Layers {
 }
 
 async fn write_base(
-    shard: &mut FrozenShard,
+    shard: &mut RemoteShardExport,
     mut builder: ImageBuilder,
     upload: &mut ChunkUpload,
     order: KeyOrder,
@@ -286,7 +295,7 @@ fn store_image(
     upload: &mut ChunkUpload,
 ) -> Result<BaseLayer> {
     let runtime = Handle::current();
-    let (documents, chunks) = in_place(|| {
+    let (documents, chunks) = block_in_place(|| {
         let mut image = ImageUpload::new(upload, runtime);
         let built = builder.write(state, &mut image)?;
         Ok::<_, Error>((built.documents, image.finish()?))
@@ -305,7 +314,7 @@ pub(crate) async fn publish_first(
 ) -> Result<Manifest> {
     let PartitionState { partition: at, partitions, log_id, .. } = state.state;
     let log_id = log_id.ok_or_else(|| Error::internal("the snapshot has no log id"))?;
-    let (snapshots, id) = (parts.snapshots.partition(at), parts.entropy.next_u64()?);
+    let (snapshots, id) = (parts.snapshots.partition(at), parts.context.entropy.next_u64()?);
     let mut upload = ChunkUpload::new(snapshots.clone(), id, Arc::default());
     let base = store_image(builder, state, &mut upload);
     let base = upload.end(base).await?;
@@ -318,7 +327,7 @@ pub(crate) async fn publish_first(
 
 /// Writes a delta with the rows of these ascending keys, and the state at their position.
 async fn write_delta(
-    shard: &mut FrozenShard,
+    shard: &mut RemoteShardExport,
     keys: &[Vec<u8>],
     state: &ImageState,
     upload: &mut ChunkUpload,

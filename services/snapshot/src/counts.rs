@@ -1,7 +1,7 @@
 //! Counters of the snapshot service.
 
 use forebay_core::Result;
-use forebay_snapshot::Collected;
+use forebay_snapshot::GcStats;
 
 /// Counters since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,9 +32,10 @@ impl SnapshotCounts {
         }
     }
 
-    pub(crate) fn note_collected(&mut self, collected: &Collected) {
-        self.expired += collected.given_up;
-        self.removed += collected.snapshots;
-        self.chunks_removed += collected.chunks;
+    /// Counts the result of a garbage collection.
+    pub(crate) fn note_collection(&mut self, stats: &GcStats) {
+        self.expired += stats.expired;
+        self.removed += stats.snapshots;
+        self.chunks_removed += stats.chunks;
     }
 }

@@ -5,28 +5,30 @@
 //! waits for it, and reads the changes since the last snapshot from the log. Rules:
 //! `proto/spec/snapshot.md`.
 
+mod await_replica;
 mod backup;
 mod build;
+mod context;
 mod counts;
-mod define;
-mod keeper;
-mod moves;
+mod definitions;
 mod new_store;
-mod new_version;
 mod push;
+mod repartition;
+mod replicator_locator;
 mod restore;
+mod retention;
 mod rollback;
+mod scheduler;
 mod service;
-mod source;
-mod standing;
+mod version_admin;
 
-pub use backup::{BackupParts, backup_store};
+pub use backup::backup_store;
+pub use context::{BackupParts, PushParts, SnapshotOptions, SnapshotParts};
 pub use counts::SnapshotCounts;
-pub use keeper::{SnapshotOptions, SnapshotParts, Snapshots};
 pub use push::{
-    ColumnNames, FlippedChange, Format, Push, PushLimits, PushParts, PushProgress, PushService,
-    Pushed,
+    ChangedOutcome, ColumnNames, Format, Push, PushLimits, PushProgress, PushResult, PushService,
 };
+pub use replicator_locator::ReplicatorLocator;
 pub use restore::{PointInTime, RestoredStore};
+pub use scheduler::Snapshots;
 pub use service::BackupService;
-pub use source::FindReplicator;

@@ -11,16 +11,17 @@ use forebay_core::id::{
     StoreId,
 };
 use forebay_core::partition::xxh3_64;
+use forebay_core::replica_state::Progress;
 use forebay_core::schema::{Definition, check_name};
 use forebay_core::versions::StoreVersions;
 use forebay_core::{Error, Result};
 use forebay_log::Bounds;
-use forebay_snapshot::{ImageBuilder, ImageState, Manifest, NewLog, PartitionSnapshots, Progress};
+use forebay_snapshot::{ImageBuilder, ImageState, Manifest, NewLog, PartitionSnapshots};
 use tracing::{debug, warn};
 
 use crate::build::publish_first;
-use crate::define::{append, define};
-use crate::keeper::SnapshotParts;
+use crate::context::SnapshotParts;
+use crate::definitions::{append, define};
 
 /// Number of attempts to create a log that begins after offset 0: the embedded log may lose the
 /// trim if its process crashes in between.
@@ -39,21 +40,21 @@ pub(crate) struct NewStore<'p> {
 }
 
 /// A finished partition of the store.
-pub(crate) struct Made {
+pub(crate) struct FinishedPartition {
     pub progress: Progress,
     pub documents: u64,
 }
 
-impl Made {
+impl FinishedPartition {
     pub(crate) fn of(manifest: &Manifest) -> Self {
         Self { progress: manifest.progress, documents: manifest.base.documents }
     }
 }
 
 /// Existing parts of a partition.
-pub(crate) enum Begun {
+pub(crate) enum PartitionParts {
     /// The finished partition.
-    Made(Made),
+    Finished(FinishedPartition),
     /// Only the log.
     Log(NewLog),
 }
@@ -61,7 +62,7 @@ pub(crate) enum Begun {
 /// Refuses a name that is invalid or taken.
 pub(crate) fn check_free(parts: &SnapshotParts, name: &str) -> Result<()> {
     check_name(name)?;
-    match parts.catalog.catalog().by_name(name) {
+    match parts.context.catalog.catalog().by_name(name) {
         Ok(_) => Err(taken(name)),
         Err(_) => Ok(()),
     }
@@ -71,13 +72,13 @@ pub(crate) fn check_free(parts: &SnapshotParts, name: &str) -> Result<()> {
 /// definition. The id stays the same until the creation is complete; a version of the store's
 /// documents is complete once it is live.
 pub(crate) fn id_of(parts: &SnapshotParts, words: &str, beside: &Definition) -> StoreId {
-    let catalog = parts.catalog.catalog();
+    let catalog = parts.context.catalog.catalog();
     let id = |attempt: u64| StoreId(xxh3_64(format!("{words}\n{attempt}").as_bytes()) | 1 << 63);
     let live = beside.versions.live().number;
-    let is_on_its_way =
+    let is_pending =
         |id: StoreId| beside.versions.kept_as(id).is_some_and(|version| version.number > live);
     let mut ids = (0..).map(id);
-    let free = ids.find(|id| catalog.store(*id).is_none() || is_on_its_way(*id));
+    let free = ids.find(|id| catalog.store(*id).is_none() || is_pending(*id));
     free.unwrap_or_else(|| id(0))
 }
 
@@ -96,22 +97,23 @@ impl NewStore<'_> {
 
     /// Creates the logs of all partitions that have none yet.
     pub(crate) async fn create_logs(&self) -> Result<()> {
-        self.parts.log.create(self.id, self.partitions).await
+        self.parts.context.log.create(self.id, self.partitions).await
     }
 
     /// Returns the existing parts of a partition; creates its log if necessary.
-    pub(crate) async fn begin(&self, partition: PartitionId) -> Result<Begun> {
+    pub(crate) async fn begin(&self, partition: PartitionId) -> Result<PartitionParts> {
         let log = self.new_log(PartitionRef { store: self.id, partition }).await?;
         let before = self.snapshots(log.at).newest(Some(log.log_id)).await?;
         let is_it = |found: &Manifest| found.progress.offset_applied == log.offset_applied;
-        let Some(made) = before.filter(is_it) else { return Ok(Begun::Log(log)) };
-        self.parts.log.trim(log.at, log.offset_applied).await?;
-        Ok(Begun::Made(Made::of(&made)))
+        let Some(made) = before.filter(is_it) else { return Ok(PartitionParts::Log(log)) };
+        self.parts.context.log.trim(log.at, log.offset_applied).await?;
+        Ok(PartitionParts::Finished(FinishedPartition::of(&made)))
     }
 
     /// Creates an image builder for a partition, within the memory limit of one image.
     pub(crate) fn image(&self, log: NewLog) -> Result<ImageBuilder> {
-        let (seed, memory) = (self.parts.entropy.next_u64()?, self.parts.options.memory_bytes);
+        let (seed, memory) =
+            (self.parts.context.entropy.next_u64()?, self.parts.options.memory_bytes);
         let all = self.definitions(SchemaVersion(u32::MAX));
         ImageBuilder::new(&all, log.at, self.partitions, seed, memory)
     }
@@ -122,18 +124,18 @@ impl NewStore<'_> {
         log: NewLog,
         builder: ImageBuilder,
         state: &ImageState,
-    ) -> Result<Made> {
+    ) -> Result<FinishedPartition> {
         let definitions = self.definitions(state.state.schema_version);
         let manifest = publish_first(self.parts, builder, state, self.name, definitions).await?;
-        self.parts.log.trim(log.at, log.offset_applied).await?;
-        Ok(Made::of(&manifest))
+        self.parts.context.log.trim(log.at, log.offset_applied).await?;
+        Ok(FinishedPartition::of(&manifest))
     }
 
     /// Removes all parts of the store, unless the catalog has the store: another process may have
     /// completed it in the meantime.
-    pub(crate) async fn give_up(&self) {
+    pub(crate) async fn abandon(&self) {
         let caught_up = self.parts.catch_up().await;
-        if caught_up.is_err() || self.parts.catalog.catalog().store(self.id).is_some() {
+        if caught_up.is_err() || self.parts.context.catalog.catalog().store(self.id).is_some() {
             warn!(store = self.name, "parts of abandoned store not removed");
             return;
         }
@@ -143,7 +145,7 @@ impl NewStore<'_> {
                 warn!(store = self.name, %error, "snapshot of abandoned store not removed");
             }
         }
-        if let Err(error) = self.parts.log.delete(self.id).await {
+        if let Err(error) = self.parts.context.log.delete(self.id).await {
             debug!(store = self.name, %error, "abandoned store had no logs");
         }
     }
@@ -156,7 +158,7 @@ impl NewStore<'_> {
     /// trimmed, so every reader bootstraps from the snapshot. The log's id is derived from the
     /// partition, since an interrupted attempt leaves a log that does not contain its id.
     async fn new_log(&self, at: PartitionRef) -> Result<NewLog> {
-        let (log, log_id) = (&*self.parts.log, log_id_of(at));
+        let (log, log_id) = (&*self.parts.context.log, log_id_of(at));
         for _ in 0..NEW_LOG_ATTEMPTS {
             let Bounds { start, end, .. } = log.bounds(at).await?;
             if start > Offset(0) && start < end {
@@ -165,7 +167,7 @@ impl NewStore<'_> {
                 return Ok(NewLog { at, log_id, position, offset_applied: start });
             }
             if end == Offset(0) {
-                append(self.parts, at, log_id, NO_SCHEMA, EntryBody::Opening).await?;
+                append(self.parts, at, log_id, NO_SCHEMA, EntryBody::LogHeader).await?;
                 continue;
             }
             log.trim(at, end).await?;
@@ -184,7 +186,7 @@ impl NewStore<'_> {
         }
         for definition in self.definitions(newest) {
             if !define(self.parts, &definition).await? {
-                return Err(match self.parts.catalog.catalog().by_name(self.name) {
+                return Err(match self.parts.context.catalog.catalog().by_name(self.name) {
                     Ok(_) => taken(self.name),
                     Err(_) => Error::unavailable("the store is not defined yet; try again"),
                 });

@@ -8,14 +8,15 @@ use forebay_core::clock::Timestamp;
 use forebay_core::id::{PartitionId, SchemaVersion, StoreId};
 use forebay_core::{Error, Result};
 use forebay_snapshot::{
-    Backup, PartitionBackup, PastPartition, RestoreChain, RestoreTarget, in_place,
+    Backup, PartitionBackup, PointInTimePartition, RestoreChain, RestoreTarget,
 };
+use forebay_tasks::block_in_place;
 use forebay_wire::token::Token;
 use futures::TryStreamExt;
 use tracing::info;
 
-use crate::backup::BackupParts;
-use crate::new_store::{Begun, Made, NewStore, check_free, id_of};
+use crate::context::BackupParts;
+use crate::new_store::{FinishedPartition, NewStore, PartitionParts, check_free, id_of};
 
 /// The point in time to which a store is restored.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,7 +76,7 @@ impl BackupParts {
         new_store.create_logs().await?;
         let restore = Restore { parts: self, backups: &backups, newest, new_store };
         let count = newest.partition_count();
-        let mut made: BTreeMap<PartitionId, Made> = BTreeMap::new();
+        let mut made: BTreeMap<PartitionId, FinishedPartition> = BTreeMap::new();
         for named in [true, false] {
             let named_time = made.values().map(|made| made.progress.partition_time).max();
             for partition in count.partitions() {
@@ -181,19 +182,27 @@ struct Restore<'r> {
 
 impl Restore<'_> {
     /// Creates the snapshot of a partition, and the log that begins after it.
-    async fn partition(&self, partition: PartitionId, target: RestoreTarget) -> Result<Made> {
+    async fn partition(
+        &self,
+        partition: PartitionId,
+        target: RestoreTarget,
+    ) -> Result<FinishedPartition> {
         let log = match self.new_store.begin(partition).await? {
-            Begun::Made(made) => return Ok(made),
-            Begun::Log(log) => log,
+            PartitionParts::Finished(made) => return Ok(made),
+            PartitionParts::Log(log) => log,
         };
         let past = self.past(partition, target).await?;
         let mut builder = self.new_store.image(log)?;
-        let state = in_place(|| past.restore(&mut builder, log))?;
+        let state = block_in_place(|| past.restore(&mut builder, log))?;
         self.new_store.publish(log, builder, &state).await
     }
 
     /// Returns the partition's state at the target.
-    async fn past(&self, partition: PartitionId, target: RestoreTarget) -> Result<PastPartition> {
+    async fn past(
+        &self,
+        partition: PartitionId,
+        target: RestoreTarget,
+    ) -> Result<PointInTimePartition> {
         let number = partition.0 as usize;
         let backups: Vec<&PartitionBackup> =
             self.backups.iter().filter_map(|backup| backup.partitions.get(number)).collect();
@@ -204,12 +213,13 @@ impl Restore<'_> {
         let BackupParts { scratch, kept, .. } = self.parts;
         let memory = kept.options.memory_bytes;
         let definitions = &self.newest.definitions;
-        let mut past = PastPartition::begin(&from, &manifest, definitions, scratch, memory).await?;
+        let mut past =
+            PointInTimePartition::begin(&from, &manifest, definitions, scratch, memory).await?;
         let chunks = chain.log.iter().map(|segment| segment.chunk).collect();
         let mut chunks = Box::pin(from.chunks(chunks));
         for segment in &chain.log {
             let Some(records) = chunks.try_next().await? else { break };
-            if in_place(|| past.go_on(segment, &records, chain.target))? {
+            if block_in_place(|| past.go_on(segment, &records, chain.target))? {
                 break;
             }
         }

@@ -14,8 +14,8 @@ use forebay_core::versions::VersionNumber;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::keeper::SnapshotParts;
-use crate::new_version::drop_version;
+use crate::context::SnapshotParts;
+use crate::version_admin::drop_version;
 
 /// The live version of each store, and when this process first saw it live.
 #[derive(Default)]

@@ -15,7 +15,7 @@ use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Request, Response, Status};
 use tracing::warn;
 
-use crate::backup::BackupParts;
+use crate::context::BackupParts;
 use crate::restore::PointInTime;
 
 /// Service that takes and restores backups. Loopback only.
@@ -35,12 +35,12 @@ impl BackupService {
 }
 
 /// Stream of progress messages, and the final answer last.
-pub(crate) type Told<M> = UnboundedReceiverStream<Result<M, Status>>;
+pub(crate) type ProgressStream<M> = UnboundedReceiverStream<Result<M, Status>>;
 
 #[tonic::async_trait]
 impl Backups for BackupService {
-    type TakeStream = Told<v1::TakeBackupResponse>;
-    type RestoreStream = Told<v1::RestoreResponse>;
+    type TakeStream = ProgressStream<v1::TakeBackupResponse>;
+    type RestoreStream = ProgressStream<v1::RestoreResponse>;
 
     async fn take(
         &self,
@@ -102,7 +102,7 @@ impl Backups for BackupService {
 /// the client disconnects.
 pub(crate) fn answers<M: Send + 'static, W: Future<Output = Result<M>> + Send + 'static>(
     work: impl FnOnce(UnboundedSender<Result<M, Status>>) -> W,
-) -> Response<Told<M>> {
+) -> Response<ProgressStream<M>> {
     let (sender, receiver) = mpsc::unbounded_channel();
     let work = work(sender.clone());
     tokio::spawn(async move {

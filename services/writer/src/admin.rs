@@ -23,9 +23,9 @@ impl Writer {
     /// `InvalidArgument` or `LimitExceeded` if the spec is invalid, `Conflict` if the name is
     /// taken, else as the log's append.
     pub async fn create_store(&self, spec: &StoreSpec) -> Result<Arc<SchemaAt>> {
-        let definition = spec.define(self.parts.entropy.store_id()?)?;
+        let definition = spec.define(self.context.entropy.store_id()?)?;
         self.catch_up().await?;
-        if self.parts.catalog.catalog().by_name(&definition.name).is_ok() {
+        if self.context.catalog.catalog().by_name(&definition.name).is_ok() {
             return Err(name_taken(&definition.name));
         }
         self.define_first(&definition).await
@@ -47,7 +47,7 @@ impl Writer {
         alterations: &[Alteration],
     ) -> Result<Arc<SchemaAt>> {
         self.catch_up().await?;
-        let catalog = self.parts.catalog.catalog();
+        let catalog = self.context.catalog.catalog();
         let newest = &catalog.by_name(name)?.definition;
         if from != SchemaVersion(0) && from != newest.version {
             return Err(overtaken(name, from, newest.version));
@@ -66,12 +66,12 @@ impl Writer {
     /// the log's append.
     pub async fn delete_store(&self, name: &str) -> Result<()> {
         self.catch_up().await?;
-        let catalog = self.parts.catalog.catalog();
+        let catalog = self.context.catalog.catalog();
         let definition = &catalog.by_name(name)?.definition;
         views::check_delete(&catalog, definition)?;
         let store = definition.store;
         self.control(ControlRecord::Delete(store)).await?;
-        let history = self.parts.catalog.catalog().store(store).cloned();
+        let history = self.context.catalog.catalog().store(store).cloned();
         let mut deleted = Ok(());
         for logs in history.unwrap_or_default().logs() {
             self.forget(logs);
@@ -85,9 +85,9 @@ impl Writer {
 
     /// Deletes the logs of a store and the logs of its dead letters.
     pub(crate) async fn delete_logs(&self, logs: StoreId) -> Result<()> {
-        self.parts.log.delete(logs).await?;
+        self.context.log.delete(logs).await?;
         match logs.dead_letters() {
-            Some(letters) => self.parts.log.delete(letters).await,
+            Some(letters) => self.context.log.delete(letters).await,
             None => Ok(()),
         }
     }
@@ -102,7 +102,7 @@ impl Writer {
         version: SchemaVersion,
     ) -> Result<Arc<SchemaAt>> {
         self.catch_up().await?;
-        let catalog = self.parts.catalog.catalog();
+        let catalog = self.context.catalog.catalog();
         let newest = catalog.by_name(name)?;
         if version == SchemaVersion(0) {
             return Ok(Arc::clone(newest));
@@ -120,14 +120,14 @@ impl Writer {
     /// Returns the newest definitions of all living stores, by name.
     pub async fn list_stores(&self) -> Result<Vec<Arc<SchemaAt>>> {
         self.catch_up().await?;
-        Ok(self.parts.catalog.catalog().living().cloned().collect())
+        Ok(self.context.catalog.catalog().living().cloned().collect())
     }
 
     /// Waits until the catalog has folded all records that the control log holds at the call.
     pub(crate) async fn catch_up(&self) -> Result<()> {
         self.control.log_id().await?;
-        let end = self.parts.log.bounds(PartitionRef::CONTROL).await?.end;
-        self.parts.catalog.wait_applied(end, FOLD_WAIT).await
+        let end = self.context.log.bounds(PartitionRef::CONTROL).await?.end;
+        self.context.catalog.wait_applied(end, FOLD_WAIT).await
     }
 
     /// Defines a new store or view and creates its logs.
@@ -149,7 +149,7 @@ impl Writer {
         let altered = self.define(next).await?;
         let altered = altered.ok_or_else(|| {
             let seen = SchemaVersion(next.version.0.saturating_sub(1));
-            let catalog = self.parts.catalog.catalog();
+            let catalog = self.context.catalog.catalog();
             let now = catalog.by_name(&next.name).map_or(seen, |schema| schema.definition.version);
             overtaken(&next.name, seen, now)
         })?;
@@ -160,7 +160,7 @@ impl Writer {
     /// Appends a definition; returns `None` if another record for the same version came first.
     async fn define(&self, definition: &Definition) -> Result<Option<Arc<SchemaAt>>> {
         self.control(ControlRecord::Define(Box::new(definition.clone()))).await?;
-        let catalog = self.parts.catalog.catalog();
+        let catalog = self.context.catalog.catalog();
         let history = catalog.store(definition.store);
         let found = history.and_then(|history| history.at(definition.version)).cloned();
         Ok(found.filter(|schema| schema.definition == *definition))
@@ -169,14 +169,14 @@ impl Writer {
     async fn control(&self, record: ControlRecord) -> Result<()> {
         let body = EntryBody::Control(record);
         let (_, appended) = self.control.append(SchemaVersion(0), body).await?;
-        self.parts.catalog.wait_applied(appended.offset.next(), FOLD_WAIT).await
+        self.context.catalog.wait_applied(appended.offset.next(), FOLD_WAIT).await
     }
 
     /// Creates the logs of a store's partitions and appends the definition's version to each.
     pub(crate) async fn announce(&self, schema: &SchemaAt) -> Result<()> {
         let definition = &schema.definition;
         let logs = definition.written();
-        self.parts.log.create(logs.store, logs.partitions).await?;
+        self.context.log.create(logs.store, logs.partitions).await?;
         for at in logs.all() {
             let queue = self.queue(at);
             queue.log().announce(definition.version).await?;

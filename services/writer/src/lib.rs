@@ -12,12 +12,12 @@
 
 mod admin;
 mod admit;
-mod moves;
 mod outcome;
 mod partition;
 mod queue;
 mod remote_outcomes;
 mod repair;
+mod repartition_gate;
 pub mod service;
 mod views;
 mod writer;
@@ -26,4 +26,4 @@ pub use admit::Claimed;
 pub use outcome::{NoOutcomes, Outcomes};
 pub use remote_outcomes::RemoteOutcomes;
 pub use views::Applied;
-pub use writer::{Writer, WriterParts};
+pub use writer::Writer;

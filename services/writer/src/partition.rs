@@ -9,7 +9,8 @@ use forebay_core::change::{Entry, EntryBody};
 use forebay_core::entropy::Entropy;
 use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_log::{Appended, ChangeLog, ReadLimit, append_opening, find_log_id};
+use forebay_entries::{append_log_header, find_log_id};
+use forebay_log::{Appended, ChangeLog, ReadLimit};
 use forebay_wire::entry::{decode_entry, encode_entry};
 use tokio::sync::Mutex;
 
@@ -47,7 +48,7 @@ impl PartitionLog {
         self.was_there.load(Ordering::Relaxed)
     }
 
-    /// Returns the log's id; appends the opening entry if the log has none.
+    /// Returns the log's id; appends the log header entry if the log has none.
     pub(crate) async fn log_id(&self) -> Result<LogId> {
         let mut known = self.known.lock().await;
         Ok(self.learn(&mut known).await?.log_id)
@@ -141,7 +142,7 @@ impl PartitionLog {
         for _ in 0..ATTEMPTS_MAX {
             match self.look_up().await {
                 Ok(Some(found)) => return Ok(*known.insert(found)),
-                Ok(None) => append_opening(&*self.log, &*self.entropy, self.at).await?,
+                Ok(None) => append_log_header(&*self.log, &*self.entropy, self.at).await?,
                 // A snapshot service has trimmed the log between two reads.
                 Err(error) if error.code() == ErrorCode::TokenLost => trimmed = Some(error),
                 Err(error) => return Err(error),
@@ -150,7 +151,7 @@ impl PartitionLog {
         let error = match trimmed {
             Some(error) => Error::unavailable(format!("{}; try again", error.message())),
             None => Error::corrupt(
-                "the log has no opening entry; check which other programs write to the log",
+                "the log has no log header entry; check which other programs write to the log",
             ),
         };
         Err(error.with_partition(self.at.partition))

@@ -15,11 +15,11 @@ use forebay_core::limits::{
     WRITE_QUEUE_REQUESTS_MAX,
 };
 use forebay_core::{Error, Result};
-use forebay_log::CatalogFollower;
+use forebay_entries::CatalogFollower;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::moves::check_written;
 use crate::partition::PartitionLog;
+use crate::repartition_gate::check_written;
 
 /// Target size of an entry in bytes, so that a request does not wait for a very large entry.
 const ENTRY_BYTES_AIM: usize = 1 << 20;

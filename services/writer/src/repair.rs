@@ -36,7 +36,7 @@ impl Writer {
     /// Repairs every store. Any number of writers may call it at any time.
     async fn repair(&self) -> Result<()> {
         self.catch_up().await?;
-        let catalog = self.parts.catalog.catalog();
+        let catalog = self.context.catalog.catalog();
         for schema in catalog.living() {
             self.announce(schema).await?;
         }
@@ -89,7 +89,7 @@ async fn finish(writer: Weak<Writer>, unfinished: Arc<Notify>) {
                 Ok(()) => break,
                 Err(error) => tracing::warn!(%error, "change of a definition not completed"),
             }
-            let wait = backoff.next_wait(&*writer.parts.entropy);
+            let wait = backoff.next_wait(&*writer.context.entropy);
             drop(writer);
             tokio::time::sleep(wait).await;
         }

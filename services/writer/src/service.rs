@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use forebay_core::change::ClientBatch;
 use forebay_core::id::{PartitionId, PartitionRef, SchemaVersion, StoreId};
+use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_core::schema::{Alteration, StoreSpec};
 use forebay_core::{Error, Result};
 use forebay_wire::entry::decode_entry;
 use forebay_wire::status::status_of_error;
 use forebay_wire::v1;
 use forebay_wire::v1::apply_view_response::Result as ViewResult;
-use forebay_wire::v1::writer_server;
+use forebay_wire::v1::writer_server::{self, WriterServer};
 use futures::stream::{Stream, StreamExt};
-use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::admit::Claimed;
@@ -33,19 +34,27 @@ const STREAM_REQUESTS_MAX: usize = 256;
 #[derive(Clone)]
 pub struct WriterService {
     writer: Arc<Writer>,
-    ended: watch::Sender<bool>,
+    /// Cancelled when the write streams end.
+    ended: CancellationToken,
 }
 
 impl WriterService {
     /// Creates the service over this writer.
     pub fn new(writer: Arc<Writer>) -> Self {
-        Self { writer, ended: watch::Sender::new(false) }
+        Self { writer, ended: CancellationToken::new() }
+    }
+
+    /// Returns the gRPC server.
+    pub fn into_server(self) -> WriterServer<Self> {
+        WriterServer::new(self)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX)
     }
 
     /// Stops accepting requests from write streams, present and future. Each stream ends once its
     /// accepted requests are answered, so that a server can drain.
     pub fn end_streams(&self) {
-        self.ended.send_replace(true);
+        self.ended.cancel();
     }
 
     async fn answer(&self, request: v1::WriteRequest) -> Result<v1::WriteResponse> {
@@ -104,8 +113,7 @@ impl writer_server::Writer for WriterService {
         request: Request<Streaming<v1::WriteRequest>>,
     ) -> Result<Response<Self::WriteStreamStream>, Status> {
         let service = self.clone();
-        let mut ended = self.ended.subscribe();
-        let end = async move { drop(ended.wait_for(|ended| *ended).await) };
+        let end = self.ended.clone().cancelled_owned();
         // A request enters its queues when its answer is first polled, and `buffered` polls in
         // order; so the changes of one partition keep the order of their requests.
         let answers = request

@@ -6,45 +6,35 @@ use std::time::Duration;
 
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{ClientBatch, Entry, EntryBody};
-use forebay_core::entropy::Entropy;
 use forebay_core::id::{
     ClientId, LogId, PartitionId, PartitionRef, Position, SchemaVersion, Sequence, StoreId,
 };
 use forebay_core::{Error, Result};
-use forebay_log::{Appended, CatalogFollower, ChangeLog};
+use forebay_log::Appended;
+use forebay_runtime::ServiceContext;
 use forebay_wire::outcome::ChangeResult;
 use forebay_wire::token::Token;
 use futures::future::join_all;
 use tokio::sync::{Notify, oneshot};
 
 use crate::admit::{Asked, Claimed, Part, admit};
-use crate::moves::Held;
 use crate::outcome::Outcomes;
 use crate::partition::PartitionLog;
 use crate::queue::{Placed, WriteQueue};
+use crate::repartition_gate::WriteGate;
 use crate::views;
 
 /// Longest wait for a definition that a client names and this writer has not folded yet.
 const DEFINITION_WAIT: Duration = Duration::from_secs(5);
 
-/// Dependencies of a writer; the simulator supplies its own.
-pub struct WriterParts {
-    /// The log to which the writer appends entries.
-    pub log: Arc<dyn ChangeLog>,
-    /// The fold of the control log.
-    pub catalog: Arc<CatalogFollower>,
-    /// Source of log and store ids.
-    pub entropy: Arc<dyn Entropy>,
-    /// Source of the outcomes of conditional changes.
-    pub outcomes: Arc<dyn Outcomes>,
-}
-
 /// Checks, routes and appends changes, and administers stores.
 pub struct Writer {
-    pub(crate) parts: WriterParts,
+    pub(crate) context: ServiceContext,
+    /// Source of the outcomes of conditional changes.
+    outcomes: Arc<dyn Outcomes>,
     pub(crate) control: PartitionLog,
     queues: Mutex<HashMap<PartitionRef, Arc<WriteQueue>>>,
-    pub(crate) held: Held,
+    gate: WriteGate,
     /// Notified when a definition is in the control log, but its announcement failed.
     pub(crate) unfinished: Arc<Notify>,
 }
@@ -57,13 +47,13 @@ struct Sent {
 }
 
 impl Writer {
-    /// Creates a writer from these parts. Appends nothing; call [`Writer::start_repairs`] once the
-    /// writer runs.
-    pub fn new(parts: WriterParts) -> Self {
-        let (log, entropy) = (Arc::clone(&parts.log), Arc::clone(&parts.entropy));
+    /// Creates a writer with these dependencies, and with this source of the outcomes of
+    /// conditional changes. Appends nothing; call [`Writer::start_repairs`] once the writer runs.
+    pub fn new(context: ServiceContext, outcomes: Arc<dyn Outcomes>) -> Self {
+        let (log, entropy) = (Arc::clone(&context.log), Arc::clone(&context.entropy));
         let control = PartitionLog::new(PartitionRef::CONTROL, log, entropy);
-        let (queues, held, unfinished) = Default::default();
-        Self { parts, control, queues, held, unfinished }
+        let (queues, gate, unfinished) = Default::default();
+        Self { context, outcomes, control, queues, gate, unfinished }
     }
 
     /// Appends a batch and returns the outcome of each change, in the order of the batch.
@@ -86,12 +76,16 @@ impl Writer {
         let (made_with, newest) = self.definitions(store, version).await?;
         let (client, count) = (batch.client, batch.changes.len());
         let at_store = |error: Error| error.with_store(&newest.definition.name);
-        views::check_write(&self.parts.catalog.catalog(), &newest.definition).map_err(at_store)?;
+        views::check_write(&self.context.catalog.catalog(), &newest.definition)
+            .map_err(at_store)?;
         let logs = newest.definition.written();
         claimed.check_moves(logs).map_err(at_store)?;
         let parts = admit(batch, claimed.partitions, &made_with.definition, &newest.definition)
             .map_err(at_store)?;
-        self.wait_held(store).await.map_err(at_store)?;
+        let resumed = self.gate.await_writes_resumed(&self.context.catalog, store).await;
+        if resumed.map_err(at_store)? {
+            self.forget_left(store);
+        }
         let sent = self.send(logs.store, &newest, parts).map_err(at_store)?;
         let mut token = Token::new(store);
         let mut outcomes = vec![None; count];
@@ -168,7 +162,7 @@ impl Writer {
         change: (ClientId, Sequence),
         wait_max: Duration,
     ) -> ChangeResult {
-        match self.parts.outcomes.verdict(at, position, change, wait_max).await {
+        match self.outcomes.verdict(at, position, change, wait_max).await {
             Some(verdict) => ChangeResult::judged(position, verdict),
             None => {
                 let message = "the change is in the log, but no replica reported the outcome in \
@@ -186,7 +180,7 @@ impl Writer {
     /// log's append.
     pub async fn append(&self, at: PartitionRef, entry: &Entry) -> Result<Appended> {
         if !self.has(at) {
-            if self.parts.catalog.catalog().of_logs(at.store).is_some() {
+            if self.context.catalog.catalog().of_logs(at.store).is_some() {
                 let message = "the store's writes now go to other partitions; describe the store \
                     again, and send the write there";
                 return Err(Error::unavailable(message).with_partition(at.partition));
@@ -217,7 +211,7 @@ impl Writer {
     /// Returns the newest version of a store's definition that this writer knows; 0 if it knows
     /// none.
     pub fn newest_version(&self, store: StoreId) -> SchemaVersion {
-        let catalog = self.parts.catalog.catalog();
+        let catalog = self.context.catalog.catalog();
         let newest = catalog.store(store).and_then(|history| history.newest());
         newest.map_or(SchemaVersion(0), |schema| schema.definition.version)
     }
@@ -228,7 +222,7 @@ impl Writer {
         store: StoreId,
         version: SchemaVersion,
     ) -> Result<(Arc<SchemaAt>, Arc<SchemaAt>)> {
-        let follower = &self.parts.catalog;
+        let follower = &self.context.catalog;
         let made_with = match follower.catalog().store(store) {
             Some(history) if history.is_deleted() => return Err(deleted()),
             Some(history) => history.at(version).cloned(),
@@ -249,9 +243,9 @@ impl Writer {
         store: StoreId,
         version: SchemaVersion,
     ) -> Result<Arc<SchemaAt>> {
-        let end = self.parts.log.bounds(PartitionRef::CONTROL).await?.end;
-        self.parts.catalog.wait_applied(end, DEFINITION_WAIT).await?;
-        let catalog = self.parts.catalog.catalog();
+        let end = self.context.log.bounds(PartitionRef::CONTROL).await?.end;
+        self.context.catalog.wait_applied(end, DEFINITION_WAIT).await?;
+        let catalog = self.context.catalog.catalog();
         let Some(history) = catalog.store(store) else {
             return Err(Error::not_found("no such store; create it, or list the stores"));
         };
@@ -271,7 +265,7 @@ impl Writer {
     /// Returns whether a living store is written to this partition, according to the folded
     /// catalog.
     pub(crate) fn has(&self, at: PartitionRef) -> bool {
-        self.parts.catalog.catalog().of_logs(at.store).is_some_and(|newest| {
+        self.context.catalog.catalog().of_logs(at.store).is_some_and(|newest| {
             let logs = newest.definition.written();
             logs.store == at.store && at.partition.0 < logs.partitions.0
         })
@@ -280,8 +274,8 @@ impl Writer {
     pub(crate) fn queue(&self, at: PartitionRef) -> Arc<WriteQueue> {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let queue = queues.entry(at).or_insert_with(|| {
-            let (log, entropy) = (Arc::clone(&self.parts.log), Arc::clone(&self.parts.entropy));
-            let (log, catalog) = (PartitionLog::new(at, log, entropy), &self.parts.catalog);
+            let (log, entropy) = (Arc::clone(&self.context.log), Arc::clone(&self.context.entropy));
+            let (log, catalog) = (PartitionLog::new(at, log, entropy), &self.context.catalog);
             Arc::new(WriteQueue::start(Arc::new(log), at, Arc::clone(catalog)))
         });
         Arc::clone(queue)
@@ -294,8 +288,8 @@ impl Writer {
     }
 
     /// Drops the queues of logs that a store's documents have left.
-    pub(crate) fn forget_left(&self, store: StoreId) {
-        let catalog = self.parts.catalog.catalog();
+    fn forget_left(&self, store: StoreId) {
+        let catalog = self.context.catalog.catalog();
         let written = catalog.of_logs(store).map(|newest| newest.definition.written().store);
         let is_left = |logs: StoreId| catalog.home_of(logs) == store && Some(logs) != written;
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_core::catalog::ControlRecord;
 use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
-use forebay_core::clock::{ManualClock, Timestamp};
+use forebay_core::clock::{ManualClock, SystemClock, Timestamp};
 use forebay_core::entropy::SeededEntropy;
 use forebay_core::id::{
     ClientId, FieldId, Offset, PartitionCount, PartitionRef, SchemaVersion, Sequence, StoreId,
@@ -17,9 +17,10 @@ use forebay_core::key::{Key, KeyType};
 use forebay_core::schema::{Alteration, Definition, FieldSpec, StoreOptions, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_log::{Appended, Bounds, CatalogFollower, ChangeLog, MemoryLog, ReadLimit, Records};
+use forebay_log::{Appended, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
+use forebay_runtime::ServiceContext;
 use forebay_wire::entry::decode_entry;
-use forebay_writer_service::{Applied, Claimed, NoOutcomes, Writer, WriterParts};
+use forebay_writer_service::{Applied, Claimed, NoOutcomes, Writer};
 use tokio::sync::Barrier;
 
 const WAIT: Duration = Duration::from_secs(1);
@@ -36,8 +37,8 @@ fn memory() -> Arc<MemoryLog> {
 
 fn writer(log: Arc<dyn ChangeLog>, seed: u64) -> Writer {
     let entropy = Arc::new(SeededEntropy::new(seed));
-    let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), entropy.clone()));
-    Writer::new(WriterParts { log, catalog, entropy, outcomes: Arc::new(NoOutcomes) })
+    let context = ServiceContext::start(log, Arc::new(SystemClock), entropy);
+    Writer::new(context, Arc::new(NoOutcomes))
 }
 
 /// Returns the example of the specification of view declarations.

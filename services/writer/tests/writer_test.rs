@@ -12,7 +12,7 @@ use forebay_core::catalog::ControlRecord;
 use forebay_core::change::{
     Change, ClientBatch, Condition, Entry, EntryBody, FieldChange, FieldOp, Verb,
 };
-use forebay_core::clock::{ManualClock, Timestamp};
+use forebay_core::clock::{ManualClock, SystemClock, Timestamp};
 use forebay_core::entropy::SeededEntropy;
 use forebay_core::id::{
     ClientId, Epoch, FieldId, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion,
@@ -21,18 +21,18 @@ use forebay_core::id::{
 use forebay_core::key::{Key, KeyType};
 use forebay_core::partition::partition_of;
 use forebay_core::schema::{Alteration, Definition, FieldSpec, StoreSpec};
-use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::value::{FieldType, Value};
 use forebay_core::versions::VersionNumber;
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_log::{
-    Appended, Bounds, CatalogFollower, ChangeLog, MemoryLog, ReadLimit, Records, find_log_id,
-};
+use forebay_entries::find_log_id;
+use forebay_log::{Appended, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
+use forebay_runtime::ServiceContext;
 use forebay_wire::entry::{decode_entry, encode_entry};
 use forebay_wire::outcome::ChangeOutcome;
-use forebay_writer_service::{Claimed, NoOutcomes, Writer, WriterParts};
+use forebay_writer_service::{Claimed, NoOutcomes, Writer};
 use tokio::sync::Semaphore;
 
-const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
+const INT64: FieldType = FieldType::INT64;
 const COUNT: FieldId = FieldId(1);
 const WAIT: Duration = Duration::from_secs(1);
 /// The logs to which documents move in a repartition.
@@ -44,8 +44,8 @@ fn memory() -> Arc<MemoryLog> {
 
 fn writer(log: Arc<dyn ChangeLog>, seed: u64) -> Writer {
     let entropy = Arc::new(SeededEntropy::new(seed));
-    let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), entropy.clone()));
-    Writer::new(WriterParts { log, catalog, entropy, outcomes: Arc::new(NoOutcomes) })
+    let context = ServiceContext::start(log, Arc::new(SystemClock), entropy);
+    Writer::new(context, Arc::new(NoOutcomes))
 }
 
 fn spec(name: &str) -> StoreSpec {
@@ -184,7 +184,7 @@ async fn a_name_is_created_once_and_an_overtaken_alteration_is_a_conflict() {
 async fn an_older_client_writes_on_after_a_field_is_widened() {
     let log = memory();
     let writer = writer(log.clone(), 1);
-    let int32 = FieldType::Scalar(ScalarType::Int32);
+    let int32 = FieldType::INT32;
     let spec = StoreSpec::documents("users", KeyType::String, 4).field("count", int32);
     let created = writer.create_store(&spec).await.unwrap();
     let widen = Alteration::WidenField { name: "count".to_owned(), to: INT64 };

@@ -20,11 +20,11 @@ GENRES = ("genre_action", "genre_drama", "genre_sci_fi")
 ASKED = {"movies": [10, 31, 40, 41], "users": [6, 7, 8, 9]}
 
 
-def expected() -> oracle.Expected:
+def expected() -> oracle.ExpectedAnswers:
     return oracle.replay(pandas.DataFrame(ROWS, columns=list(data.COLUMNS)))
 
 
-def answers(of: oracle.Expected) -> list[dict[str, Any]]:
+def answers(of: oracle.ExpectedAnswers) -> list[dict[str, Any]]:
     """Return the dump of a reader without a fault."""
     lines = []
     for place, (store, expected_documents) in enumerate(of.stores.items()):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from interrupts import SIGNALS, Interrupted, Interrupts
+from interrupts import SIGNALS, InterruptError, Interrupts
 from processes import Child, DemoError
 
 Start = Callable[[str], Child]
@@ -77,7 +77,7 @@ def test_a_signal_waits_until_a_start_is_remembered() -> None:
     try:
         interrupts.install()
         remembered = False
-        with pytest.raises(Interrupted, match="SIGTERM"), interrupts.held():
+        with pytest.raises(InterruptError, match="SIGTERM"), interrupts.held():
             os.kill(os.getpid(), signal.SIGTERM)
             remembered = True
         assert remembered
@@ -91,7 +91,7 @@ def test_a_signal_outside_a_start_raises_at_once() -> None:
     before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         Interrupts().install()
-        with pytest.raises(Interrupted, match="SIGHUP"):
+        with pytest.raises(InterruptError, match="SIGHUP"):
             os.kill(os.getpid(), signal.SIGHUP)
     finally:
         for number, handler in before.items():

@@ -19,9 +19,10 @@ use forebay_core::id::{
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::schema::{Definition, StoreSpec};
-use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::value::{FieldType, Value};
+use forebay_entries::CatalogFollower;
 use forebay_log::disk::{Disk, SimDisk};
-use forebay_log::{CatalogFollower, ChangeLog, MemoryLog};
+use forebay_log::{ChangeLog, MemoryLog};
 use forebay_reader::{CheckpointOptions, LogBarriers, Reader, ReaderOptions, ReaderParts};
 use forebay_wire::entry::encode_entry;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -163,8 +164,8 @@ struct World {
 
 fn definition() -> Definition {
     StoreSpec::documents("fuzz", KeyType::String, 1)
-        .field("n", FieldType::Scalar(ScalarType::Int64))
-        .field("s", FieldType::Scalar(ScalarType::String))
+        .field("n", FieldType::INT64)
+        .field("s", FieldType::STRING)
         .define(STORE)
         .expect("a definition of distinct fields")
 }
@@ -197,12 +198,12 @@ impl World {
         let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1_000_000)));
         let log = Arc::new(MemoryLog::new(clock.clone()));
         let define = EntryBody::Control(ControlRecord::Define(Box::new(definition())));
-        for body in [EntryBody::Opening, define] {
+        for body in [EntryBody::LogHeader, define] {
             let control = entry(LogId(1), 0, body);
             log.append(PartitionRef::CONTROL, control).await.expect("an append to memory");
         }
         log.create(STORE, definition().partitions).await.expect("a new store");
-        let opening = entry(LOG, 1, EntryBody::Opening);
+        let opening = entry(LOG, 1, EntryBody::LogHeader);
         for entry in std::iter::once(opening).chain((1..=puts).map(put)) {
             log.append(AT, entry).await.expect("an append to memory");
         }
@@ -219,13 +220,12 @@ impl World {
             entropy: Arc::new(SeededEntropy::new(2)),
             barriers: Arc::new(LogBarriers(log.clone())),
             log,
-            on_skipped: None,
             disk: Some(Arc::new(disk.clone())),
             replicator: None,
         };
         let checkpoint = Some(CheckpointOptions::new(DIR));
         let options =
-            ReaderOptions { checkpoint, serve_partial: true, ..ReaderOptions::new("fuzz") };
+            ReaderOptions::new("fuzz").checkpoint(checkpoint).allow_incomplete_reads(true);
         Reader::open(options, parts).await.expect("a store that is there")
     }
 }
@@ -295,7 +295,7 @@ fn read_all(reader: &Reader, is_sealed: bool) -> bool {
     let mut is_whole = true;
     for number in 1..=6_i64 {
         let key = format!("key-{number}");
-        match reader.read_local(None, |view| view.get_document(key.as_str())) {
+        match reader.get(key.as_str()) {
             Ok(found) if !is_sealed => {
                 let found = found.expect("every document of the log");
                 assert_eq!(found.value(FieldId(1)), Some(&Value::Int64(number)));

@@ -43,15 +43,15 @@ impl Documents for Rows {
 /// fields.
 static VERSIONS: LazyLock<Versions> = LazyLock::new(|| {
     let mut spec = StoreSpec::documents("fuzz", KeyType::Bytes, 1)
-        .field("count", FieldType::Scalar(ScalarType::Int32))
-        .field("name", FieldType::Scalar(ScalarType::String))
-        .field("score", FieldType::Scalar(ScalarType::Float64))
+        .field("count", FieldType::INT32)
+        .field("name", FieldType::STRING)
+        .field("score", FieldType::FLOAT64)
         .field("tags", FieldType::List(ScalarType::Bytes))
         .field("floats", FieldType::List(ScalarType::Float32))
         .field("embedding", FieldType::Vector(VectorType::F16, 2));
     spec.options.versioned = true;
     let first = spec.define(STORE).expect("a definition of distinct fields");
-    let to = FieldType::Scalar(ScalarType::Int64);
+    let to = FieldType::INT64;
     let alterations = [
         Alteration::DropField("name".to_owned()),
         Alteration::WidenField { name: "count".to_owned(), to },
@@ -104,7 +104,7 @@ fn framed(body: &[u8]) -> Vec<u8> {
 fn apply(entry: &Entry) {
     let count = PartitionCount::new(1).expect("one partition");
     let mut state = PartitionState::new(PARTITION, count);
-    // The state after the log's opening entry.
+    // The state after the log's header entry.
     state.log_id = Some(entry.log_id);
     let mut rows = Rows::default();
     let Some(first) = apply_once(&mut state, &mut rows, entry) else { return };

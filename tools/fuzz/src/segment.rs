@@ -81,7 +81,7 @@ async fn open(disk: &SimDisk) -> forebay_core::Result<EmbeddedLog> {
 }
 
 fn entry(number: u64) -> Bytes {
-    let body = if number == 0 { EntryBody::Opening } else { EntryBody::Heartbeat };
+    let body = if number == 0 { EntryBody::LogHeader } else { EntryBody::Heartbeat };
     let schema_version = SchemaVersion(number as u32);
     let entry = Entry { log_id: LogId(7), epoch: Epoch(0), schema_version, source: None, body };
     encode_entry(&entry).expect("a small entry")

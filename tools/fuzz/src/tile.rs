@@ -6,7 +6,7 @@ use forebay_core::clock::Timestamp;
 use forebay_core::id::Position;
 use forebay_core::value::{ScalarType, Value};
 use forebay_core::view::{AggregateKind, AggregateSpec};
-use forebay_sketch::{AggregateState, Aggregates, EventAt, Tile};
+use forebay_sketch::{AggregateState, Aggregates, EventOrder, Tile};
 
 /// Every kind of aggregate, each over inputs that its bytes depend on, with the parameters of the
 /// vectors.
@@ -70,7 +70,7 @@ fn state_again(spec: &Arc<AggregateSpec>, mut state: AggregateState) {
     let again = AggregateState::decode(spec, &written).expect("a state that was written");
     assert_eq!(values(&again), values(&state));
     assert_eq!(bytes(&again).len(), written.len());
-    let at = EventAt { time: Timestamp::from_micros(1), position: Position::default() };
+    let at = EventOrder { time: Timestamp::from_micros(1), position: Position::default() };
     let value = spec.input().map(value);
     (0..300).for_each(|_| state.insert(value.as_ref(), at).expect("a value of its input"));
     drop(state.merge(&again));

@@ -31,8 +31,8 @@ fn corpus(target: &str) -> PathBuf {
     tree::find("tools/fuzz/corpus").unwrap().join(target)
 }
 
-fn unhex(hex: &Json) -> Vec<u8> {
-    vectors::unhex(hex.as_str().unwrap())
+fn bytes_of(hex: &Json) -> Vec<u8> {
+    hex::decode(hex.as_str().unwrap()).unwrap()
 }
 
 fn input(how: usize, bytes: &[u8]) -> Vec<u8> {
@@ -51,7 +51,7 @@ fn rows() -> Inputs {
             let of = |layout: &str| row["definition"] == *layout;
             let Some(which) = LAYOUT_NAMES.iter().position(|layout| of(layout)) else { continue };
             let name = file_name(row["name"].as_str().unwrap());
-            inputs.insert(name, input(which, &unhex(&row["row_hex"])));
+            inputs.insert(name, input(which, &bytes_of(&row["row_hex"])));
         }
     }
     inputs
@@ -61,7 +61,7 @@ fn entries() -> Inputs {
     let mut inputs = Inputs::new();
     for entry in vectors::read::<Json>("entry.json")["entries"].as_array().unwrap() {
         let name = file_name(entry["name"].as_str().unwrap());
-        let frame = unhex(&entry["frame"]);
+        let frame = bytes_of(&entry["frame"]);
         inputs.insert(format!("{name}-body"), input(1, &frame[24..]));
         inputs.insert(name, input(0, &frame));
     }
@@ -73,7 +73,7 @@ fn tokens() -> Inputs {
     for (number, token) in
         vectors::read::<Json>("token.json")["tokens"].as_array().unwrap().iter().enumerate()
     {
-        let token = unhex(&token["token"]);
+        let token = bytes_of(&token["token"]);
         inputs.insert(format!("token-{number}-unsealed"), input(1, &token[..token.len() - 4]));
         inputs.insert(format!("token-{number}"), input(0, &token));
     }
@@ -165,7 +165,7 @@ fn keys() -> Inputs {
 
 fn messages() -> Inputs {
     let spec = StoreSpec::documents("users", KeyType::String, 4)
-        .field("tenant", FieldType::Scalar(ScalarType::String))
+        .field("tenant", FieldType::STRING)
         .field("taste", FieldType::Vector(VectorType::F16, 2));
     let spec = StoreSpec { partition_key: Some("tenant".to_owned()), ..spec };
     let definition = spec.define(StoreId(5)).unwrap();
@@ -222,11 +222,11 @@ fn shards() -> Inputs {
         let partition = key["partition_key_type"].as_str().and_then(KeyType::named);
         let how = how_of_key(primary, partition);
         let name = format!("key-{how}-{}", file_name(key["name"].as_str().unwrap()));
-        inputs.insert(name, input(usize::from(how), &unhex(&key["stored_hex"])));
+        inputs.insert(name, input(usize::from(how), &bytes_of(&key["stored_hex"])));
     }
     for row in held["state"].as_array().unwrap() {
         let name = format!("row-{}", file_name(row["name"].as_str().unwrap()));
-        let (key, row) = (unhex(&row["key_hex"]), unhex(&row["row_hex"]));
+        let (key, row) = (bytes_of(&row["key_hex"]), bytes_of(&row["row_hex"]));
         let bytes = [&[key.len() as u8], &key[..], &row].concat();
         inputs.insert(name, input(usize::from(HOW_OF_ROW), &bytes));
     }
@@ -239,7 +239,7 @@ fn copies() -> Inputs {
     for (how, list, bytes) in [(0, "blocks", "block_hex"), (1, "records", "record_hex")] {
         for vector in held[list].as_array().unwrap() {
             let name = file_name(vector["name"].as_str().unwrap());
-            inputs.insert(name, input(how, &unhex(&vector[bytes])));
+            inputs.insert(name, input(how, &bytes_of(&vector[bytes])));
         }
     }
     for name in ["CURRENT", "MANIFEST-000005", "000012.sst"] {
@@ -256,7 +256,7 @@ fn snapshots() -> Inputs {
     {
         for vector in held[list].as_array().unwrap() {
             let (name, bytes) =
-                (file_name(vector["name"].as_str().unwrap()), unhex(&vector[bytes]));
+                (file_name(vector["name"].as_str().unwrap()), bytes_of(&vector[bytes]));
             if how == 0 {
                 // The message is between the frame and the hash.
                 let message = &bytes[12..bytes.len() - 32];
@@ -269,7 +269,7 @@ fn snapshots() -> Inputs {
     for (how, list, bytes) in [(4, "backups", "object_hex"), (5, "logs", "chunk_hex")] {
         for vector in held[list].as_array().unwrap() {
             let name = file_name(vector["name"].as_str().unwrap());
-            inputs.insert(name, input(how, &unhex(&vector[bytes])));
+            inputs.insert(name, input(how, &bytes_of(&vector[bytes])));
         }
     }
     inputs
@@ -291,7 +291,7 @@ fn tiles() -> Inputs {
     let held: Json = vectors::read("aggregates.json");
     for (number, vector) in held["states"].as_array().unwrap().iter().enumerate() {
         let Some(which) = which(vector) else { continue };
-        let state = unhex(&vector["state_hex"]);
+        let state = bytes_of(&vector["state_hex"]);
         let name = format!("state-{number}-{}", specs[which].kind().name());
         inputs.insert(name, input(which, &state));
         states[which] = state;
@@ -309,7 +309,7 @@ fn tiles() -> Inputs {
             "quantiles" => &[1, 7, 0, 0],
             _ => &[1, 8],
         };
-        let state = [before, &unhex(&vector["sketch_hex"])].concat();
+        let state = [before, &bytes_of(&vector["sketch_hex"])].concat();
         inputs.insert(format!("java-{number}"), input(which, &state));
     }
     inputs

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::stages::{ended, show};
 use crate::suite::Suite;
+use crate::suite_output::{ended, show};
 use crate::workspace::{BUILD_BOUND, Workspace};
 use crate::{bazel, language, layers, process, rocksdb_pins, tidy};
 
@@ -13,31 +13,34 @@ const TOOL_BOUND: Duration = Duration::from_secs(5 * 60);
 /// The result of a rule: `Ok(None)` if the tree has nothing to check, `Err` with all findings.
 type Finding = Result<Option<()>, String>;
 
-struct Rule {
+struct CheckRule {
     name: &'static str,
     check: fn(&Workspace) -> Finding,
 }
 
-const RULES: &[Rule] = &[
-    Rule { name: "fmt", check: fmt },
-    Rule { name: "tidy", check: |tree| listed(tidy::problems(tree)?) },
-    Rule { name: "subjects", check: |tree| listed(language::subjects(tree)?) },
-    Rule { name: "type-names", check: |tree| listed(language::type_names(tree)?) },
-    Rule { name: "one-definition", check: |tree| listed(language::one_definition(tree)?) },
-    Rule { name: "citations", check: |tree| listed(language::citations(tree)?) },
-    Rule { name: "commit-subjects", check: |tree| listed(language::commit_subjects(tree)?) },
-    Rule { name: "layers", check: |tree| listed(layers::problems(tree)?) },
-    Rule { name: "rocksdb-version", check: |tree| listed(rocksdb_pins::problems(tree)?) },
-    Rule { name: "bazel-format", check: |tree| listed(bazel::format::problems(tree)?) },
-    Rule { name: "bazel-pins", check: |tree| listed(bazel::pins::problems(tree)?) },
-    Rule { name: "bazel-sources", check: |tree| listed(bazel::sources::problems(tree)?) },
-    Rule { name: "bazel-deps", check: |tree| listed(bazel::deps::problems(tree)?) },
-    Rule { name: "bazel-visibility", check: |tree| listed(bazel::visibility::problems(tree)?) },
-    Rule { name: "bazel-suites", check: |tree| listed(bazel::suites::problems(tree)?) },
-    Rule { name: "bazel-faults", check: |tree| listed(bazel::plant::problems(tree)?) },
-    Rule { name: "clippy", check: clippy },
-    Rule { name: "ruff", check: ruff },
-    Rule { name: "mypy", check: mypy },
+const RULES: &[CheckRule] = &[
+    CheckRule { name: "fmt", check: fmt },
+    CheckRule { name: "tidy", check: |tree| listed(tidy::problems(tree)?) },
+    CheckRule { name: "subjects", check: |tree| listed(language::subjects(tree)?) },
+    CheckRule { name: "type-names", check: |tree| listed(language::type_names(tree)?) },
+    CheckRule { name: "one-definition", check: |tree| listed(language::one_definition(tree)?) },
+    CheckRule { name: "citations", check: |tree| listed(language::citations(tree)?) },
+    CheckRule { name: "commit-subjects", check: |tree| listed(language::commit_subjects(tree)?) },
+    CheckRule { name: "layers", check: |tree| listed(layers::problems(tree)?) },
+    CheckRule { name: "rocksdb-version", check: |tree| listed(rocksdb_pins::problems(tree)?) },
+    CheckRule { name: "bazel-format", check: |tree| listed(bazel::format::problems(tree)?) },
+    CheckRule { name: "bazel-pins", check: |tree| listed(bazel::pins::problems(tree)?) },
+    CheckRule { name: "bazel-sources", check: |tree| listed(bazel::sources::problems(tree)?) },
+    CheckRule { name: "bazel-deps", check: |tree| listed(bazel::deps::problems(tree)?) },
+    CheckRule {
+        name: "bazel-visibility",
+        check: |tree| listed(bazel::visibility::problems(tree)?),
+    },
+    CheckRule { name: "bazel-suites", check: |tree| listed(bazel::suites::problems(tree)?) },
+    CheckRule { name: "bazel-faults", check: |tree| listed(bazel::mutation_test::problems(tree)?) },
+    CheckRule { name: "clippy", check: clippy },
+    CheckRule { name: "ruff", check: ruff },
+    CheckRule { name: "mypy", check: mypy },
 ];
 
 /// Runs all rules, or only the named ones.

@@ -10,8 +10,8 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use crate::stages::show;
 use crate::suite::Suite;
+use crate::suite_output::show;
 use crate::workspace::{Workspace, text};
 
 /// Folder of cargo's target that holds the dev profile.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use crate::form::Form;
 use crate::java;
 use crate::process::{self, Outcome};
-use crate::stages::show;
 use crate::suite::{Suite, parse_suite_lines};
+use crate::suite_output::show;
 use crate::workspace::Workspace;
 
 /// Seeds of `make sim` by default.

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::parallel::run_parallel;
 use crate::process::{self, Outcome};
-use crate::side_by_side::side_by_side;
-use crate::stages::show;
 use crate::suite::Suite;
+use crate::suite_output::show;
 use crate::workspace::{BUILD_BOUND, Workspace};
 
 /// Seconds for each target by default.
@@ -53,7 +53,7 @@ fn fuzz(workspace: &Workspace, seconds: u64) -> Result<Vec<Suite>, String> {
         let result = if is_canary { canary_verdict(&outcome) } else { verdict(&outcome, target) };
         Ok((Suite::single(&format!("fuzz/{target}"), result), outcome.output))
     };
-    side_by_side(&targets, run, |_, ran: Result<_, String>| {
+    run_parallel(&targets, run, |_, ran: Result<_, String>| {
         let (suite, output) = ran?;
         show(&suite, &output);
         suites.push(suite);

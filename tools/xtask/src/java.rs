@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::process;
-use crate::stages::show;
 use crate::suite::Suite;
+use crate::suite_output::show;
 use crate::workspace::Workspace;
 
 /// Bound of all Java tests on one JDK; the first run also downloads Maven's plugins.
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_ran_and_a_build_that_broke_are_failures() {
+    fn missing_tests_and_a_broken_build_are_failures() {
         assert!(!suites("jdk", "[INFO] BUILD SUCCESS\n", true, "exit 0")[0].passed());
         assert!(!suites("jdk", GOOD, false, "exit 1").iter().all(Suite::passed));
     }

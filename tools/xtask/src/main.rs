@@ -61,7 +61,7 @@ enum Verb {
     /// Run `bazel test //...` with this machine's Bazel, on the crates that cargo has built
     Bazel,
     /// Mutation-test BUILD files: plant each fault of tools/bazel/faults.toml in a copy of the tree
-    BazelPlant {
+    BazelMutationTest {
         /// Plant only the fault of this name
         only: Option<String>,
     },
@@ -114,7 +114,7 @@ fn main() -> ExitCode {
         Verb::Tidy => tidy::run(&workspace),
         Verb::Language { gate, list } => language::run(&workspace, gate, list),
         Verb::Bazel => bazel::run::run(&workspace),
-        Verb::BazelPlant { only } => bazel::plant::run(&workspace, only.as_deref()),
+        Verb::BazelMutationTest { only } => bazel::mutation_test::run(&workspace, only.as_deref()),
         Verb::Demo => demo::demo(&workspace),
         Verb::Bench { name } => bench::run(&workspace, name.as_deref()),
         Verb::Fuzz { seconds } => fuzz::run(&workspace, seconds),

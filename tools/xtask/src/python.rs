@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use crate::form::Form;
 use crate::process;
-use crate::pythons;
-use crate::stages::show;
+use crate::python_versions;
 use crate::suite::Suite;
+use crate::suite_output::show;
 use crate::workspace::Workspace;
 
 /// Bound of the tests of one folder.
@@ -28,7 +28,8 @@ pub(crate) struct Interpreter {
 /// Runs every folder of Python tests, and the client's tests on the other Pythons.
 ///
 /// # Errors
-/// Returns an error if there is no test, git cannot list the files, or [`pythons::run`] fails.
+/// Returns an error if there is no test, git cannot list the files, or [`python_versions::run`]
+/// fails.
 pub fn run(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     let folders = folders(&workspace.files()?);
     if folders.is_empty() {
@@ -37,7 +38,7 @@ pub fn run(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     let own = Interpreter { path: ".venv/bin/python".into(), version: None };
     let suites = folders.iter().map(|folder| tested(workspace, folder, &own));
     let mut suites = suites.collect::<Result<Vec<_>, _>>()?;
-    suites.extend(pythons::run(workspace, form)?);
+    suites.extend(python_versions::run(workspace, form)?);
     Ok(suites)
 }
 
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_ran_and_dying_are_failures() {
+    fn missing_tests_and_a_dead_process_are_failures() {
         assert_eq!(read("no tests ran in 0.01s", false), (0, 0, 0, false));
         assert_eq!(read("Segmentation fault", false), (0, 0, 0, false));
         assert_eq!(read("3 passed in 0.01s", false), (3, 0, 0, false));

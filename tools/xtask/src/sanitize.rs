@@ -1,7 +1,7 @@
 //! `xtask sanitize`, a part of `make nightly`: the index's tests under AddressSanitizer and
 //! ThreadSanitizer, on the stable toolchain. The index is the only crate with its own rules for
-//! memory that threads share, so only the index is built again for each sanitizer, into folders that
-//! no other build uses.
+//! memory that threads share, so only the index is built again for each sanitizer, into folders
+//! that no other build uses.
 //!
 //! A sanitizer that detects nothing passes everything. Each sanitizer must therefore find a planted
 //! fault: the index built with `--cfg forebay_planted="..."` reuses memory under a reader, or
@@ -11,18 +11,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::parallel::run_parallel;
 use crate::process::{self, Outcome};
-use crate::side_by_side::side_by_side;
-use crate::stages::show;
 use crate::suite::Suite;
+use crate::suite_output::show;
 use crate::unit;
 use crate::workspace::Workspace;
 
 const PACKAGE: &str = "forebay-index";
 /// Tests of the index that the sanitizers run: all tests of concurrent readers and writers, and all
 /// tests of the memory layout.
-const TESTS: &str =
-    "--lib --test concurrent_reads --test image --test live --test mending --test model --no-run";
+const TESTS: &str = "--lib --test concurrent_reads --test image --test shared_copy --test repair \
+    --test model --no-run";
 /// Random histories of the model; a sanitizer slows each down many times.
 const MODEL_CASES: &str = "32";
 /// Bound of the test that executes a planted fault.
@@ -83,7 +83,7 @@ pub fn run(workspace: &Workspace) -> Result<(), String> {
 /// Returns an error if a build fails.
 pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     let mut suites = Vec::new();
-    side_by_side(
+    run_parallel(
         &SANITIZERS,
         |sanitizer| suites_of(workspace, sanitizer),
         |_, ran| {

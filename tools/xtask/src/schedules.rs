@@ -5,8 +5,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::stages::show;
 use crate::suite::Suite;
+use crate::suite_output::show;
 use crate::unit;
 use crate::workspace::Workspace;
 
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn it_builds_apart_from_everything_else() {
+    fn schedules_build_in_a_target_folder_of_their_own() {
         let workspace = Workspace { root: std::env::temp_dir() };
         let command = build(&workspace, Path::new("target"));
         let own = |name: &str, value: &str| {

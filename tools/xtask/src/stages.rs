@@ -4,12 +4,12 @@
 //! run and count as skipped.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::clock::Stopwatch;
 use crate::form::Form;
-use crate::suite::{Counts, Suite, findings, parse_libtest};
+use crate::suite::{Counts, Suite, parse_libtest};
+use crate::suite_output::{ended, failures, show, tell_again};
 use crate::workspace::{BUILD_BOUND, Workspace};
 use crate::{
     bazel, check, compiled_twice, demo, engine_logs, java, process, python, schedules, stage_times,
@@ -54,14 +54,12 @@ pub const STAGES: &[Stage] = &[
     stage("demo", &["build"], (90, 90), demo::demo_suites),
     stage("plant", &["build"], (30, 30), demo::plant_suites),
     stage("bazel", &["build"], (240, 60), |tree| bazel::run::suites(tree, Form::Bounded)),
-    stage("bazel-plant", &["bazel"], (120, 60), |tree| bazel::plant::suites(tree, Form::Bounded)),
+    stage("bazel-mutation-test", &["bazel"], (120, 60), |tree| {
+        bazel::mutation_test::suites(tree, Form::Bounded)
+    }),
     stage("engine", &["unit"], (5, 5), engine_logs::suites),
     stage("once", &["build"], (5, 5), compiled_twice::suites),
 ];
-
-/// The failures so far, printed again at the end of a run, because many systems store only the end
-/// of a long log.
-static FAILED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Runs all stages, or only the named ones, and prints times and the closing line.
 ///
@@ -83,7 +81,7 @@ pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), String> {
     let is_cold = !unit::was_built(workspace)?;
     let (counts, times) = walk(workspace, &chosen);
     stage_times::report(workspace, is_cold, &times)?;
-    let failed = FAILED.lock().map(|failed| failed.join("\n")).unwrap_or_default();
+    let failed = failures();
     if !failed.is_empty() {
         println!("{failed}");
     }
@@ -119,30 +117,6 @@ fn walk<'a>(workspace: &Workspace, stages: &[&'a Stage]) -> (Counts, Times<'a>) 
         times.push((*stage, watch.elapsed()));
     }
     (counts, times)
-}
-
-/// Prints a suite's line, and the suite's output if it failed.
-pub fn show(suite: &Suite, output: &str) {
-    println!("{suite}");
-    if !suite.passed() {
-        println!("---- {} wrote:\n{}\n----", suite.name, output.trim_end());
-        tell_again(&suite.to_string(), output);
-    }
-}
-
-fn tell_again(what: &str, output: &str) {
-    let lines: String = findings(output).iter().map(|line| format!("\n    {line}")).collect();
-    if let Ok(mut failed) = FAILED.lock() {
-        failed.push(format!("failed: {what}{lines}"));
-    }
-}
-
-/// Converts the end of a process into the result of a suite of one test.
-///
-/// # Errors
-/// Returns the ending if the process failed.
-pub fn ended(ok: bool, ending: &str) -> Result<(), String> {
-    if ok { Ok(()) } else { Err(ending.to_owned()) }
 }
 
 /// Runs the doc tests, then builds the documentation, in which a warning fails. A crate without doc

@@ -12,10 +12,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::engine_logs;
+use crate::parallel::run_parallel;
 use crate::process;
-use crate::side_by_side::side_by_side;
-use crate::stages::show;
 use crate::suite::{Counts, Suite, parse_libtest, parse_suite_lines};
+use crate::suite_output::show;
 use crate::workspace::{BUILD_BOUND, Workspace, array, text};
 
 /// Bound of one test binary.
@@ -46,7 +46,7 @@ pub fn run(
     let logs = workspace.target()?.join("xtask/unit");
     let mut suites = Vec::new();
     let mut ran_by_package: BTreeMap<String, u64> = BTreeMap::new();
-    side_by_side(
+    run_parallel(
         &test_binaries(workspace)?,
         |binary| {
             let mut command = binary.command();
@@ -111,7 +111,9 @@ pub fn was_built(workspace: &Workspace) -> Result<bool, String> {
 
 fn test_binaries(workspace: &Workspace) -> Result<Vec<TestBinary>, String> {
     let log = workspace.target()?.join(BUILD_LOG);
-    let form = ["test", "--workspace", "--all-targets", "--locked", "--no-run"];
+    // `--all-targets` would also build the test binary of a library whose manifest says
+    // `test = false`.
+    let form = ["test", "--workspace", "--tests", "--locked", "--no-run"];
     built(&mut workspace.cargo(&form), &log)
 }
 

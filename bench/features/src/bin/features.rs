@@ -50,7 +50,7 @@ fn measure() -> Result<String, String> {
     let embedded = asked != KAFKA;
     let asked = if embedded { rates_asked(&asked)? } else { Vec::new() };
     let rates = if asked.is_empty() { RATES.to_vec() } else { asked.clone() };
-    let plan = run::Plan {
+    let plan = run::FeaturesPlan {
         rows: if is_quick { 1_000_000 } else { 10_000_000 },
         clients: 64,
         batch_clients: 4,
@@ -66,7 +66,7 @@ fn measure() -> Result<String, String> {
         pages_bytes: 1 << 30,
         embedded,
         // A run of selected rates skips Kafka.
-        kafka: asked.is_empty().then(|| kafka::Plan {
+        kafka: asked.is_empty().then(|| kafka::KafkaPlan {
             rounds: Bench::rounds(11, 3),
             turn: seconds(5, 3),
             clients: 16,

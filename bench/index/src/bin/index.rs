@@ -12,10 +12,10 @@ use forebay_bench_index::driver;
 use forebay_bench_index::gets::{self, Map, Store};
 use forebay_bench_index::peers::Programs;
 use forebay_bench_index::plan::{self, Times};
-use forebay_bench_index::reopen::{self, Reopening};
+use forebay_bench_index::reopen::{self, ReopenScenario};
 use forebay_bench_index::report::Report;
 use forebay_bench_index::serve::{about, serve};
-use forebay_bench_index::writes::{self, Beside, Copy, Growth};
+use forebay_bench_index::writes::{self, ConcurrentReads, Copy, Growth};
 use forebay_bench_index::{clock, writes::bytes_per_entry};
 use forebay_bench_report::{Bench, Contender};
 
@@ -41,7 +41,7 @@ fn run() -> Result<(), String> {
     let mut report = Report::start(times)?;
     let rows = plan::rows_asked();
     let sections = plan::sections();
-    let mut said = driver::Said::default();
+    let mut said = driver::WorkerReports::default();
     let measured = driver::run(&sections, &Programs::find()?, times, rows.as_deref(), &mut said);
     print!("{}", report.finish(&sections, measured, said)?);
     Ok(())
@@ -96,7 +96,7 @@ fn rust(data: Data) -> Result<(), String> {
 }
 
 fn reopen(data: Data) -> Result<(), String> {
-    let reopening = RefCell::new(Reopening::start(data)?);
+    let reopening = RefCell::new(ReopenScenario::start(data)?);
     let mut contenders = [
         Contender::several("reopen", || reopening.borrow_mut().reopen()),
         Contender::several("torn", || reopening.borrow_mut().torn()),
@@ -116,7 +116,7 @@ fn apply(data: Data) -> Result<(), String> {
 }
 
 fn beside(data: Data) -> Result<(), String> {
-    let beside = RefCell::new(Beside::fill(data)?);
+    let beside = RefCell::new(ConcurrentReads::fill(data)?);
     let mut contenders = vec![Contender::several("idle", || beside.borrow_mut().idle())];
     for (name, rate) in
         [("10K/s", 10_000), ("100K/s", 100_000), ("500K/s", 500_000), ("1M/s", 1_000_000)]

@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use forebay_bench_report::Values;
-use forebay_index::Upkeep;
+use forebay_index::MaintenanceTask;
 
-use super::beside::{Chain, SINGLES, WRITER_CORE};
-use super::{Copy, ENTRY, Kept, words};
+use super::concurrent_reads::{Chain, SINGLES, WRITER_CORE};
+use super::{Copy, DocumentForm, ENTRY, words};
 use crate::clock::{stay_on, thread_nanos, use_any_core};
 use crate::data::Data;
 use crate::gets::percentiles;
@@ -34,7 +34,7 @@ pub struct Growth {
 }
 
 /// The measurements of one growth.
-struct Grown {
+struct GrowthTimes {
     /// Times of reads without inserts, and with concurrent inserts.
     still: Vec<u64>,
     growing: Vec<u64>,
@@ -56,7 +56,7 @@ impl Growth {
     /// # Errors
     /// Fails if a document is missing, or there is no memory.
     pub fn grow(&self) -> Result<Values, String> {
-        let Grown { still, growing, calls, moved } = self.grow_once()?;
+        let GrowthTimes { still, growing, calls, moved } = self.grow_once()?;
         let mut least = calls.clone();
         for _ in 1..GROWN {
             for (least, again) in least.iter_mut().zip(self.grow_once()?.calls) {
@@ -83,7 +83,7 @@ impl Growth {
         Ok(values)
     }
 
-    fn grow_once(&self) -> Result<Grown, String> {
+    fn grow_once(&self) -> Result<GrowthTimes, String> {
         let small = Data { entries: self.first, ..self.data };
         let mut copy = Copy { data: self.data, ..Copy::fill(small).map_err(words)? };
         let mut reader = Chain::new(&copy, small)?;
@@ -96,11 +96,11 @@ impl Growth {
             let end = if part + 1 == PARTS { self.data.entries } else { border(part + 1) };
             growing.extend(beside(&mut copy, &mut reader, border(part)..end, &mut calls)?);
         }
-        let found = copy.writer.held().documents;
+        let found = copy.writer.usage().documents;
         if found != self.data.entries {
             return Err(format!("{found} documents of {}", self.data.entries));
         }
-        Ok(Grown { still, growing, calls, moved: copy.writer.groups_moved_max() })
+        Ok(GrowthTimes { still, growing, calls, moved: copy.writer.groups_moved_max() })
     }
 }
 
@@ -127,28 +127,33 @@ fn beside(
 /// Inserts documents, an entry in each call; records the time of each call.
 fn insert(copy: &mut Copy, numbers: Range<u64>, calls: &mut Vec<u64>) -> Result<(), String> {
     stay_on(WRITER_CORE)?;
-    let mut upkeep = None::<JoinHandle<()>>;
+    let mut maintenance = None::<JoinHandle<()>>;
     for first in numbers.clone().step_by(ENTRY as usize) {
-        let effect = copy.effect(first..numbers.end.min(first + ENTRY), Kept::default());
+        let effect = copy.effect(first..numbers.end.min(first + ENTRY), DocumentForm::default());
         let effect = effect.map_err(words)?;
         let began = thread_nanos();
         copy.take(&effect).map_err(words)?;
         calls.push(thread_nanos() - began);
         // A reader's tail does this while it applies entries.
-        if upkeep.as_ref().is_none_or(JoinHandle::is_finished) {
-            upkeep = copy.writer.upkeep().map(|upkeep| thread::spawn(move || prepare(upkeep)));
+        if maintenance.as_ref().is_none_or(JoinHandle::is_finished) {
+            maintenance = copy
+                .writer
+                .maintenance_task()
+                .map(|maintenance| thread::spawn(move || prepare(maintenance)));
         }
     }
     // The undisturbed reads come next.
-    upkeep.map_or(Ok(()), |upkeep| upkeep.join().map_err(|_| "upkeep panicked".to_owned()))
+    maintenance.map_or(Ok(()), |maintenance| {
+        maintenance.join().map_err(|_| "maintenance panicked".to_owned())
+    })
 }
 
-/// Does upkeep on any free core: upkeep must not wait for the writer that waits for it.
-fn prepare(upkeep: Upkeep) {
+/// Does maintenance on any free core: maintenance must not wait for the writer that waits for it.
+fn prepare(maintenance: MaintenanceTask) {
     if let Err(problem) = use_any_core() {
-        eprintln!("upkeep stays on the writer's core: {problem}");
+        eprintln!("maintenance stays on the writer's core: {problem}");
     }
-    while upkeep.run() {}
+    while maintenance.run() {}
 }
 
 #[cfg(test)]

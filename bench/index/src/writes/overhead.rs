@@ -3,7 +3,7 @@
 
 use forebay_bench_report::Values;
 
-use super::{Copy, ENTRY, Kept, words};
+use super::{Copy, DocumentForm, ENTRY, words};
 use crate::data::{Data, Keys};
 use crate::memory::Resident;
 
@@ -22,11 +22,11 @@ struct Overhead {
 /// # Errors
 /// Fails if there is no memory, or the kernel does not count it.
 pub fn bytes_per_entry(data: Data) -> Result<Values, String> {
-    let plain = measure(data, Kept::default())?;
-    let expiry = measure(data, Kept { expires: true, version: false })?;
-    let version = measure(data, Kept { expires: false, version: true })?;
+    let plain = measure(data, DocumentForm::default())?;
+    let expiry = measure(data, DocumentForm { expires: true, version: false })?;
+    let version = measure(data, DocumentForm { expires: false, version: true })?;
     let small = Data { keys: Keys::Bytes4, value_bytes: 32, ..data };
-    let small_bytes = measure(small, Kept::default())?.last + 36.0;
+    let small_bytes = measure(small, DocumentForm::default())?.last + 36.0;
     let values = [
         ("plain", plain.last),
         ("plain, worst", plain.worst),
@@ -38,7 +38,7 @@ pub fn bytes_per_entry(data: Data) -> Result<Values, String> {
     Ok(values.map(|(name, value)| (name.to_owned(), value)).to_vec())
 }
 
-fn measure(data: Data, kept: Kept) -> Result<Overhead, String> {
+fn measure(data: Data, kept: DocumentForm) -> Result<Overhead, String> {
     let before = Resident::now()?.bytes;
     let mut copy = Copy::empty(data).map_err(words)?;
     let each = (data.key_bytes() + data.value_bytes) as u64;

@@ -23,12 +23,12 @@ fn run() -> Result<Report, String> {
          compression makes smaller; 8 partitions"
     );
     let mut bench = Bench::start("bootstrap", &about)?;
-    let plan = bootstrap::Plan {
+    let plan = bootstrap::BootstrapPlan {
         rounds: Bench::rounds(5, 3),
         documents,
         value_bytes: VALUE_BYTES,
         partitions: 8,
-        memory_budget: MEMORY_BYTES,
+        memory_limit: MEMORY_BYTES,
     };
     bootstrap::run(&plan)?.into_iter().for_each(|row| bench.add(row));
     bench.finish()

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<String, String> {
-    let plan = freshness::Plan {
+    let plan = freshness::FreshnessPlan {
         rounds: Bench::rounds(11, 3),
         writes: 100_000,
         rate: 10_000,

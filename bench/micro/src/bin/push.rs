@@ -5,7 +5,7 @@ use std::env;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use forebay_bench_micro::push::{self, Plan, Shape, reads};
+use forebay_bench_micro::push::{self, DocumentShape, PushPlan, reads};
 use forebay_bench_report::{Bench, Report, end};
 
 /// Documents and bytes of their texts, in the short form and in the long form.
@@ -29,8 +29,8 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<Report, String> {
-    let shape = |(documents, text_bytes)| Shape { documents, text_bytes };
-    let plan = Plan {
+    let shape = |(documents, text_bytes)| DocumentShape { documents, text_bytes };
+    let plan = PushPlan {
         rounds: Bench::rounds(5, 3),
         shapes: SHAPES[usize::from(!Bench::is_quick())].map(shape).to_vec(),
         partitions: PARTITIONS,

@@ -12,7 +12,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<Report, String> {
     let mut bench = Bench::start("writes", data::DATA)?;
-    let plan = writes::Plan {
+    let plan = writes::WritesPlan {
         rounds: Bench::rounds(11, 3),
         turn: Duration::from_secs(2),
         clients: 64,

@@ -24,7 +24,7 @@ const LIVE: &str = "forebay-";
 
 /// Bytes at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Taken {
+pub struct MemorySample {
     /// Time of the sample.
     pub nanos: u64,
     /// Private bytes of the process.
@@ -35,7 +35,7 @@ pub struct Taken {
     pub live: u64,
 }
 
-impl Taken {
+impl MemorySample {
     /// Returns the bytes that no other process can use.
     #[must_use]
     pub fn held(&self) -> f64 {
@@ -57,7 +57,7 @@ struct Look {
 }
 
 impl Look {
-    fn at(&mut self, process: u32) -> Result<Taken, String> {
+    fn at(&mut self, process: u32) -> Result<MemorySample, String> {
         let read = |name: &str| {
             let path = format!("/proc/{process}/{name}");
             fs::read_to_string(&path).map_err(|error| format!("read {path}: {error}"))
@@ -68,7 +68,7 @@ impl Look {
             words.and_then(|words| words.split_whitespace().next()?.parse().ok()).unwrap_or(0_u64)
         };
         let (own, mapped) = (kilobytes("RssAnon:") * 1_024, kilobytes("RssFile:") * 1_024);
-        Ok(Taken { nanos: nanos(), own, mapped, live: self.live_bytes(&maps) })
+        Ok(MemorySample { nanos: nanos(), own, mapped, live: self.live_bytes(&maps) })
     }
 
     /// Returns the bytes of the mapped live copies, and of all others of their directories. A
@@ -131,7 +131,7 @@ impl<'m> LiveMapping<'m> {
 
 /// A thread that samples a process until the process ends.
 pub struct Watch {
-    taken: Arc<Mutex<Vec<Taken>>>,
+    taken: Arc<Mutex<Vec<MemorySample>>>,
     ended: Arc<AtomicBool>,
 }
 
@@ -162,9 +162,9 @@ impl Watch {
     ///
     /// # Errors
     /// Fails if there are no samples.
-    pub fn between(&self, from: u64, to: u64) -> Result<Vec<Taken>, String> {
+    pub fn between(&self, from: u64, to: u64) -> Result<Vec<MemorySample>, String> {
         let taken = self.taken.lock();
-        let within = |taken: &&Taken| (from..=to).contains(&taken.nanos);
+        let within = |taken: &&MemorySample| (from..=to).contains(&taken.nanos);
         let seen: Vec<_> = taken.iter().filter(within).copied().collect();
         if seen.is_empty() { Err("no sample of the memory was taken".to_owned()) } else { Ok(seen) }
     }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_process_takes_is_seen() {
+    fn sample_contains_the_memory_of_this_process() {
         let began = nanos();
         let watch = Watch::start(std::process::id()).unwrap();
         let seen = watch.between(began, nanos()).unwrap();

@@ -16,24 +16,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay::{Client, ClientOptions, FieldType, KeyType, ScalarType, Store, StoreSpec};
+use forebay::schema::{FieldType, KeyType, StoreSpec};
+use forebay::{Client, ClientOptions, Store};
 use forebay_bench_report::{Contender, Rounds, Row, Unit, Values, interleave};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use self::memory::{Taken, Watch};
-use self::process::{ReaderProcess, forebayd};
+use self::memory::{MemorySample, Watch};
+use self::process::{PATIENCE, ReaderProcess, forebayd};
 use self::reads::Stretch;
 use crate::clock::nanos;
 use crate::server::{Log, Server, scratch};
 use crate::{Failure, runtime};
 
 const STORE: &str = "users";
-/// Time limit of one step, after which the benchmark fails.
-const PATIENCE: Duration = Duration::from_secs(40 * 60);
-/// Interval of polls.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Interval of polls for a version to become live.
 const LOOK_SOON: Duration = Duration::from_millis(1);
 /// Time between two batches of writes, each of which most likely goes to all partitions.
@@ -43,11 +40,11 @@ const WRITTEN: i64 = 64;
 
 /// Sizes and durations of the run.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct PushPlan {
     /// Number of rounds.
     pub rounds: usize,
     /// Shapes of documents, pushed one after the other.
-    pub shapes: Vec<Shape>,
+    pub shapes: Vec<DocumentShape>,
     /// Partitions of the store.
     pub partitions: u32,
     /// Undisturbed time before a push, and before the previous version is dropped.
@@ -58,14 +55,14 @@ pub struct Plan {
 
 /// Documents of one kind.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub struct DocumentShape {
     /// Number of documents.
     pub documents: u64,
     /// Bytes of each text.
     pub text_bytes: usize,
 }
 
-impl Shape {
+impl DocumentShape {
     fn measure(&self, what: &str) -> String {
         format!("push of 5 % changed, rows of {} B, {what}", self.text_bytes)
     }
@@ -75,11 +72,11 @@ impl Shape {
 ///
 /// # Errors
 /// Fails if a push fails, or the reader does not follow; the message has the shape and the round.
-pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
+pub fn run(plan: &PushPlan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let mut rows = Vec::new();
     for shape in &plan.shapes {
-        let side = runtime.block_on(Side::start(plan, *shape));
+        let side = runtime.block_on(PushSide::start(plan, *shape));
         let mut side = side.map_err(|failure| failure.to_string())?;
         let name = format!("rows of {} B", shape.text_bytes);
         let round = || side.round(&runtime, plan);
@@ -90,8 +87,8 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
 }
 
 /// A node with a store, and a reader of it.
-struct Side {
-    shape: Shape,
+struct PushSide {
+    shape: DocumentShape,
     server: Server,
     store: Store,
     /// Live version.
@@ -104,7 +101,7 @@ struct Side {
 
 /// The measurements of one round.
 #[derive(Debug, Default)]
-struct Measured {
+struct PushRound {
     rows_per_s: f64,
     flip_ms: f64,
     before: Stretch,
@@ -113,17 +110,17 @@ struct Measured {
     leaving: Stretch,
     /// Longest batch of writes before the push, and during it.
     writes_ms: [f64; 2],
-    memory: [Vec<Taken>; 4],
+    memory: [Vec<MemorySample>; 4],
 }
 
-impl Side {
-    async fn start(plan: &Plan, shape: Shape) -> Result<Self, Failure> {
+impl PushSide {
+    async fn start(plan: &PushPlan, shape: DocumentShape) -> Result<Self, Failure> {
         let (snapshots, directory, files) = (scratch()?, scratch()?, scratch()?);
         let url = format!("file://{}", snapshots.path().display());
         let server = Server::start_with(scratch()?, Log::Buffered, &["--snapshots", &url])?;
         let client = Client::connect(server.address(), ClientOptions::default()).await?;
         let spec = StoreSpec::documents(STORE, KeyType::Int64, plan.partitions)
-            .field("text", FieldType::Scalar(ScalarType::String));
+            .field("text", FieldType::STRING);
         let store = client.create_store(&spec).await?;
         let version = documents::FIRST;
         push(&server, shape, version, files.path()).await?;
@@ -141,7 +138,7 @@ impl Side {
         Ok(Self { shape, server, store, version, reader, watch, files, _folders })
     }
 
-    fn round(&mut self, runtime: &Runtime, plan: &Plan) -> Result<Values, String> {
+    fn round(&mut self, runtime: &Runtime, plan: &PushPlan) -> Result<Values, String> {
         let measured = runtime.block_on(async {
             let writes = Writes::start(&self.store);
             let measured = self.measure(plan, &writes).await?;
@@ -152,8 +149,8 @@ impl Side {
         values(&self.shape, &measured)
     }
 
-    async fn measure(&mut self, plan: &Plan, writes: &Writes) -> Result<Measured, Failure> {
-        let mut measured = Measured::default();
+    async fn measure(&mut self, plan: &PushPlan, writes: &Writes) -> Result<PushRound, Failure> {
+        let mut measured = PushRound::default();
         self.version += 1;
         let (version, path) = (self.version, self.files.path());
         let file = write_file(self.shape, version, path).await?;
@@ -194,21 +191,25 @@ impl Side {
 }
 
 /// A file of documents.
-struct Pushed {
+struct DocumentFile {
     path: PathBuf,
     documents: u64,
 }
 
-async fn write_file(shape: Shape, version: u64, folder: &Path) -> Result<Pushed, Failure> {
+async fn write_file(
+    shape: DocumentShape,
+    version: u64,
+    folder: &Path,
+) -> Result<DocumentFile, Failure> {
     let path = folder.join(format!("{version}.csv"));
     let to = path.clone();
     let write = move || documents::write(&to, version, shape.documents, shape.text_bytes);
     let documents = tokio::task::spawn_blocking(write).await??;
-    Ok(Pushed { path, documents })
+    Ok(DocumentFile { path, documents })
 }
 
 /// Pushes a file as the next version, waits for the command, and removes the file.
-async fn push_file(server: &Server, version: u64, file: &Pushed) -> Result<(), Failure> {
+async fn push_file(server: &Server, version: u64, file: &DocumentFile) -> Result<(), Failure> {
     let path = file.path.display().to_string();
     let at = ["push", "--node", server.address(), "--store", STORE, "--key", "id", &path];
     let told = forebayd(&at).await?;
@@ -217,7 +218,12 @@ async fn push_file(server: &Server, version: u64, file: &Pushed) -> Result<(), F
     if told.contains(&wanted) { Ok(()) } else { Err(format!("{told:?}, not {wanted:?}").into()) }
 }
 
-async fn push(server: &Server, shape: Shape, version: u64, folder: &Path) -> Result<(), Failure> {
+async fn push(
+    server: &Server,
+    shape: DocumentShape,
+    version: u64,
+    folder: &Path,
+) -> Result<(), Failure> {
     let file = write_file(shape, version, folder).await?;
     push_file(server, version, &file).await
 }
@@ -313,20 +319,22 @@ const AGE: &str = "age of the reader once the version before has gone, highest, 
 const P99: &str = "p99, us";
 const LONGEST: &str = "longest, us";
 
-fn values(shape: &Shape, measured: &Measured) -> Result<Values, String> {
+fn values(shape: &DocumentShape, measured: &PushRound) -> Result<Values, String> {
     let [steady, pushed, both, leaving] = &measured.memory;
-    let most = |seen: &[Taken], of: fn(&Taken) -> f64| seen.iter().map(of).fold(0.0, f64::max);
-    let Measured { before, around, .. } = measured;
+    let most = |seen: &[MemorySample], of: fn(&MemorySample) -> f64| {
+        seen.iter().map(of).fold(0.0, f64::max)
+    };
+    let PushRound { before, around, .. } = measured;
     let failed = before.failed + measured.pushed.failed + measured.leaving.failed;
     let values = [
-        (BEFORE.to_owned(), middle(steady, Taken::held)),
-        (PEAK.to_owned(), most(pushed, Taken::held)),
-        (BOTH.to_owned(), middle(both, Taken::held)),
-        (LEAVING.to_owned(), most(leaving, Taken::held)),
+        (BEFORE.to_owned(), middle(steady, MemorySample::held)),
+        (PEAK.to_owned(), most(pushed, MemorySample::held)),
+        (BOTH.to_owned(), middle(both, MemorySample::held)),
+        (LEAVING.to_owned(), most(leaving, MemorySample::held)),
         (OWN_BEFORE.to_owned(), middle(steady, |taken| taken.own as f64)),
         (OWN_PEAK.to_owned(), most(pushed, |taken| taken.own as f64)),
-        (MAPPED_BEFORE.to_owned(), middle(steady, Taken::all)),
-        (MAPPED_PEAK.to_owned(), most(pushed, Taken::all)),
+        (MAPPED_BEFORE.to_owned(), middle(steady, MemorySample::all)),
+        (MAPPED_PEAK.to_owned(), most(pushed, MemorySample::all)),
         (INDEX_BEFORE.to_owned(), before.used),
         (INDEX.to_owned(), measured.pushed.used),
         (RATE.to_owned(), measured.rows_per_s),
@@ -347,13 +355,13 @@ fn values(shape: &Shape, measured: &Measured) -> Result<Values, String> {
 }
 
 /// Returns the median of the samples.
-fn middle(seen: &[Taken], of: fn(&Taken) -> f64) -> f64 {
+fn middle(seen: &[MemorySample], of: fn(&MemorySample) -> f64) -> f64 {
     let mut all: Vec<f64> = seen.iter().map(of).collect();
     all.sort_by(f64::total_cmp);
     all.get(all.len() / 2).copied().unwrap_or_default()
 }
 
-fn rows_of(shape: &Shape, rounds: &Rounds) -> Result<Vec<Row>, String> {
+fn rows_of(shape: &DocumentShape, rounds: &Rounds) -> Result<Vec<Row>, String> {
     let against = |unit, what: &str, peer: &str| {
         let (what, peer) = (shape.measure(what), shape.measure(peer));
         Row::against(&what, unit, rounds, &what, &peer)
@@ -394,14 +402,14 @@ mod tests {
         let root = tree::root_of(Goals::FILE).unwrap();
         let goals = Goals::load(&root).unwrap();
         let of_goals: Vec<_> = goals.of("push").iter().map(|g| g.measure.clone()).collect();
-        let shapes = [350, 50].map(|text_bytes| Shape { documents: 1, text_bytes });
-        let of_shape = |shape: Shape| [PEAK, FAILED].map(|what| shape.measure(what));
+        let shapes = [350, 50].map(|text_bytes| DocumentShape { documents: 1, text_bytes });
+        let of_shape = |shape: DocumentShape| [PEAK, FAILED].map(|what| shape.measure(what));
         assert_eq!(shapes.into_iter().flat_map(of_shape).collect::<Vec<_>>(), of_goals);
     }
 
     #[test]
     fn the_middle_of_what_was_seen_is_its_median() {
-        let seen = [3, 9, 1].map(|own| Taken { own, ..Taken::default() });
-        assert_eq!(middle(&seen, Taken::held), 3.0);
+        let seen = [3, 9, 1].map(|own| MemorySample { own, ..MemorySample::default() });
+        assert_eq!(middle(&seen, MemorySample::held), 3.0);
     }
 }

@@ -4,18 +4,23 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
+use std::time::Duration;
 
 use forebay_testkit::child::OwnedChild;
 use forebay_testkit::tree;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::memory::copies;
-use super::reads::{READ, Stretch, Told};
-use super::{LOOK_EVERY, PATIENCE};
+use super::reads::{READ, ReaderLine, Stretch};
 use crate::Failure;
 
-/// Suffix of the name by which a version links the file from which it has borrowed.
-const BORROWED: &str = ".borrowed";
+/// Time limit of one step, after which the benchmark fails.
+pub(super) const PATIENCE: Duration = Duration::from_secs(40 * 60);
+/// Interval of polls.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Suffix of the name by which a version links the file of its donor.
+const DONOR_LINK_SUFFIX: &str = ".borrowed";
 
 /// Runs a command of `forebayd` to its end; returns its output.
 ///
@@ -50,7 +55,7 @@ pub(super) async fn forebayd(arguments: &[&str]) -> Result<String, Failure> {
 pub(super) struct ReaderProcess {
     child: OwnedChild,
     asks: ChildStdin,
-    told: UnboundedReceiver<Told>,
+    told: UnboundedReceiver<ReaderLine>,
 }
 
 impl ReaderProcess {
@@ -70,14 +75,14 @@ impl ReaderProcess {
         // The task ends with the reader.
         tokio::task::spawn_blocking(move || {
             for told in BufReader::new(said).lines().map_while(Result::ok) {
-                if Told::of(&told).is_none_or(|told| sender.send(told).is_err()) {
+                if ReaderLine::of(&told).is_none_or(|told| sender.send(told).is_err()) {
                     return;
                 }
             }
         });
         let mut reader = Self { child, asks, told };
         match reader.hear().await? {
-            Told::Ready => Ok(reader),
+            ReaderLine::Ready => Ok(reader),
             other => Err(format!("the reader printed {other:?} before it was ready").into()),
         }
     }
@@ -87,7 +92,7 @@ impl ReaderProcess {
         self.child.id()
     }
 
-    async fn hear(&mut self) -> Result<Told, Failure> {
+    async fn hear(&mut self) -> Result<ReaderLine, Failure> {
         let told = tokio::time::timeout(PATIENCE, self.told.recv()).await;
         let told = told.map_err(|_| "the reader printed nothing")?;
         Ok(told.ok_or("the reader has ended")?)
@@ -105,7 +110,7 @@ impl ReaderProcess {
     /// Waits until the announced version answers; returns the time of its first answer.
     pub(super) async fn flip(&mut self) -> Result<u64, Failure> {
         match self.hear().await? {
-            Told::Flip(nanos) => Ok(nanos),
+            ReaderLine::Flip(nanos) => Ok(nanos),
             other => Err(format!("the reader printed {other:?} before the version arrived").into()),
         }
     }
@@ -113,7 +118,7 @@ impl ReaderProcess {
     /// Returns the reads around that moment.
     pub(super) async fn around(&mut self) -> Result<Stretch, Failure> {
         match self.hear().await? {
-            Told::Around(stretch) => Ok(stretch),
+            ReaderLine::Around(stretch) => Ok(stretch),
             other => Err(format!("the reader printed {other:?} instead of its read times").into()),
         }
     }
@@ -122,7 +127,7 @@ impl ReaderProcess {
     pub(super) async fn stretch(&mut self) -> Result<Stretch, Failure> {
         self.ask("stretch")?;
         match self.hear().await? {
-            Told::Since(stretch) => Ok(stretch),
+            ReaderLine::Since(stretch) => Ok(stretch),
             other => Err(format!("the reader printed {other:?} instead of its read times").into()),
         }
     }
@@ -132,8 +137,8 @@ impl ReaderProcess {
     pub(super) async fn stands_alone(&self, partitions: usize) -> Result<(), Failure> {
         let is_alone = || {
             let copies = copies(self.id())?;
-            let is_borrowing = copies.iter().any(|name| name.ends_with(BORROWED));
-            Ok::<_, String>(copies.len() == partitions && !is_borrowing)
+            let shares_records = copies.iter().any(|name| name.ends_with(DONOR_LINK_SUFFIX));
+            Ok::<_, String>(copies.len() == partitions && !shares_records)
         };
         let wait = async {
             while !is_alone()? {

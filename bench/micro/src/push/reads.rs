@@ -13,7 +13,9 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
-use forebay::{CheckpointOptions, PartitionId, Reader, ReaderOptions, SnapshotStore, Value};
+use forebay::reads::{CheckpointOptions, SnapshotStore};
+use forebay::schema::{PartitionId, Value};
+use forebay::{Reader, ReaderOptions};
 use forebay_bench_report::Unit;
 use forebay_core::id::{FieldId, Offset};
 use forebay_core::partition::xxh3_64;
@@ -59,7 +61,7 @@ pub struct Stretch {
 
 /// A line of output of the reader process.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Told {
+pub enum ReaderLine {
     /// The reader answers.
     Ready,
     /// The next version answers, since this time.
@@ -70,7 +72,7 @@ pub enum Told {
     Since(Stretch),
 }
 
-impl Told {
+impl ReaderLine {
     fn line(&self) -> String {
         let (name, of) = match self {
             Self::Ready => return "ready\n".to_owned(),
@@ -120,11 +122,9 @@ pub fn run(arguments: &[String]) -> Result<(), Failure> {
     let [address, store, snapshots, directory, documents] = arguments else {
         return Err("read needs an address, a store, snapshots, a directory and a number".into());
     };
-    let options = ReaderOptions {
-        checkpoint: Some(CheckpointOptions::new(directory)),
-        snapshots: Some(SnapshotStore::open(snapshots)?),
-        ..ReaderOptions::new(store)
-    };
+    let options = ReaderOptions::new(store)
+        .checkpoint(CheckpointOptions::new(directory))
+        .snapshots(SnapshotStore::open(snapshots)?);
     let (runtime, documents) = (runtime()?, documents.parse()?);
     let read = read(&runtime, address, options, documents);
     runtime.shutdown_background();
@@ -142,17 +142,17 @@ fn read(
         reader.await_ready(PATIENCE).await?;
         Ok::<_, Failure>(reader)
     })?;
-    say(Told::Ready)?;
+    say(ReaderLine::Ready)?;
     let asked = listen();
     let mut reads = Reads::new(reader, documents)?;
     loop {
         reads.lot()?;
         match asked.try_recv() {
-            Ok(Asked::Version(version)) => reads.next = Some(version),
-            Ok(Asked::Stretch) => {
+            Ok(ReaderCommand::Version(version)) => reads.next = Some(version),
+            Ok(ReaderCommand::Stretch) => {
                 let since = reads.since.stretch(&reads.reader)?;
-                reads.since = Counted::new()?;
-                say(Told::Since(since))?;
+                reads.since = ReadTally::new()?;
+                say(ReaderLine::Since(since))?;
             }
             Err(TryRecvError::Empty) => {}
             Err(TryRecvError::Disconnected) => return Ok(()),
@@ -162,19 +162,19 @@ fn read(
 }
 
 /// A command that this process has received.
-enum Asked {
+enum ReaderCommand {
     Version(u64),
     Stretch,
 }
 
 /// Returns the commands; the channel ends with standard input.
-fn listen() -> Receiver<Asked> {
+fn listen() -> Receiver<ReaderCommand> {
     let (sender, asked) = channel();
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
             let asked = match line.strip_prefix("version ").map(str::parse) {
-                Some(Ok(version)) => Asked::Version(version),
-                _ => Asked::Stretch,
+                Some(Ok(version)) => ReaderCommand::Version(version),
+                _ => ReaderCommand::Stretch,
             };
             if sender.send(asked).is_err() {
                 return;
@@ -184,14 +184,14 @@ fn listen() -> Receiver<Asked> {
     asked
 }
 
-fn say(told: Told) -> io::Result<()> {
+fn say(told: ReaderLine) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(told.line().as_bytes())?;
     out.flush()
 }
 
 /// The reads of a span of time.
-struct Counted {
+struct ReadTally {
     took: Latency,
     failed: u64,
     held_up: u64,
@@ -200,7 +200,7 @@ struct Counted {
     positions: BTreeMap<PartitionId, (Offset, u64)>,
 }
 
-impl Counted {
+impl ReadTally {
     fn new() -> Result<Self, String> {
         let (held_up, age, positions) = (0, Duration::ZERO, BTreeMap::new());
         Ok(Self { took: Latency::new()?, failed: 0, held_up, age, positions })
@@ -247,7 +247,7 @@ impl Counted {
 /// A part of the time around a flip.
 struct Part {
     until: u64,
-    counted: Counted,
+    counted: ReadTally,
 }
 
 /// The reads and their results.
@@ -255,7 +255,7 @@ struct Reads {
     reader: Reader,
     documents: u64,
     lots: u64,
-    since: Counted,
+    since: ReadTally,
     /// The latest parts of the time, the current one last.
     parts: VecDeque<Part>,
     /// The announced version, until it answers.
@@ -266,7 +266,7 @@ struct Reads {
 
 impl Reads {
     fn new(reader: Reader, documents: u64) -> Result<Self, String> {
-        let (lots, since, parts) = (0, Counted::new()?, VecDeque::new());
+        let (lots, since, parts) = (0, ReadTally::new()?, VecDeque::new());
         Ok(Self { reader, documents, lots, since, parts, next: None, parts_left: None })
     }
 
@@ -291,7 +291,7 @@ impl Reads {
         let wanted = documents::beginning(version, key);
         if text_of(&self.reader, key).is_some_and(|text| text.starts_with(&wanted)) {
             (self.next, self.parts_left) = (None, Some(PARTS));
-            say(Told::Flip(began))?;
+            say(ReaderLine::Flip(began))?;
         }
         Ok(())
     }
@@ -311,13 +311,13 @@ impl Reads {
         }
         self.parts_left = self.parts_left.map(|left| left.saturating_sub(1));
         if self.parts_left == Some(0) {
-            let mut around = Counted::new()?;
+            let mut around = ReadTally::new()?;
             self.parts.iter().try_for_each(|part| around.add(&part.counted))?;
             self.parts_left = None;
-            say(Told::Around(around.stretch(&self.reader)?))?;
+            say(ReaderLine::Around(around.stretch(&self.reader)?))?;
         }
         let until = now + AROUND_NANOS / PARTS;
-        self.parts.push_back(Part { until, counted: Counted::new()? });
+        self.parts.push_back(Part { until, counted: ReadTally::new()? });
         if self.parts.len() as u64 > 2 * PARTS {
             self.parts.pop_front();
         }
@@ -342,11 +342,16 @@ mod tests {
     fn lines_are_read_as_they_are_told() {
         let some =
             Stretch { reads: 3, failed: 1, p99_us: 2.5, longest_us: 9.0, ..Stretch::default() };
-        for told in [Told::Ready, Told::Flip(7), Told::Around(some), Told::Since(some)] {
-            assert_eq!(Told::of(&told.line()), Some(told));
+        for told in [
+            ReaderLine::Ready,
+            ReaderLine::Flip(7),
+            ReaderLine::Around(some),
+            ReaderLine::Since(some),
+        ] {
+            assert_eq!(ReaderLine::of(&told.line()), Some(told));
         }
         for other in ["", "flip", "flip x", "since 1 2 3", "hello"] {
-            assert_eq!(Told::of(other), None, "{other}");
+            assert_eq!(ReaderLine::of(other), None, "{other}");
         }
     }
 }

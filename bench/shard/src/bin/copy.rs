@@ -1,5 +1,5 @@
-//! `make bench-copy`: copies of shards compared with the straight loop and the ceilings of both.
-//! With `straight-source` or `straight-target`, this program is an end of that loop.
+//! `make bench-copy`: copies of shards compared with the naive copy and the ceilings of both.
+//! With `naive-source` or `naive-target`, this program is an end of that loop.
 
 use std::env;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let ended = match arguments.as_slice() {
         [] => run(),
-        end => copies::straight_end(end).map_err(|failure| failure.to_string()),
+        end => copies::naive_end(end).map_err(|failure| failure.to_string()),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -53,7 +53,7 @@ fn run() -> Result<(), String> {
     );
     let mut bench = Bench::start("copy", &about)?;
     let (loopback, program) = (LOOPBACK, copies::this_program()?);
-    let plan = copies::Plan { rounds: ROUNDS, bytes, values, loopback, program };
+    let plan = copies::CopiesPlan { rounds: ROUNDS, bytes, values, loopback, program };
     copies::run(&plan)?.into_iter().for_each(|row| bench.add(row));
     println!("{}", bench.finish()?.summary());
     Ok(())

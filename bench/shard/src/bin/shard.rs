@@ -17,7 +17,7 @@ fn run() -> Result<Report, String> {
          operations of each order, {connecting} where each has a connection of its own; 16 clients"
     );
     let mut bench = Bench::start("shard", &about)?;
-    let plan = orders::Plan {
+    let plan = orders::OrdersPlan {
         rounds: Bench::rounds(3, 3),
         operations,
         connecting,

@@ -27,7 +27,8 @@ use forebay_core::{Error, Result};
 use forebay_shard::{Resources, ShardDirectory, ShardWriter};
 use tempfile::TempDir;
 
-use super::{Job, Side, data};
+use super::data;
+use super::job::{Job, Side};
 
 /// Memory of all shards, as a node has by default.
 const MEMORY_BYTES: usize = 256 << 20;
@@ -101,7 +102,7 @@ impl Shard {
         let schema = OneSchema(Arc::new(SchemaAt { layout: Layout::of(&definition), definition }));
         let state = PartitionState::new(at, PartitionCount(1));
         let mut shard = Self { writer, state, schema, value, sequence: 0 };
-        shard.apply(SchemaVersion(0), EntryBody::Opening)?;
+        shard.apply(SchemaVersion(0), EntryBody::LogHeader)?;
         Ok(shard)
     }
 

@@ -5,6 +5,7 @@
 
 mod data;
 mod engine;
+mod job;
 mod node;
 mod redis_server;
 
@@ -13,30 +14,10 @@ use forebay_bench_micro::runtime;
 use forebay_bench_report::{Contender, Rounds, Row, Unit, Values, interleave};
 
 use self::engine::Engine;
+pub use self::job::OrdersPlan;
+use self::job::{Job, Order, Side};
 use self::node::Node;
 use self::redis_server::RedisServer;
-
-/// Sizes of the run.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Number of rounds.
-    pub rounds: usize,
-    /// Documents, and operations of one order.
-    pub operations: u64,
-    /// Operations of one order in which each operation has its own connection.
-    pub connecting: u64,
-    /// Bytes of a value; each size has a store.
-    pub values: Vec<usize>,
-    /// Concurrent clients of a server.
-    pub clients: usize,
-}
-
-/// The operation of an order, and its choice of keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
-    is_write: bool,
-    is_random: bool,
-}
 
 /// The orders, in the source's sequence.
 const ORDERS: [(Order, &str); 4] = [
@@ -45,48 +26,6 @@ const ORDERS: [(Order, &str); 4] = [
     (Order { is_write: false, is_random: true }, "random get"),
     (Order { is_write: false, is_random: false }, "sequential get"),
 ];
-
-/// Operations of one contender in one round.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Job {
-    order: Order,
-    value_bytes: usize,
-    /// Number of existing documents.
-    documents: u64,
-    operations: u64,
-    clients: usize,
-    is_connecting: bool,
-}
-
-impl Job {
-    /// Returns the document of an operation.
-    fn document(&self, operation: u64) -> u64 {
-        match self.order.is_random {
-            true => data::mix(operation) % self.documents,
-            false => operation % self.documents,
-        }
-    }
-
-    /// Returns the operations of one client: every n-th operation, so that all clients together
-    /// keep the order.
-    fn operations_of(&self, client: usize) -> impl Iterator<Item = u64> + use<> {
-        (client as u64..self.operations).step_by(self.clients)
-    }
-
-    /// Checks that a document has its expected value.
-    fn check(&self, document: u64, value: Option<&[u8]>) -> Result<(), String> {
-        match value == Some(data::value(document, self.value_bytes)) {
-            true => Ok(()),
-            false => Err(format!("document {document} has another value, or none")),
-        }
-    }
-}
-
-/// A contender that runs orders.
-pub(crate) trait Side {
-    /// Runs the operations; returns the time of each.
-    fn run(&self, job: &Job) -> Result<Latency, String>;
-}
 
 const ENGINE: &str = "engine in process";
 const FSYNC: &str = "forebay, synced";
@@ -98,7 +37,7 @@ const REDIS_BUFFERED: &str = "redis, nothing on disk";
 ///
 /// # Errors
 /// Fails if a contender fails; the message has its name and the round.
-pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
+pub fn run(plan: &OrdersPlan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let engine = Engine::open(&plan.values)?;
     let node = |is_synced| Node::start(&runtime, is_synced, plan);
@@ -140,7 +79,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
 }
 
 /// Returns all jobs of a contender, with their names.
-fn jobs(plan: &Plan, side: &str, value_bytes: usize) -> Vec<(Job, String)> {
+fn jobs(plan: &OrdersPlan, side: &str, value_bytes: usize) -> Vec<(Job, String)> {
     let mut jobs = Vec::new();
     for is_connecting in [false, true] {
         if side == ENGINE && is_connecting {
@@ -176,7 +115,7 @@ fn rate_measure(name: &str) -> String {
     format!("{name}, 1/s")
 }
 
-fn rows(plan: &Plan, rounds: &Rounds) -> Result<Vec<Row>, String> {
+fn rows(plan: &OrdersPlan, rounds: &Rounds) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     let sides = [(ENGINE, None), (FSYNC, Some(REDIS_FSYNC)), (BUFFERED, Some(REDIS_BUFFERED))];
     for (side, peer) in sides {

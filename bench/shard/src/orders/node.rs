@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{Client, ClientOptions, ErrorCode, KeyType, Read, Store, StoreSpec, Value};
+use forebay::reads::Read;
+use forebay::schema::{KeyType, StoreSpec, Value};
+use forebay::{Client, ClientOptions, ErrorCode, Store};
 use forebay_bench_micro::Failure;
 use forebay_bench_micro::clock::nanos;
 use forebay_bench_micro::latency::Latency;
@@ -12,7 +14,8 @@ use forebay_core::id::FieldId;
 use futures::future::try_join_all;
 use tokio::runtime::Runtime;
 
-use super::{Job, Plan, Side, data};
+use super::data;
+use super::job::{Job, OrdersPlan, Side};
 
 /// Partitions of each store.
 const PARTITIONS: u32 = 4;
@@ -32,7 +35,7 @@ impl<'r> Node<'r> {
     ///
     /// # Errors
     /// Fails if the node does not start, or is unreachable.
-    pub fn start(runtime: &'r Runtime, is_synced: bool, plan: &Plan) -> Result<Self, String> {
+    pub fn start(runtime: &'r Runtime, is_synced: bool, plan: &OrdersPlan) -> Result<Self, String> {
         let server = Server::start(if is_synced { Log::Fsync } else { Log::Buffered })?;
         let address: Arc<str> = server.address().into();
         let connecting = try_join_all((0..plan.clients).map(|_| connect(&address)));
@@ -87,7 +90,7 @@ fn name(value_bytes: usize) -> String {
 }
 
 async fn connect(address: &str) -> forebay::Result<Client> {
-    let options = ClientOptions { deadline: PATIENCE, ..ClientOptions::default() };
+    let options = ClientOptions::default().deadline(PATIENCE);
     Client::connect(address, options).await
 }
 

@@ -12,7 +12,8 @@ use forebay_testkit::child::OwnedChild;
 use redis::{Client, Commands, Connection};
 use tempfile::TempDir;
 
-use super::{Job, Side, data};
+use super::data;
+use super::job::{Job, Side};
 
 /// Number of polls until the server answers, and the pause between them.
 const LOOKS: (u32, Duration) = (500, Duration::from_millis(20));

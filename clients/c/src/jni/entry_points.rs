@@ -4,20 +4,20 @@
 
 use jni_sys::{JNIEnv, jclass, jint, jlong};
 
-use super::{at, text};
+use super::address::{at, text};
 
 /// Version of the entry points and structs; raised with each change of either.
 pub(super) const ABI_VERSION: jint = 12;
 
 calls! {
     Java_io_forebay_JniCalls_close(id, error) =>
-        crate::registry::fb_close(id as u64, at(error));
+        crate::release::fb_close(id as u64, at(error));
     Java_io_forebay_JniCalls_freeBytes(bytes) =>
-        { crate::output::fb_bytes_free(at(bytes)); 0 };
+        { crate::release::fb_bytes_free(at(bytes)); 0 };
     Java_io_forebay_JniCalls_freePacked(packed) =>
-        { crate::output::fb_packed_free(at(packed)); 0 };
+        { crate::release::fb_packed_free(at(packed)); 0 };
     Java_io_forebay_JniCalls_freeError(error) =>
-        { crate::fault::fb_error_free(at(error)); 0 };
+        { crate::release::fb_error_free(at(error)); 0 };
     Java_io_forebay_JniCalls_inboxOpen(inbox, error) =>
         crate::event::fb_inbox_open(at(inbox), at(error));
     Java_io_forebay_JniCalls_inboxNext(inbox, timeout_ms, events_max, events, count, error) =>
@@ -58,88 +58,90 @@ calls! {
             pending as u64, deadline_ms as u64, outcome_count as u64, at(outcomes), at(token),
             at(error));
     Java_io_forebay_JniCalls_storeSend(store, changes, change_count, deadline_ms, sink, error) =>
-        crate::later::fb_store_send(
+        crate::async_write::fb_store_send(
             store as u64, at(changes), change_count as u64, deadline_ms as u64, at(sink),
             at(error));
     Java_io_forebay_JniCalls_streamOpen(store, options, stream, error) =>
-        crate::later::fb_stream_open(store as u64, at(options), at(stream), at(error));
+        crate::async_write::fb_stream_open(store as u64, at(options), at(stream), at(error));
     Java_io_forebay_JniCalls_streamSend(stream, store, change, sink, error) =>
-        crate::later::fb_stream_send(stream as u64, store as u64, at(change), at(sink), at(error));
+        crate::async_write::fb_stream_send(
+            stream as u64, store as u64, at(change), at(sink), at(error));
     Java_io_forebay_JniCalls_streamFlush(stream, summary, error) =>
-        crate::later::fb_stream_flush(stream as u64, at(summary), at(error));
+        crate::async_write::fb_stream_flush(stream as u64, at(summary), at(error));
     Java_io_forebay_JniCalls_storeSelect(store, select, read, selected, error) =>
         crate::select::fb_store_select(store as u64, at(select), at(read), at(selected), at(error));
     Java_io_forebay_JniCalls_readerOpen(client, options, reader, error) =>
-        crate::read::fb_reader_open(client as u64, at(options), at(reader), at(error));
+        crate::reader::fb_reader_open(client as u64, at(options), at(reader), at(error));
     Java_io_forebay_JniCalls_readerAwaitReady(reader, timeout_ms, error) =>
-        crate::read::fb_reader_await_ready(reader as u64, timeout_ms as u64, at(error));
+        crate::reader::fb_reader_await_ready(reader as u64, timeout_ms as u64, at(error));
     Java_io_forebay_JniCalls_readerAwaitToken(reader, token, token_length, timeout_ms, error) =>
-        crate::read::fb_reader_await_token(
+        crate::reader::fb_reader_await_token(
             reader as u64, text(token, token_length), timeout_ms as u64, at(error));
     Java_io_forebay_JniCalls_readerField(reader, name, name_length, asked, field, r#type, error) =>
-        crate::read::fb_reader_field(
+        crate::reader::fb_reader_field(
             reader as u64, text(name, name_length), asked as u32, at(field), at(r#type), at(error));
     Java_io_forebay_JniCalls_readerPartition(reader, key, partition, error) =>
-        crate::read::fb_reader_partition(reader as u64, at(key), at(partition), at(error));
+        crate::reader::fb_reader_partition(reader as u64, at(key), at(partition), at(error));
     Java_io_forebay_JniCalls_readerDefinition(reader, definition, error) =>
-        crate::read::fb_reader_definition(reader as u64, at(definition), at(error));
+        crate::reader::fb_reader_definition(reader as u64, at(definition), at(error));
     Java_io_forebay_JniCalls_readerSchemaVersion(reader, version, error) =>
-        crate::read::fb_reader_schema_version(reader as u64, at(version), at(error));
+        crate::reader::fb_reader_schema_version(reader as u64, at(version), at(error));
     Java_io_forebay_JniCalls_readerOnSchemaChange(reader, sink, error) =>
-        crate::read::fb_reader_on_schema_change(reader as u64, at(sink), at(error));
+        crate::reader::fb_reader_on_schema_change(reader as u64, at(sink), at(error));
     Java_io_forebay_JniCalls_readerGetScalar(reader, field, wanted, key, read, scalar, error) =>
-        crate::read::fb_reader_get_scalar(
+        crate::reader::fb_reader_get_scalar(
             reader as u64, field as u64, wanted as u32, at(key), at(read), at(scalar), at(error));
     Java_io_forebay_JniCalls_readerGetBytes(
         reader, field, key, read, buffer, capacity, length, presence, error) =>
-        crate::read::fb_reader_get_bytes(
+        crate::reader::fb_reader_get_bytes(
             reader as u64, field as u64, at(key), at(read), at(buffer), capacity as u64, at(length),
             at(presence), at(error));
     Java_io_forebay_JniCalls_readerGetValue(reader, field, key, read, value, presence, error) =>
-        crate::read::fb_reader_get_value(
+        crate::reader::fb_reader_get_value(
             reader as u64, field as u64, at(key), at(read), at(value), at(presence), at(error));
     Java_io_forebay_JniCalls_readerPresence(reader, field, key, read, presence, error) =>
-        crate::read::fb_reader_presence(
+        crate::reader::fb_reader_presence(
             reader as u64, field as u64, at(key), at(read), at(presence), at(error));
     Java_io_forebay_JniCalls_readerGetDocument(reader, key, read, document, error) =>
-        crate::read::fb_reader_get_document(
+        crate::reader::fb_reader_get_document(
             reader as u64, at(key), at(read), at(document), at(error));
     Java_io_forebay_JniCalls_readerGetMany(reader, field, keys, read, packed, error) =>
-        crate::many::fb_reader_get_many(
+        crate::batch_read::fb_reader_get_many(
             reader as u64, field as u64, at(keys), at(read), at(packed), at(error));
     Java_io_forebay_JniCalls_readerGetDocuments(reader, keys, read, documents, error) =>
-        crate::many::fb_reader_get_documents(
+        crate::batch_read::fb_reader_get_documents(
             reader as u64, at(keys), at(read), at(documents), at(error));
     Java_io_forebay_JniCalls_planOpen(
         reader, fields, field_count, cell, lossy, plan, width, error) =>
-        crate::many::fb_plan_open(
+        crate::batch_read::fb_plan_open(
             reader as u64, at(fields), field_count as u64, cell as u32, lossy as u32, at(plan),
             at(width), at(error));
     Java_io_forebay_JniCalls_readerGatherFloat(
         reader, plan, keys, read, values, capacity, statuses, cells, error) =>
-        crate::many::fb_reader_gather_f32(
+        crate::batch_read::fb_reader_gather_f32(
             reader as u64, plan as u64, at(keys), at(read), at(values), capacity as u64,
             at(statuses), at(cells), at(error));
     Java_io_forebay_JniCalls_readerGatherDouble(
         reader, plan, keys, read, values, capacity, statuses, cells, error) =>
-        crate::many::fb_reader_gather_f64(
+        crate::batch_read::fb_reader_gather_f64(
             reader as u64, plan as u64, at(keys), at(read), at(values), capacity as u64,
             at(statuses), at(cells), at(error));
     Java_io_forebay_JniCalls_readerGatherLong(
         reader, plan, keys, read, values, capacity, statuses, cells, error) =>
-        crate::many::fb_reader_gather_i64(
+        crate::batch_read::fb_reader_gather_i64(
             reader as u64, plan as u64, at(keys), at(read), at(values), capacity as u64,
             at(statuses), at(cells), at(error));
     Java_io_forebay_JniCalls_planColumns(plan, columns, error) =>
-        crate::many::fb_plan_columns(plan as u64, at(columns), at(error));
+        crate::batch_read::fb_plan_columns(plan as u64, at(columns), at(error));
     Java_io_forebay_JniCalls_scanOpen(reader, scan, error) =>
-        crate::many::fb_scan_open(reader as u64, at(scan), at(error));
-    Java_io_forebay_JniCalls_scanNext(scan, age_max_ms, documents_max, documents, count, error) =>
-        crate::many::fb_scan_next(
-            scan as u64, age_max_ms as u64, documents_max as u64, at(documents), at(count),
+        crate::batch_read::fb_scan_open(reader as u64, at(scan), at(error));
+    Java_io_forebay_JniCalls_scanNext(
+        scan, max_staleness_ms, documents_max, documents, count, error) =>
+        crate::batch_read::fb_scan_next(
+            scan as u64, max_staleness_ms as u64, documents_max as u64, at(documents), at(count),
             at(error));
     Java_io_forebay_JniCalls_readerMetrics(reader, metrics, error) =>
-        crate::read::fb_reader_metrics(reader as u64, at(metrics), at(error));
+        crate::reader::fb_reader_metrics(reader as u64, at(metrics), at(error));
     Java_io_forebay_JniCalls_readerVerify(reader, partition, timeout_ms, verified, error) =>
         crate::verify::fb_reader_verify(
             reader as u64, partition as u32, timeout_ms as u64, at(verified), at(error));

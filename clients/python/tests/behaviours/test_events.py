@@ -45,12 +45,12 @@ def test_stream_definition(client: forebay.Client) -> None:
     assert (column.type, column.required, column.allowed) == ("int32", True, (4,))
     assert (column.index, altered.log_bytes, altered.log_window) == ("range", 1, None)
     assert client.describe_store(name) == altered
-    with pytest.raises(forebay.InvalidArgument) as refused:
+    with pytest.raises(forebay.InvalidArgumentError) as refused:
         client.alter_store(name, [Alteration.set_rules("class", allowed=["four"])])
     assert refused.value.field == "class"
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         Alteration.set_rules("class", index="text")  # type: ignore[arg-type]
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         client.create_stream(new_name(), {"n": "int64"}, event_time="at")
 
 
@@ -66,7 +66,7 @@ def test_stream_inserts(client: forebay.Client) -> None:
         for _ in range(100):
             stream.send(forebay.insert("user-1", event))
         summary = stream.flush()
-    assert (summary.settled, summary.not_met, summary.failed) == (100, 0, 0)
+    assert (summary.settled, summary.condition_failed, summary.failed) == (100, 0, 0)
 
 
 def test_stream_refusals(client: forebay.Client) -> None:
@@ -84,15 +84,15 @@ def test_stream_refusals(client: forebay.Client) -> None:
         (forebay.delete("u"), None),
     ]
     for change, column in refused:
-        with pytest.raises(forebay.InvalidArgument) as raised:
+        with pytest.raises(forebay.InvalidArgumentError) as raised:
             orders.write(change)
         assert raised.value.field == column
     name = orders.definition.name
     client.alter_store(name, [Alteration.set_rules("device")])
     orders.insert("u", {**event, "device": "tv"})
-    with pytest.raises(forebay.InvalidArgument) as raised:
+    with pytest.raises(forebay.InvalidArgumentError) as raised:
         client.reader(name)
     assert raised.value.store == name
     documents = client.create_store(new_name(), {"n": "int64"})
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         documents.insert("u", {"n": 1})

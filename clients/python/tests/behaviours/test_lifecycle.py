@@ -28,7 +28,7 @@ def test_close_twice(server: Server, stores: Stores) -> None:
 def test_use_after_close(server: Server, stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"})
     token = store.upsert("k", {"a": 1}).token
-    plan, handle, iteration = reader.plan(["a"], "int64"), reader.field("a"), reader.iterate()
+    plan, handle, iteration = reader.plan(["a"], "int64"), reader.field("a"), reader.scan()
     reader.close()
     client = forebay.Client(server.endpoint)
     stream = client.store(store.definition.name).write_stream()
@@ -46,7 +46,7 @@ def test_use_after_close(server: Server, stores: Stores) -> None:
         lambda: reader.field("a"),
         lambda: next(iteration),
         lambda: reader.await_ready(1),
-        lambda: reader.wait_token(token, 1),
+        lambda: reader.await_token(token, 1),
         lambda: reader.is_ready,
         lambda: reader.status(),
         lambda: reader.metrics(),
@@ -60,7 +60,7 @@ def test_use_after_close(server: Server, stores: Stores) -> None:
         lambda: stream.summary(),
     ]
     for call in calls:
-        with pytest.raises(forebay.Closed):
+        with pytest.raises(forebay.ClosedError):
             call()
 
 
@@ -74,7 +74,7 @@ def test_close_during_reads(stores: Stores) -> None:
         lambda: reader.get("k7", "a"),
         lambda: reader.get_many(keys, "s"),
         lambda: reader.gather(plan, keys),
-        lambda: list(reader.iterate()),
+        lambda: list(reader.scan()),
         lambda: reader.get("k7", "a", latest=True),
     ]
     running = threading.Barrier(2 * len(reads) + 1)
@@ -84,7 +84,7 @@ def test_close_during_reads(stores: Stores) -> None:
         while True:
             try:
                 call()
-            except forebay.Error as error:
+            except forebay.ForebayError as error:
                 return error.code
             if not has_read:
                 running.wait(30)
@@ -191,16 +191,16 @@ def test_unreachable_server(own_server: Server) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{taken.getsockname()[1]}"
-        with pytest.raises(forebay.Unavailable):
+        with pytest.raises(forebay.UnavailableError):
             forebay.Client(endpoint, deadline=0.3)
-        with pytest.raises(forebay.Unavailable):
+        with pytest.raises(forebay.UnavailableError):
             forebay.Reader(endpoint, "store", open_timeout=0.3)
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         forebay.Client("no address at all", deadline=0.3)
     with forebay.Client(own_server.endpoint) as client:
         store = client.create_store(new_name(), {"a": "int64"})
         own_server.kill()
-        with pytest.raises((forebay.Unavailable, forebay.UnknownOutcome)) as raised:
+        with pytest.raises((forebay.UnavailableError, forebay.UnknownOutcomeError)) as raised:
             store.upsert("k", {"a": 1}, deadline=0.5)
         own_server.restart()
         if raised.value.pending is not None:
@@ -214,31 +214,31 @@ def test_typed_errors(stores: Stores) -> None:
     secret = "do-not-show-this"
     plan = reader.plan(["a"], "int32")
     other, _ = stores.create({"a": "int32"})
-    failures: list[tuple[type[forebay.Error], Callable[[], object], dict[str, object]]] = [
+    failures: list[tuple[type[forebay.ForebayError], Callable[[], object], dict[str, object]]] = [
         (
-            forebay.InvalidArgument,
+            forebay.InvalidArgumentError,
             lambda: store.upsert(secret, {"a": secret}),
             {"store": name, "field": "a"},
         ),
-        (forebay.NotFound, lambda: reader.field("none"), {"store": name, "field": "none"}),
+        (forebay.NotFoundError, lambda: reader.field("none"), {"store": name, "field": "none"}),
         (
-            forebay.LimitExceeded,
+            forebay.LimitExceededError,
             lambda: store.upsert(secret * 5000, {"a": 1}),
             {"store": name, "limit": 65_536, "actual": 80_000},
         ),
         (
-            forebay.InvalidArgument,
+            forebay.InvalidArgumentError,
             lambda: reader.gather(plan, [secret], out=np.zeros((1, 2), np.int32)),
             {},
         ),
-        (forebay.InvalidArgument, lambda: reader.get(1, "a"), {"store": name}),
+        (forebay.InvalidArgumentError, lambda: reader.get(1, "a"), {"store": name}),
         (
-            forebay.Conflict,
+            forebay.ConflictError,
             lambda: stores.client.create_store(name, {}),
             {"store": name},
         ),
         (
-            forebay.InvalidArgument,
+            forebay.InvalidArgumentError,
             lambda: reader.get(secret, "a", after=other.upsert("k", {"a": 1}).token),
             {"store": name},
         ),
@@ -247,7 +247,7 @@ def test_typed_errors(stores: Stores) -> None:
         with pytest.raises(kind) as raised:
             call()
         error = raised.value
-        assert type(error) is kind and isinstance(error, forebay.Error)
-        assert error.code == kind.__name__ and str(error).startswith(f"{error.code}: ")
+        assert type(error) is kind and isinstance(error, forebay.ForebayError)
+        assert f"{error.code}Error" == kind.__name__ and str(error).startswith(f"{error.code}: ")
         assert secret not in str(error) and len(str(error)) > 30
         assert {part: getattr(error, part) for part in context} == context, str(error)

@@ -21,9 +21,9 @@ def profile(users: forebay.Reader, keys: list[str]) -> list[object]:
     score = users.field("score")
     return [
         (
-            users.get(key, "visits", -1, max_age=60),
-            users.get(key, score, 0.5, max_age=60),
-            users.get(key, "city", "", max_age=60),
+            users.get(key, "visits", -1, max_staleness=60),
+            users.get(key, score, 0.5, max_staleness=60),
+            users.get(key, "city", "", max_staleness=60),
         )
         for key in keys
     ]
@@ -47,13 +47,13 @@ def test_in_memory_ready() -> None:
         assert reader.is_ready
         reader.await_ready(0)
         assert reader.status().age == 0
-        assert dict(reader.iterate()) == rows
+        assert dict(reader.scan()) == rows
         assert reader.get("k42", "a") == 42
         assert reader.get("none", "a") is ABSENT
-    with pytest.raises(forebay.NotFound) as unknown:
+    with pytest.raises(forebay.NotFoundError) as unknown:
         forebay.Reader.in_memory(FIELDS, {"k": {"c": 1}})
     assert unknown.value.field == "c"
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         forebay.Reader.in_memory(FIELDS, {7: {"a": 1}})
 
 
@@ -67,10 +67,10 @@ def test_in_memory_writes() -> None:
     assert reader.get_document("k", after=token) == expected
     assert reader.get_document("k", latest=True) == expected
     late = store.upsert("k", {"a": 0}, if_absent=True)
-    assert late.result == "not_met"
+    assert late.result == "condition_failed"
     assert late.version is not None
     assert store.upsert("k", {"a": 9}, if_version=late.version).result == "applied"
-    assert store.upsert("k", {"a": 8}, if_newer="a").result == "not_met"
+    assert store.upsert("k", {"a": 8}, if_newer="a").result == "condition_failed"
     reader.put("k", {"a": 1})
     assert reader.get_document("k") == {"a": 1}
     reader.upsert("k", {"a": None})
@@ -81,12 +81,12 @@ def test_in_memory_writes() -> None:
     once = [forebay.upsert(key, {"a": forebay.increment(1)}) for key in keys]
     assert len(reader.batch(once + once).complete().results) == 6_000
     assert reader.get_many(keys, "a") == [2] * 3_000
-    with pytest.raises(forebay.NotFound):
+    with pytest.raises(forebay.NotFoundError):
         store.upsert("k", {"c": 1})
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         store.upsert("k", {"a": "x"})
     foreign = forebay.Reader.in_memory(FIELDS).upsert("k", {"a": 1}).token
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         reader.get("k", "a", after=foreign)
 
 
@@ -102,8 +102,8 @@ def test_in_memory_clock() -> None:
         (10_000_000, None),
     ):
         reader.set_clock(began + timedelta(microseconds=passed_us))
-        assert reader.get_document("k", max_age=2) == expected, passed_us
-    with pytest.raises(forebay.InvalidArgument):
+        assert reader.get_document("k", max_staleness=2) == expected, passed_us
+    with pytest.raises(forebay.InvalidArgumentError):
         reader.set_clock(began)
     reader.upsert("k", {"a": forebay.increment(1)})
     assert reader.get_document("k") == {"a": 1}
@@ -131,10 +131,10 @@ def test_in_memory_alterations() -> None:
     assert reader.get("k", narrow) == 3
     assert reader.get("k", dropped) is ABSENT
     reader.upsert("k", {"y": 1 << 40, "n": "new"})
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         reader.get("k", narrow)
     assert reader.get_document("k") == {"z": 1 << 40, "n": "new"}
-    with pytest.raises(forebay.NotFound):
+    with pytest.raises(forebay.NotFoundError):
         reader.alter([Alteration.drop_field("y2")])
     assert reader.alter([Alteration.drop_all()]).log_window == 60
     assert reader.alter([Alteration.set_options()]).log_window is None
@@ -144,12 +144,14 @@ def test_in_memory_alterations() -> None:
 
 
 def gathers_nothing(
-    reader: forebay.Reader, status: KeyStatus, max_age: float | None = None
+    reader: forebay.Reader, status: KeyStatus, max_staleness: float | None = None
 ) -> None:
     """Gather the field a with the default 5 for the keys k and l; assert that neither answers."""
     statuses, mask = np.zeros(2, np.uint8), np.full((2, 1), 9, np.uint8)
     plan = reader.plan([("a", 5)], "int64")
-    found = reader.gather(plan, ["k", "l"], statuses=statuses, mask=mask, max_age=max_age)
+    found = reader.gather(
+        plan, ["k", "l"], statuses=statuses, mask=mask, max_staleness=max_staleness
+    )
     assert statuses.tolist() == [status] * 2
     assert found.tolist() == [[5], [5]]
     assert mask.tolist() == [[0], [0]]
@@ -157,25 +159,25 @@ def gathers_nothing(
 
 def test_in_memory_not_ready() -> None:
     reader = forebay.Reader.in_memory(FIELDS, {"k": {"a": 1}})
-    reader.force("not_ready")
+    reader.simulate("not_ready")
     assert not reader.is_ready
-    with pytest.raises(forebay.Unavailable):
+    with pytest.raises(forebay.UnavailableError):
         reader.get("k", "a")
     statuses = np.zeros(2, np.uint8)
     reader.get_many(["k", "l"], "a", statuses=statuses)
     assert statuses.tolist() == [KeyStatus.UNAVAILABLE] * 2
     gathers_nothing(reader, KeyStatus.UNAVAILABLE)
-    with pytest.raises(forebay.Unavailable):
+    with pytest.raises(forebay.UnavailableError):
         reader.await_ready(0.02)
     token = reader.upsert("l", {"a": 2}).token
-    with pytest.raises(forebay.Unavailable):
+    with pytest.raises(forebay.UnavailableError):
         reader.get("l", "a", after=token, timeout=0.02)
     found: list[object] = []
     waits = threading.Thread(
         target=lambda: found.append(reader.get("l", "a", after=token, timeout=30))
     )
     waits.start()
-    reader.force("nothing")
+    reader.simulate("none")
     waits.join(30)
     assert found == [2]
     assert reader.is_ready
@@ -184,31 +186,31 @@ def test_in_memory_not_ready() -> None:
 
 def test_in_memory_stale() -> None:
     reader = forebay.Reader.in_memory(FIELDS, {"k": {"a": 1}})
-    reader.force("stale", age=HOUR)
+    reader.simulate("stale", age=HOUR)
     assert not reader.is_ready
     assert reader.status().age == HOUR
-    with pytest.raises(forebay.Stale):
-        reader.get("k", "a", max_age=HOUR - 0.001)
-    assert reader.get("k", "a", max_age=HOUR) == 1
+    with pytest.raises(forebay.StaleError):
+        reader.get("k", "a", max_staleness=HOUR - 0.001)
+    assert reader.get("k", "a", max_staleness=HOUR) == 1
     reader.upsert("k", {"a": 2})
     statuses = np.zeros(2, np.uint8)
-    reader.get_many(["k", "l"], "a", statuses=statuses, max_age=HOUR / 2)
+    reader.get_many(["k", "l"], "a", statuses=statuses, max_staleness=HOUR / 2)
     assert statuses.tolist() == [KeyStatus.STALE] * 2
-    gathers_nothing(reader, KeyStatus.STALE, max_age=HOUR / 2)
+    gathers_nothing(reader, KeyStatus.STALE, max_staleness=HOUR / 2)
     assert reader.get("k", "a") == 2
     reader.advance(HOUR)
     assert reader.status().age == 2 * HOUR
-    with pytest.raises(forebay.InvalidArgument):
-        reader.force("stale")
-    reader.force("nothing")
-    assert reader.get("k", "a", max_age=2) == 2
+    with pytest.raises(forebay.InvalidArgumentError):
+        reader.simulate("stale")
+    reader.simulate("none")
+    assert reader.get("k", "a", max_staleness=2) == 2
     assert reader.is_ready
 
 
 def test_in_memory_closed() -> None:
     reader = forebay.Reader.in_memory(FIELDS, {"k": {"a": 1}})
     handle = reader.field("a")
-    reader.force("closed")
+    reader.simulate("closed")
     for call in (
         lambda: reader.get("k", handle),
         lambda: reader.field("a"),
@@ -216,12 +218,12 @@ def test_in_memory_closed() -> None:
         lambda: reader.upsert("k", {"a": 2}),
         lambda: reader.advance(HOUR),
         lambda: reader.alter([Alteration.drop_all()]),
-        lambda: reader.force("nothing"),
+        lambda: reader.simulate("none"),
     ):
-        with pytest.raises(forebay.Closed):
+        with pytest.raises(forebay.ClosedError):
             call()
     reader.close()
-    with pytest.raises(forebay.Closed):
+    with pytest.raises(forebay.ClosedError):
         reader.upsert("k", {"a": 2})
 
 
@@ -229,17 +231,17 @@ def test_in_memory_equals_a_node(stores: Stores) -> None:
     types = {"visits": "int64", "score": "float64", "city": "string"}
     store, node = stores.create(types)
     token = store.batch(written()).complete().token
-    node.wait_token(token, 30)
+    node.await_token(token, 30)
     memory = forebay.Reader.in_memory(types, written(), partitions=2)
     asked = [f"k{place}" for place in range(45)]
     assert profile(memory, asked) == profile(node, asked)
-    assert dict(memory.iterate()) == dict(node.iterate())
-    with pytest.raises(forebay.LimitExceeded):
+    assert dict(memory.scan()) == dict(node.scan())
+    with pytest.raises(forebay.LimitExceededError):
         profile(memory, ["k" * 65_537])
     stores.alter(store, Alteration.drop_field("score"))
     memory.alter([Alteration.drop_field("score")])
     version = memory.schema_version
     eventually("the drop is seen", lambda: node.schema_version == version)
     for reader in (memory, node):
-        with pytest.raises(forebay.NotFound):
+        with pytest.raises(forebay.NotFoundError):
             profile(reader, asked)

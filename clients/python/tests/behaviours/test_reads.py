@@ -58,7 +58,7 @@ def test_ttl_exact(stores: Stores) -> None:
     assert any(_lives_exactly(store, reader, ttl) for ttl in (0.5, 4.0, 32.0)), "never read alive"
     store.put("stays", {"a": 1})
     assert reader.get_many(["k", "stays"], "a", None, latest=True) == [None, 1]
-    assert [key for key, _ in reader.iterate()] == ["stays"]
+    assert [key for key, _ in reader.scan()] == ["stays"]
     default, reader = stores.create({"a": "int64"}, ttl=0.2)
     default.put("k", {"a": 1})
     eventually("the store's time to live", lambda: reader.get_document("k", latest=True) is None)
@@ -69,7 +69,7 @@ def _lives_exactly(store: forebay.Store, reader: forebay.Reader, ttl: float) -> 
     sent = time.time()
     token = store.put("k", {"a": 1}, ttl=ttl).token
     acknowledged = time.time()
-    reader.wait_token(store.upsert("k", {"b": 2}).token, 30)
+    reader.await_token(store.upsert("k", {"b": 2}).token, 30)
     reads = 0
     while True:
         # The document expires one life after its append, which was between the two times.
@@ -138,7 +138,7 @@ def test_drop_all(stores: Stores) -> None:
     store.upsert("new", {"a": forebay.increment(1)})
     keys = [f"k{at}" for at in range(100)]
     eventually("all is dropped", lambda: reader.get_documents(keys, latest=True) == [None] * 100)
-    assert list(reader.iterate()) == [("new", {"a": 1})]
+    assert list(reader.scan()) == [("new", {"a": 1})]
 
 
 def test_rename_under_a_handle(stores: Stores) -> None:
@@ -164,7 +164,7 @@ def test_widen_under_a_handle(stores: Stores) -> None:
     store.upsert("fits", {"a": 2})
     store.upsert("wide", {"a": 2**40})
     assert [reader.get(key, narrow, latest=True) for key in ("old", "fits")] == [1, 2]
-    with pytest.raises(forebay.InvalidArgument, match="int64.*int32"):
+    with pytest.raises(forebay.InvalidArgumentError, match="int64.*int32"):
         reader.get("wide", narrow, latest=True)
     wide = reader.field("a", "int64")
     assert reader.get_many(["old", "fits", "wide"], wide) == [1, 2, 2**40]
@@ -179,9 +179,9 @@ def test_after_token(stores: Stores) -> None:
     foreign = other.upsert("k", {"a": 1}).token
     forged = bytes([token[0], *(byte ^ 1 for byte in token[1:])])
     for wrong in (b"", b"token", forged, token[:-1], foreign):
-        with pytest.raises(forebay.InvalidArgument):
+        with pytest.raises(forebay.InvalidArgumentError):
             reader.get("k", "a", after=wrong)
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         reader.get("k", "a", after=token, latest=True)
 
 
@@ -194,32 +194,32 @@ def test_latest_read(stores: Stores) -> None:
     assert sorted(reader.get_many(keys, "a", latest=True)) == list(range(12, 20))
 
 
-def test_max_age(own_server: Server) -> None:
+def test_max_staleness(own_server: Server) -> None:
     with forebay.Client(own_server.endpoint) as client:
         store = client.create_store(new_name(), {"a": "int64"}, partitions=1, heartbeat=0.2)
         with client.reader(store.definition.name) as reader:
             reader.await_ready(30)
             store.upsert("k", {"a": 1})
-            assert reader.get("k", "a", latest=True, max_age=30) == 1
-            with pytest.raises(forebay.InvalidArgument):
-                reader.get("k", "a", max_age=0.1)
+            assert reader.get("k", "a", latest=True, max_staleness=30) == 1
+            with pytest.raises(forebay.InvalidArgumentError):
+                reader.get("k", "a", max_staleness=0.1)
             own_server.freeze()
             statuses = np.zeros(1, np.uint8)
 
             def is_stale() -> bool:
-                reader.get_many(["k"], "a", statuses=statuses, max_age=1.0)
+                reader.get_many(["k"], "a", statuses=statuses, max_staleness=1.0)
                 return bool(statuses[0] == KeyStatus.STALE)
 
             eventually("the reader is stale", is_stale)
             plan = reader.plan(["a"], "int64")
             for call in (
-                lambda: reader.get("k", "a", max_age=1.0),
-                lambda: reader.get_document("k", max_age=1.0),
-                lambda: reader.get_many(["k"], "a", max_age=1.0),
-                lambda: reader.gather(plan, ["k"], max_age=1.0),
-                lambda: list(reader.iterate(max_age=1.0)),
+                lambda: reader.get("k", "a", max_staleness=1.0),
+                lambda: reader.get_document("k", max_staleness=1.0),
+                lambda: reader.get_many(["k"], "a", max_staleness=1.0),
+                lambda: reader.gather(plan, ["k"], max_staleness=1.0),
+                lambda: list(reader.scan(max_staleness=1.0)),
             ):
-                with pytest.raises(forebay.Stale):
+                with pytest.raises(forebay.StaleError):
                     call()
             assert reader.get("k", "a") == 1
             own_server.thaw()
@@ -229,7 +229,7 @@ def test_max_age(own_server: Server) -> None:
 def test_readiness_and_status(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"}, partitions=3)
     token = store.batch(forebay.upsert(f"k{at}", {"a": at}) for at in range(30)).token
-    reader.wait_token(token, 30)
+    reader.await_token(token, 30)
     assert reader.is_ready
     before = reader.metrics()
     reader.get_many(["k1", "k2", "none"], "a")
@@ -258,7 +258,7 @@ def test_partition_filter(stores: Stores) -> None:
         followed = [key for key, status in zip(keys, statuses) if status == 1]
         assert set(statuses) == {KeyStatus.FOUND, KeyStatus.NOT_FOLLOWED}
         assert values == [1 if key in followed else None for key in keys]
-        assert {key for key, _ in reader.iterate()} == set(followed)
+        assert {key for key, _ in reader.scan()} == set(followed)
         other = next(key for key in keys if key not in followed)
         plan = reader.plan(["a"], "int64")
         for call in (
@@ -266,18 +266,18 @@ def test_partition_filter(stores: Stores) -> None:
             lambda: reader.get_many([other], "a"),
             lambda: reader.gather(plan, [other]),
         ):
-            with pytest.raises(forebay.InvalidArgument) as raised:
+            with pytest.raises(forebay.InvalidArgumentError) as raised:
                 call()
             assert raised.value.partition == 0
     assert whole.get_many(keys, "a", latest=True) == [1] * 20
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         stores.client.reader(store.definition.name, partitions=[2])
 
 
 def test_verified_with_its_node(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"}, key="int64", partitions=2)
     token = store.batch(forebay.upsert(at, {"a": at}) for at in range(200)).token
-    reader.wait_token(token, 30)
+    reader.await_token(token, 30)
     store.delete(0)
     with ThreadPoolExecutor(1) as writer:
         writing = writer.submit(store.upsert, 200, {"a": 200})
@@ -286,9 +286,12 @@ def test_verified_with_its_node(stores: Stores) -> None:
     assert all(one.is_same and one.documents_here == one.documents_there for one in verified)
     assert [one.partition for one in verified] == [0, 1]
     assert sum(one.documents_here for one in verified) in (199, 200)
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         reader.verify(2)
-    with forebay.Reader.in_memory({"a": "int64"}) as memory, pytest.raises(forebay.Unsupported):
+    with (
+        forebay.Reader.in_memory({"a": "int64"}) as memory,
+        pytest.raises(forebay.UnsupportedError),
+    ):
         memory.verify(0)
 
 
@@ -323,7 +326,7 @@ def test_bootstrap_from_a_snapshot(snapshot_server: Server) -> None:
                 return have_begun and reader.metrics().records.applied < len(written)
 
         eventually("a reader begins with snapshots", begins)
-        with pytest.raises(forebay.InvalidArgument, match="names no folder for snapshots"):
+        with pytest.raises(forebay.InvalidArgumentError, match="names no folder for snapshots"):
             client.reader(name, snapshots="nowhere")
 
 
@@ -455,7 +458,7 @@ def test_gather_out_too_small(stores: Stores) -> None:
     for name in arrays():
         given = arrays()
         given[name] = given[name][:2].copy()
-        with pytest.raises(forebay.InvalidArgument, match=name):
+        with pytest.raises(forebay.InvalidArgumentError, match=name):
             reader.gather(plan, keys, latest=True, **given)  # type: ignore[arg-type]
         assert all((array == 9).all() for array in given.values())
     assert reader.gather(plan, keys, **arrays()).tolist() == [[1, 2]] * 3  # type: ignore[arg-type]
@@ -466,11 +469,11 @@ def test_gather_exactness(stores: Stores) -> None:
     store, reader = stores.create(types)
     store.upsert("k", {"i": 2**53 + 1, "f": 0.1})
     for field, dtype in (("i", "float32"), ("i", "float64"), ("f", "float32"), ("f", "int64")):
-        with pytest.raises(forebay.InvalidArgument) as raised:
+        with pytest.raises(forebay.InvalidArgumentError) as raised:
             reader.plan([field], dtype)  # type: ignore[arg-type]
         assert raised.value.field == field
     for field in ("s", "l", "b"):
-        with pytest.raises(forebay.InvalidArgument):
+        with pytest.raises(forebay.InvalidArgumentError):
             reader.plan([field], "float64", lossy=True)
     matrix = reader.gather(reader.plan(["i", "f"], lossy=True), ["k"], latest=True)
     assert matrix.tolist() == [[2.0**53, float(np.float32(0.1))]]
@@ -483,6 +486,6 @@ def test_iteration_equals_gets(stores: Stores) -> None:
     store.batch(forebay.delete(f"k{at}") for at in range(0, 3000, 7)).complete()
     assert reader.get_document("k0", latest=True) is None
     reader.get_documents([f"k{at}" for at in range(3000)], latest=True)
-    seen = list(reader.iterate(batch=100))
+    seen = list(reader.scan(batch=100))
     assert len(seen) == len({key for key, _ in seen}) == 3000 - len(range(0, 3000, 7))
     assert [document for _, document in seen] == reader.get_documents([key for key, _ in seen])

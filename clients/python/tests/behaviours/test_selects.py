@@ -39,7 +39,7 @@ def _orders(client: forebay.Client) -> tuple[forebay.Store, bytes]:
     return orders, orders.batch(changes).complete().token
 
 
-def _seconds(selected: forebay.Selected) -> list[int]:
+def _seconds(selected: forebay.SelectResult) -> list[int]:
     """Return the seconds of the events' times."""
     return [int((event.time - _EPOCH).total_seconds()) for event in selected.events]
 
@@ -104,7 +104,7 @@ def test_select_in_a_time_span(client: forebay.Client) -> None:
     assert _seconds(orders.select(key="user-1", start=_second(4), end=_second(10))) == [4, 7]
     assert _seconds(orders.select(descending=True, limit=2)) == [11, 10]
     assert _seconds(orders.select()) == list(range(12))
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         orders.select(start=datetime(1970, 1, 1))
 
 
@@ -117,7 +117,7 @@ def test_select_refusals(client: forebay.Client) -> None:
         {"order_by": "colour"},
     ]
     for asked in unknown:
-        with pytest.raises(forebay.NotFound) as missing:
+        with pytest.raises(forebay.NotFoundError) as missing:
             orders.select(**asked)
         assert (missing.value.store, missing.value.field) == (orders.definition.name, "colour")
     invalid: list[tuple[dict[str, Any], str | None]] = [
@@ -132,14 +132,14 @@ def test_select_refusals(client: forebay.Client) -> None:
         ({"key": "user-1", "equal": ("city", "Rome")}, None),
     ]
     for asked, column in invalid:
-        with pytest.raises(forebay.InvalidArgument) as refused:
+        with pytest.raises(forebay.InvalidArgumentError) as refused:
             orders.select(**asked)
         assert (refused.value.store, refused.value.field) == (orders.definition.name, column)
-    with pytest.raises(forebay.LimitExceeded) as limited:
+    with pytest.raises(forebay.LimitExceededError) as limited:
         orders.select(limit=10_001)
     assert (limited.value.limit, limited.value.actual) == (10_000, 10_001)
     documents = client.create_store(new_name(), {"n": "int64"})
-    with pytest.raises(forebay.InvalidArgument) as refused:
+    with pytest.raises(forebay.InvalidArgumentError) as refused:
         documents.select()
     assert refused.value.store == documents.definition.name
 

@@ -144,7 +144,7 @@ def test_every_key_type(stores: Stores) -> None:
         changes = [forebay.upsert(key, {"at": at}) for at, key in enumerate(some)]
         token = store.batch(changes).complete().token
         assert reader.get_many(some, "at", after=token) == list(range(len(some)))
-        assert {key for key, _ in reader.iterate()} == set(some)
+        assert {key for key, _ in reader.scan()} == set(some)
 
 
 def test_partitioned_by_field(stores: Stores) -> None:
@@ -154,11 +154,11 @@ def test_partitioned_by_field(stores: Stores) -> None:
     store.upsert(one, {"n": 1})
     store.upsert(two, {"n": 2})
     token = store.upsert(two, {"n": forebay.increment(1)}).token
-    reader.wait_token(store.upsert(one, {"n": forebay.increment(9)}).token, 30)
+    reader.await_token(store.upsert(one, {"n": forebay.increment(9)}).token, 30)
     assert reader.get_many([one, two], "n", after=token) == [10, 3]
-    assert {key: document["n"] for key, document in reader.iterate()} == {one: 10, two: 3}
+    assert {key: document["n"] for key, document in reader.scan()} == {one: 10, two: 3}
     for call in (lambda: reader.get("k", "n"), lambda: store.upsert("k", {"n": 1})):
-        with pytest.raises(forebay.InvalidArgument):
+        with pytest.raises(forebay.InvalidArgumentError):
             call()
 
 
@@ -198,7 +198,7 @@ def test_batch_writes(stores: Stores) -> None:
     batch.append(forebay.put("k1", {"a": 9}, if_absent=True))
     outcome = store.batch(batch).complete()
     results = [result.result for result in outcome.results]  # type: ignore[union-attr]
-    assert results[:3001] == ["appended"] * 3001 and results[3001:] == ["not_met"]
+    assert results[:3001] == ["appended"] * 3001 and results[3001:] == ["condition_failed"]
     keys = [f"k{at}" for at in range(3000)]
     assert reader.get_many(keys, "a", after=outcome.token) == [5, *range(1, 3000)]
 
@@ -212,18 +212,18 @@ def test_write_stream(stores: Stores) -> None:
         for at in range(2000):
             change = {"n": forebay.increment(1), "order": forebay.list_append([at], 1000)}
             acknowledgements.append(stream.send(forebay.upsert(f"k{at % 10}", change)))
-        with pytest.raises(forebay.NotFound):
+        with pytest.raises(forebay.NotFoundError):
             stream.send(forebay.upsert("k0", {"none": 1}))
         taken = stream.send(forebay.upsert("k0", {"n": 1}, if_absent=True))
         summary = stream.flush()
         last = stream.send(forebay.upsert("k1", {"n": forebay.increment(1)}))
-    assert (summary.settled, summary.not_met, summary.failed) == (2001, 1, 0)
+    assert (summary.settled, summary.condition_failed, summary.failed) == (2001, 1, 0)
     assert all(acknowledgement.is_known for acknowledgement in [*acknowledgements, taken, last])
     results = [acknowledgement.outcome().result for acknowledgement in acknowledgements]
     assert results == ["appended"] * 2000
-    assert (taken.outcome().result, last.outcome().result) == ("not_met", "appended")
-    reader.wait_token(last.outcome().token, 30)
-    reader.wait_token(summary.token, 30)
+    assert (taken.outcome().result, last.outcome().result) == ("condition_failed", "appended")
+    reader.await_token(last.outcome().token, 30)
+    reader.await_token(summary.token, 30)
     for at in range(10):
         count, order = 200 + (at == 1), list(range(at, 2000, 10))
         assert reader.get_document(f"k{at}") == {"n": count, "order": order}
@@ -237,7 +237,7 @@ def test_unknown_store(client: forebay.Client, server: Server) -> None:
         lambda: forebay.Reader(server.endpoint, name),
     )
     for call in calls:
-        with pytest.raises(forebay.NotFound) as raised:
+        with pytest.raises(forebay.NotFoundError) as raised:
             call()
         assert raised.value.store == name
 
@@ -252,7 +252,7 @@ def test_unknown_field(stores: Stores) -> None:
         lambda: reader.plan(["a", "b"], "int64"),
     )
     for call in calls:
-        with pytest.raises(forebay.NotFound) as raised:
+        with pytest.raises(forebay.NotFoundError) as raised:
             call()
         assert (raised.value.store, raised.value.field) == (store.definition.name, "b")
     assert reader.get_document("k", latest=True) is None
@@ -273,9 +273,9 @@ def test_wrong_key_type(stores: Stores) -> None:
                 lambda: reader.get_many([key], "a"),  # noqa: B023
             )
             for call in calls:
-                with pytest.raises(forebay.InvalidArgument):
+                with pytest.raises(forebay.InvalidArgumentError):
                     call()
-        assert list(reader.iterate()) == []
+        assert list(reader.scan()) == []
 
 
 def test_wrong_value_type(stores: Stores) -> None:
@@ -302,7 +302,7 @@ def test_wrong_value_type(stores: Stores) -> None:
         ("i", 2**64),
     ]
     for field, value in wrong:
-        with pytest.raises(forebay.InvalidArgument) as raised:
+        with pytest.raises(forebay.InvalidArgumentError) as raised:
             store.upsert("k", {field: value})  # type: ignore[dict-item]
         assert raised.value.field == field, (field, value)
     assert reader.get_document("k", latest=True) is None
@@ -312,15 +312,15 @@ def test_oversize_key(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"})
     key = "k" * (KEY_BYTES_MAX + 1)
     for call in (lambda: store.upsert(key, {"a": 1}), lambda: reader.get(key, "a")):
-        with pytest.raises(forebay.LimitExceeded) as raised:
+        with pytest.raises(forebay.LimitExceededError) as raised:
             call()
         assert (raised.value.limit, raised.value.actual) == (KEY_BYTES_MAX, KEY_BYTES_MAX + 1)
-    assert list(reader.iterate()) == []
+    assert list(reader.scan()) == []
 
 
 def test_oversize_value(stores: Stores) -> None:
     store, reader = stores.create({"blob": "bytes"})
-    with pytest.raises(forebay.LimitExceeded) as raised:
+    with pytest.raises(forebay.LimitExceededError) as raised:
         store.upsert("k", {"blob": bytes(VALUE_BYTES_MAX + 1)})
     assert (raised.value.limit, raised.value.actual) == (VALUE_BYTES_MAX, VALUE_BYTES_MAX + 1)
     assert reader.get_document("k", latest=True) is None
@@ -329,7 +329,7 @@ def test_oversize_value(stores: Stores) -> None:
 def test_oversize_name(client: forebay.Client) -> None:
     name = "n" * 256
     for store, field in ((name, "a"), (new_name(), name)):
-        with pytest.raises(forebay.LimitExceeded) as raised:
+        with pytest.raises(forebay.LimitExceededError) as raised:
             client.create_store(store, {field: "int64"})
         assert (raised.value.limit, raised.value.actual) == (255, 256)
 
@@ -344,7 +344,7 @@ def test_increments_exact(stores: Stores) -> None:
     with ThreadPoolExecutor(8) as pool:
         tokens = [token for some in pool.map(add, range(8)) for token in some]
     for token in tokens:
-        reader.wait_token(token, 30)
+        reader.await_token(token, 30)
     assert reader.get_document("k") == {"n": 50 * sum(range(8)), "f": 200.0}
 
 
@@ -379,7 +379,7 @@ def test_if_absent_race(stores: Stores, server: Server) -> None:
         outcomes = list(pool.map(write, range(8)))
     applied = [who for who, outcome in enumerate(outcomes) if outcome.result == "applied"]
     assert len(applied) == 1
-    assert sorted({outcome.result for outcome in outcomes}) == ["applied", "not_met"]
+    assert sorted({outcome.result for outcome in outcomes}) == ["applied", "condition_failed"]
     assert reader.get("k", "who", latest=True) == applied[0]
 
 
@@ -387,10 +387,10 @@ def test_if_version(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"}, versioned=True)
     store.put("k", {"a": 1})
     first = store.upsert("k", {"a": 2}, if_version=1)
-    assert first.result == "not_met" and first.version is not None
+    assert first.result == "condition_failed" and first.version is not None
     assert store.upsert("k", {"a": 3}, if_version=first.version).result == "applied"
     second = store.upsert("k", {"a": 4}, if_version=first.version)
-    assert second.result == "not_met" and second.version is not None
+    assert second.result == "condition_failed" and second.version is not None
     assert second.version > first.version
     assert reader.get("k", "a", latest=True) == 3
     assert store.delete("k", if_version=second.version).result == "applied"
@@ -399,8 +399,8 @@ def test_if_version(stores: Stores) -> None:
 def test_if_newer(stores: Stores) -> None:
     store, reader = stores.create({"at": "int64", "a": "string"})
     assert store.upsert("k", {"at": 5, "a": "five"}, if_newer="at").result == "applied"
-    assert store.upsert("k", {"at": 5, "a": "again"}, if_newer="at").result == "not_met"
-    assert store.upsert("k", {"at": 4, "a": "four"}, if_newer="at").result == "not_met"
+    assert store.upsert("k", {"at": 5, "a": "again"}, if_newer="at").result == "condition_failed"
+    assert store.upsert("k", {"at": 4, "a": "four"}, if_newer="at").result == "condition_failed"
     assert reader.get_document("k", latest=True) == {"at": 5, "a": "five"}
     assert store.upsert("k", {"at": 6, "a": "six"}, if_newer="at").result == "applied"
     assert reader.get_document("k", latest=True) == {"at": 6, "a": "six"}
@@ -432,10 +432,10 @@ def test_store_administration(client: forebay.Client) -> None:
     assert field is not None and (field.type, field.default, field.ttl) == ("int32", 7, 60)
     assert client.describe_store(name) == definition
     assert definition in client.list_stores()
-    with pytest.raises(forebay.Conflict):
+    with pytest.raises(forebay.ConflictError):
         client.create_store(name, {})
     for window in (-1, 101 * 365 * 86_400):
-        with pytest.raises(forebay.InvalidArgument):
+        with pytest.raises(forebay.InvalidArgumentError):
             client.create_store(new_name(), {}, log_window=window)
     altered = client.alter_store(name, [forebay.Alteration.drop_field("v")], from_version=1)
     assert altered.version == 2 and altered.field("v") is None
@@ -448,12 +448,12 @@ def test_store_administration(client: forebay.Client) -> None:
     )
     set_again = client.alter_store(name, [as_described], from_version=2)
     assert _options(set_again) == options
-    with pytest.raises(forebay.Conflict):
+    with pytest.raises(forebay.ConflictError):
         client.alter_store(name, [forebay.Alteration.drop_field("a")], from_version=1)
-    with pytest.raises(forebay.InvalidArgument):
+    with pytest.raises(forebay.InvalidArgumentError):
         client.alter_store(name, [forebay.Alteration.widen_field("a", "int32")])
     client.delete_store(name)
-    with pytest.raises(forebay.NotFound):
+    with pytest.raises(forebay.NotFoundError):
         client.store(name)
-    with pytest.raises(forebay.NotFound):
+    with pytest.raises(forebay.NotFoundError):
         store.upsert(1, {"a": 1})

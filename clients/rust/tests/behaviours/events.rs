@@ -1,11 +1,12 @@
 //! Streams: their descriptions, and the events that they accept and refuse. The content of their
 //! logs is tested next to the service.
 
-use forebay::{
-    Alteration, Client, ColumnIndex, ColumnRules, ErrorCode, FieldSpec, KeyType, Reader,
-    ReaderOptions, Store, StoreOptions, StoreSpec, StreamOptions, StreamSpec, Value, Write,
-    WriteResult,
+use forebay::schema::{
+    Alteration, ColumnIndex, ColumnRules, FieldSpec, KeyType, StoreOptions, StoreSpec, StreamSpec,
+    Value,
 };
+use forebay::writes::{StreamOptions, Write, WriteResult};
+use forebay::{Client, ErrorCode, Reader, ReaderOptions, Store};
 
 use crate::world::{INT32, INT64, Opened, STRING, TIMESTAMP, client, endpoint, new_name, refused};
 
@@ -89,7 +90,7 @@ pub async fn stream_inserts() {
         stream.send(event()).await.unwrap();
     }
     let summary = stream.finish().await.unwrap();
-    assert_eq!((summary.settled, summary.not_met, summary.failed), (100, 0, 0));
+    assert_eq!((summary.settled, summary.condition_failed, summary.failed), (100, 0, 0));
 }
 
 async fn refusal(write: Write) -> Option<String> {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use forebay::{
-    CheckpointOptions, Client, ClientOptions, Conversion, DocumentKey, Error, ErrorCode, FieldRead,
-    GatherField, GatherOut, Read, Reader, ReaderOptions, Result,
+use forebay::reads::{
+    CheckpointOptions, Conversion, DocumentKey, FieldRead, GatherField, GatherOut, Read,
 };
+use forebay::{Client, ClientOptions, Error, ErrorCode, Reader, ReaderOptions, Result};
 use forebay_core::clock::SystemClock;
 use forebay_log::disk::RealDisk;
 use forebay_log::{ChangeLog, EmbeddedLog, EmbeddedOptions};
@@ -66,7 +66,7 @@ pub async fn use_after_close() {
         ("scan", reader.scan_next(&mut scan, None, 1, |_| Ok(())).map(drop)),
         ("wait", reader.wait(&Read::local(), &[]).await),
         ("wait until ready", reader.await_ready(PATIENCE).await),
-        ("wait for a token", reader.wait_token(&token, PATIENCE).await),
+        ("wait for a token", reader.await_token(&token, PATIENCE).await),
         ("wait for a position", reader.wait_applied(partition, position, PATIENCE).await),
         ("plan", reader.plan_gather::<i64>(&column, Conversion::Exact).map(drop)),
         ("handle", reader.handle("a", INT64).map(drop)),
@@ -164,13 +164,12 @@ pub async fn restart_from_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     // The interval is so long that only the close writes checkpoints.
     let every = 1_000 * PATIENCE;
-    let checkpoint = CheckpointOptions { every, ..CheckpointOptions::new(directory.path()) };
-    let options =
-        ReaderOptions { checkpoint: Some(checkpoint), ..ReaderOptions::new(opened.name()) };
+    let checkpoint = CheckpointOptions::new(directory.path()).every(every);
+    let options = ReaderOptions::new(opened.name()).checkpoint(checkpoint);
     for round in 1..=3_u64 {
         let token = increment_all().await;
         let reader = ready_reader(&opened.client, options.clone()).await;
-        reader.wait_token(&token, PATIENCE).await.unwrap();
+        reader.await_token(&token, PATIENCE).await.unwrap();
         let n = reader.handle("n", INT64).unwrap();
         for key in &keys {
             let expected = FieldRead::Value(2 * round as i64 - 1);
@@ -202,7 +201,7 @@ pub async fn server_restart() {
     let directory = tempfile::tempdir().unwrap();
     let data_dir = directory.path().to_owned();
     let mut node = TestNode::start(None, move || open_log(EmbeddedOptions::new(&data_dir))).await;
-    let spec = keyed(forebay::KeyType::String, 2, [("n", INT64)]);
+    let spec = keyed(forebay::schema::KeyType::String, 2, [("n", INT64)]);
     let opened = Opened::create_at(&node.endpoint(), spec).await;
     let mut total = 0;
     for round in 0..3 {
@@ -292,14 +291,14 @@ fn read_whole(reader: &Reader, stop: &AtomicBool) -> u64 {
 }
 
 pub async fn unreachable_server() {
-    let hasty = || ClientOptions { deadline: SOON, ..ClientOptions::default() };
+    let hasty = || ClientOptions::default().deadline(SOON);
     // The port is taken, and no process listens there.
     let taken = TcpSocket::new_v4().unwrap();
     taken.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let nobody = taken.local_addr().unwrap().to_string();
     let client = timeout(PATIENCE, Client::connect(&nobody, hasty())).await.unwrap();
     refused(client, ErrorCode::Unavailable);
-    let options = ReaderOptions { open_timeout: SOON, ..ReaderOptions::new("store") };
+    let options = ReaderOptions::new("store").open_timeout(SOON);
     let reader = timeout(PATIENCE, Reader::open(&nobody, options)).await.unwrap();
     refused(reader, ErrorCode::Unavailable);
     let client = Client::connect("no address at all", hasty()).await;
@@ -333,8 +332,8 @@ pub async fn typed_errors() {
     let unknown = client_of(&endpoint().await).await.store("nobody").await;
     let wrote = store.upsert(secret).set("a", secret).send().await.map_err(Error::from);
     let oversize = store.upsert(&secret.repeat(5_000)).set("a", 1).send().await;
-    let again = keyed(forebay::KeyType::String, 1, []);
-    let again = forebay::StoreSpec { name: name.clone(), ..again };
+    let again = keyed(forebay::schema::KeyType::String, 1, []);
+    let again = forebay::schema::StoreSpec { name: name.clone(), ..again };
     let in_store = |field, numbers| (Some(name.as_str()), field, numbers);
     let failures = [
         (wrote.map(drop), ErrorCode::InvalidArgument, in_store(Some("a"), None)),

@@ -38,7 +38,7 @@ behaviours! {
         wrong_key_type wrong_value_type oversize_key oversize_value oversize_name increments_exact
         min_max_and_lists if_absent_race if_version if_newer store_administration;
     reader: absent_null_empty get_into_a_buffer ttl_exact ttl_of_field after_token latest_read
-        max_age
+        max_staleness
         readiness_and_status partition_filter verified_with_its_node bootstrap_from_the_start
         bootstrap_from_a_snapshot pushed_version
         duplicate_keys_in_a_batch

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use forebay::{
-    Alteration, Conversion, ErrorCode, FieldRead, FieldSpec, FieldType, Forced, GatherField,
-    GatherOut, InMemoryReader, KeyAnswer, KeyStatus, Presence, Read, Reader, Result, Row,
-    StoreSpec, Timestamp, Write, WriteResult,
+use forebay::reads::{
+    Conversion, FieldRead, GatherField, GatherOut, KeyAnswer, KeyStatus, Presence, Read,
 };
+use forebay::schema::{Alteration, FieldSpec, FieldType, StoreSpec, Timestamp};
+use forebay::testing::{Forced, InMemoryReader, Row};
+use forebay::writes::{Write, WriteResult};
+use forebay::{ErrorCode, Reader, Result};
 
 use crate::world::{
     FLOAT64, Fields, INT32, INT64, Opened, SOON, STRING, after, document, fields, int, keys,
@@ -65,25 +67,26 @@ pub async fn in_memory_ready() {
 }
 
 pub async fn in_memory_writes() {
-    let mut spec = spec([("a", INT64), ("l", FieldType::List(forebay::ScalarType::Int64))]);
+    let mut spec = spec([("a", INT64), ("l", FieldType::List(forebay::schema::ScalarType::Int64))]);
     spec.options.versioned = true;
     let reader = Reader::in_memory(&spec, [Row::new("k").set("a", 1)]).unwrap();
     let store = reader.as_store();
     let sent = async |write: Write| write.send().await.unwrap();
     let token =
         sent(store.upsert("k").increment("a", 4).list_append("l", [1, 2, 3], 2)).await.token;
-    let list = forebay::Value::List(forebay::ScalarType::Int64, vec![int(2), int(3)]);
+    let list =
+        forebay::schema::Value::List(forebay::schema::ScalarType::Int64, vec![int(2), int(3)]);
     let expected = fields([("a", int(5)), ("l", list)]);
     assert_eq!(found(&reader, "k"), Some(expected.clone()));
     assert_eq!(document(&reader, &after(&token), "k").await.unwrap(), Some(expected.clone()));
     assert_eq!(document(&reader, &latest(), "k").await.unwrap(), Some(expected));
     let version = reader.get("k").unwrap().unwrap().version.unwrap();
     let stale = sent(store.upsert("k").set("a", 0).if_absent()).await;
-    assert_eq!(stale.result, WriteResult::NotMet(Some(version)));
+    assert_eq!(stale.result, WriteResult::ConditionFailed(Some(version)));
     let met = sent(store.upsert("k").set("a", 9).if_version(version)).await;
     assert_eq!(met.result, WriteResult::Applied);
     let not_newer = sent(store.upsert("k").set("a", 8).if_newer("a")).await;
-    assert!(matches!(not_newer.result, WriteResult::NotMet(_)));
+    assert!(matches!(not_newer.result, WriteResult::ConditionFailed(_)));
     sent(store.put("k").set("a", 1)).await;
     assert_eq!(found(&reader, "k"), Some(fields([("a", int(1))])));
     sent(store.upsert("k").set_null("a")).await;
@@ -263,7 +266,7 @@ pub async fn in_memory_equals_a_node() {
     let served = Opened::with(types).await;
     let token = served.write_all(written(&served.store)).await;
     let node = ready_reader(&served.client, forebay::ReaderOptions::new(served.name())).await;
-    node.wait_token(&token, crate::world::PATIENCE).await.unwrap();
+    node.await_token(&token, crate::world::PATIENCE).await.unwrap();
     let spec = StoreSpec { name: served.name().to_owned(), ..spec(types) };
     let memory = Reader::in_memory(&spec, []).unwrap();
     written(memory.as_store()).into_iter().for_each(|write| drop(memory.write(write).unwrap()));

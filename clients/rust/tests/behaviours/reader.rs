@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use forebay::{
-    Clock, Conversion, CopyOut, Element, ErrorCode, FieldHandle, FieldRead, FieldSpec, FieldType,
-    GatherField, GatherOut, GatherPlan, KeyStatus, KeyType, PartitionFilter, PartitionId, Phase,
-    Presence, Read, Reader, ReaderOptions, ScalarType, SnapshotStore, SystemClock, Token, Value,
-    VectorType,
+use forebay::environment::{Clock, SystemClock};
+use forebay::reads::{
+    Conversion, CopyOut, Element, FieldHandle, FieldRead, GatherField, GatherOut, GatherPlan,
+    KeyStatus, PartitionFilter, Presence, Read, SnapshotStore,
 };
+use forebay::schema::{FieldSpec, FieldType, KeyType, PartitionId, ScalarType, Value, VectorType};
+use forebay::status::Phase;
+use forebay::writes::Token;
+use forebay::{ErrorCode, Reader, ReaderOptions};
 use half::f16;
 
 use crate::world::{
@@ -54,7 +57,7 @@ pub async fn get_into_a_buffer() {
     let opened = Opened::with([("s", STRING), ("b", BYTES)]).await;
     let put = opened.store.put("k").set("s", "h\u{e9}llo").set("b", b"".as_slice());
     let token = opened.write_all([put, opened.store.put("null").set_null("s")]).await;
-    opened.reader.wait_token(&token, PATIENCE).await.unwrap();
+    opened.reader.await_token(&token, PATIENCE).await.unwrap();
     let text = opened.reader.handle("s", STRING).unwrap();
     let bytes = opened.reader.handle("b", BYTES).unwrap();
     for (room, answer, left) in [
@@ -64,7 +67,7 @@ pub async fn get_into_a_buffer() {
         (0, CopyOut::SizeNeeded(6), b""),
     ] {
         let mut buffer = vec![b'.'; room];
-        let read = opened.reader.read_local(None, |view| view.get_str(&text, "k", &mut buffer));
+        let read = opened.reader.get_str(&text, "k", &mut buffer);
         assert_eq!((read.unwrap(), &buffer[..]), (answer, left));
     }
     let mut buffer = *b"..";
@@ -173,7 +176,7 @@ pub async fn after_token() {
     let read = document(&opened.reader, &after(&foreign), "k").await;
     let error = refused(read, ErrorCode::InvalidArgument);
     assert_eq!(error.context().store.as_deref(), Some(opened.name()));
-    let wait = opened.reader.wait_token(&foreign, PATIENCE).await;
+    let wait = opened.reader.await_token(&foreign, PATIENCE).await;
     refused(wait, ErrorCode::InvalidArgument);
 }
 
@@ -190,16 +193,16 @@ pub async fn latest_read() {
     assert_eq!(numbers, (12..20).map(Some).collect::<Vec<_>>());
 }
 
-pub async fn max_age() {
+pub async fn max_staleness() {
     let mut node = memory_node().await;
     let mut beating = keyed(KeyType::String, 1, [("a", INT64)]);
     beating.options.heartbeat_ms = 200;
     let opened = Opened::create_at(&node.endpoint(), beating).await;
     let reader = &opened.reader;
     sent(opened.store.upsert("k").set("a", 1)).await;
-    let found = document(reader, &latest().max_age(Duration::from_secs(30)), "k").await;
+    let found = document(reader, &latest().max_staleness(Duration::from_secs(30)), "k").await;
     assert_eq!(found.unwrap(), Some(fields([("a", int(1))])));
-    let too_small = Read::local().max_age(Duration::from_millis(399));
+    let too_small = Read::local().max_staleness(Duration::from_millis(399));
     refused(document(reader, &too_small, "k").await, ErrorCode::InvalidArgument);
 
     node.kill();
@@ -240,7 +243,7 @@ pub async fn readiness_and_status() {
     let (store, reader) = (&opened.store, &opened.reader);
     let keys = keys(30);
     let token = opened.write_all(keys.iter().map(|key| store.upsert(key).set("a", 1))).await;
-    reader.wait_token(&token, PATIENCE).await.unwrap();
+    reader.await_token(&token, PATIENCE).await.unwrap();
     assert!(reader.is_ready());
     let before = reader.metrics();
     let asked = ["k1", "k2", "none"];
@@ -271,7 +274,7 @@ pub async fn partition_filter() {
     opened.write_all(keys.iter().map(|key| opened.store.upsert(key).set("a", 1))).await;
     let filtered = |partition: u32| {
         let partitions = PartitionFilter::Only(BTreeSet::from([PartitionId(partition)]));
-        ReaderOptions { partitions, ..ReaderOptions::new(opened.name()) }
+        ReaderOptions::new(opened.name()).partitions(partitions)
     };
     let reader = ready_reader(&opened.client, filtered(1)).await;
     let answers = reader.read_local(None, |view| view.multi_get_documents(&keys[..])).unwrap();
@@ -308,7 +311,7 @@ pub async fn verified_with_its_node() {
     let opened = Opened::create(keyed(KeyType::Int64, 2, [("a", INT64)])).await;
     let (store, written) = (&opened.store, 200_i64);
     let token = opened.write_all((0..written).map(|key| store.upsert(key).set("a", key))).await;
-    opened.reader.wait_token(&token, PATIENCE).await.unwrap();
+    opened.reader.await_token(&token, PATIENCE).await.unwrap();
     sent(store.delete(0_i64)).await;
     let mut documents = 0;
     for partition in [0, 1].map(PartitionId) {
@@ -355,7 +358,7 @@ pub async fn bootstrap_from_a_snapshot() {
     }
     sent(store.delete(0)).await;
     let snapshots = Some(SnapshotStore::open(&url).unwrap());
-    let options = ReaderOptions { snapshots, ..ReaderOptions::new(opened.name()) };
+    let options = ReaderOptions::new(opened.name()).snapshots(snapshots);
     let mut round = 0_i64;
     let begins = eventually("a reader begins with snapshots", async || {
         let reader = ready_reader(&opened.client, options.clone()).await;
@@ -366,7 +369,7 @@ pub async fn bootstrap_from_a_snapshot() {
         }
         round += 1;
         let token = sent(store.upsert(written).increment("a", 1)).await;
-        reader.wait_token(&token, PATIENCE).await.unwrap();
+        reader.await_token(&token, PATIENCE).await.unwrap();
         assert_eq!(scalar(&reader, &a, written).unwrap(), FieldRead::Value(round));
         let counts: Vec<_> = reader.status().partitions.iter().map(|at| at.counts).collect();
         let applied = counts.iter().map(|counts| counts.applied).sum::<u64>();
@@ -407,7 +410,7 @@ pub async fn pushed_version() {
     };
     let write = async |number: i64| {
         let token = sent(store.upsert(number).set("a", number)).await;
-        reader.wait_token(&token, PATIENCE).await.unwrap();
+        reader.await_token(&token, PATIENCE).await.unwrap();
     };
     assert_eq!(node.push(opened.name(), &url("pushed.csv"), None).await, 2);
     write(200).await;

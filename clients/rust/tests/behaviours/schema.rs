@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use forebay::{Alteration, Conversion, ErrorCode, FieldRead, FieldSpec, GatherField, Value};
+use forebay::ErrorCode;
+use forebay::reads::{Conversion, FieldRead, GatherField};
+use forebay::schema::{Alteration, FieldSpec, Value};
 use parking_lot::Mutex;
 
 use crate::world::{

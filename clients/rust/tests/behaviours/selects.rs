@@ -1,10 +1,13 @@
 //! Selects of a stream's retained events: the criteria, the attributes of each event, and the
 //! selects that are refused.
 
-use forebay::{
-    Client, ColumnIndex, ColumnRules, ErrorCode, FieldSpec, FieldType, KeyType, KeyValue, Presence,
-    Read, ScalarType, Select, Store, StoreSpec, StreamSpec, Timestamp, Token, Value,
+use forebay::reads::{Presence, Read, Select};
+use forebay::schema::{
+    ColumnIndex, ColumnRules, FieldSpec, FieldType, KeyType, KeyValue, ScalarType, StoreSpec,
+    StreamSpec, Timestamp, Value,
 };
+use forebay::writes::Token;
+use forebay::{Client, ErrorCode, Store};
 
 use crate::world::{
     INT32, INT64, Opened, PATIENCE, STRING, TIMESTAMP, after, client, int, new_name, over_limit,

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use forebay::{
-    Alteration, Client, ClientOptions, Definition, Document, DocumentKey, Element, Error,
-    ErrorCode, FieldHandle, FieldRead, FieldScalar, FieldType, GatherOut, GatherPlan, KeyAnswer,
-    KeyList, KeyType, Read, Reader, ReaderOptions, Result, ScalarType, Store, StoreSpec, Token,
-    Value, View, Write, WriteOutcome,
+use forebay::reads::{
+    Document, DocumentKey, Element, FieldHandle, FieldRead, FieldScalar, GatherOut, GatherPlan,
+    KeyAnswer, KeyList, Read, View,
 };
+use forebay::schema::{Alteration, Definition, FieldType, KeyType, StoreSpec, Value};
+use forebay::writes::{Token, Write, WriteOutcome};
+use forebay::{Client, ClientOptions, Error, ErrorCode, Reader, ReaderOptions, Result, Store};
 use forebay_core::clock::SystemClock;
 use forebay_log::{ChangeLog, MemoryLog};
 use tokio::sync::OnceCell;
@@ -19,12 +20,12 @@ use tokio::sync::OnceCell;
 use crate::common::TestNode;
 pub use crate::common::{INT64, PATIENCE, SOON, STRING};
 
-pub const BOOL: FieldType = FieldType::Scalar(ScalarType::Bool);
-pub const INT32: FieldType = FieldType::Scalar(ScalarType::Int32);
-pub const FLOAT32: FieldType = FieldType::Scalar(ScalarType::Float32);
-pub const FLOAT64: FieldType = FieldType::Scalar(ScalarType::Float64);
-pub const BYTES: FieldType = FieldType::Scalar(ScalarType::Bytes);
-pub const TIMESTAMP: FieldType = FieldType::Scalar(ScalarType::Timestamp);
+pub const BOOL: FieldType = FieldType::BOOL;
+pub const INT32: FieldType = FieldType::INT32;
+pub const FLOAT32: FieldType = FieldType::FLOAT32;
+pub const FLOAT64: FieldType = FieldType::FLOAT64;
+pub const BYTES: FieldType = FieldType::BYTES;
+pub const TIMESTAMP: FieldType = FieldType::TIMESTAMP;
 
 /// Time between two polls for an event.
 const LOOK: Duration = Duration::from_millis(5);
@@ -52,7 +53,7 @@ pub async fn endpoint() -> String {
 }
 
 pub async fn client_of(endpoint: &str) -> Client {
-    let options = ClientOptions { deadline: PATIENCE, ..ClientOptions::default() };
+    let options = ClientOptions::default().deadline(PATIENCE);
     Client::connect(endpoint, options).await.unwrap()
 }
 
@@ -226,7 +227,7 @@ pub fn value<'k>(
     handle: &FieldHandle,
     key: impl Into<DocumentKey<'k>>,
 ) -> Result<FieldRead<Value>> {
-    reader.read_local(None, |view| view.get_value(handle, key))
+    reader.get_value(handle, key)
 }
 
 /// Returns a number, bool or timestamp as this process has it now.
@@ -235,7 +236,7 @@ pub fn scalar<'k, T: FieldScalar>(
     handle: &FieldHandle,
     key: impl Into<DocumentKey<'k>>,
 ) -> Result<FieldRead<T>> {
-    reader.read_local(None, |view| view.get_scalar(handle, key))
+    reader.get_scalar(handle, key)
 }
 
 /// Returns every live document by its string key; asserts that each key comes once.

@@ -1,10 +1,12 @@
 //! Writes: verbs, keys and values up to their limits, refusals, conditions, administration.
 
-use forebay::{
-    Alteration, Conversion, DocumentKey, DocumentVersion, ErrorCode, FieldRead, FieldSpec,
-    FieldType, GatherField, KeyType, KeyValue, Reader, ReaderOptions, ScalarType, SchemaVersion,
-    StoreSpec, StreamOptions, Value, VectorType, WriteResult,
+use forebay::reads::{Conversion, DocumentKey, FieldRead, GatherField};
+use forebay::schema::{
+    Alteration, DocumentVersion, FieldSpec, FieldType, KeyType, KeyValue, ScalarType,
+    SchemaVersion, StoreSpec, Value, VectorType,
 };
+use forebay::writes::{StreamOptions, WriteResult};
+use forebay::{ErrorCode, Reader, ReaderOptions};
 use forebay_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX, VALUE_BYTES_MAX};
 use futures::FutureExt;
 use futures::future::join_all;
@@ -116,14 +118,14 @@ pub async fn key_value_store() {
     let (store, reader) = (&opened.store, &opened.reader);
     let mut token = sent(store.put_value(b"empty", b"")).await;
     token.merge(&sent(store.put_value(b"k", b"\x00\xff")).await).unwrap();
-    reader.wait_token(&token, PATIENCE).await.unwrap();
+    reader.await_token(&token, PATIENCE).await.unwrap();
     let handle = reader.handle("value", BYTES).unwrap();
     for (key, expected) in [
         (&b"empty"[..], FieldRead::Value(Vec::new())),
         (b"none", FieldRead::Absent),
         (b"k", FieldRead::Value(b"\x00\xff".to_vec())),
     ] {
-        let read = reader.read_local(None, |view| view.get_bytes_owned(&handle, key));
+        let read = reader.get_bytes_owned(&handle, key);
         assert_eq!(read.unwrap(), expected);
     }
     let token = sent(store.delete(b"k")).await;
@@ -233,9 +235,9 @@ pub async fn batch_writes() {
     let outcome = batch.send().await.unwrap();
     let results: Vec<_> = outcome.results.into_iter().map(Result::unwrap).collect();
     assert_eq!(results[..3_001], [WriteResult::Appended; 3_001]);
-    assert_eq!(results[3_001..], [WriteResult::NotMet(None)]);
+    assert_eq!(results[3_001..], [WriteResult::ConditionFailed(None)]);
     // After one wait for the token of all writes, every document is visible.
-    opened.reader.wait_token(&outcome.token, PATIENCE).await.unwrap();
+    opened.reader.await_token(&outcome.token, PATIENCE).await.unwrap();
     let handle = opened.reader.handle("a", INT64).unwrap();
     for (key, number) in keys.iter().zip(0..) {
         let expected = if number == 0 { 5 } else { number };
@@ -248,8 +250,7 @@ pub async fn write_stream() {
     let (store, keys) = (&opened.store, keys(10));
     // The stream has less space than there are writes: sending waits for space, never for its own
     // write.
-    let mut stream =
-        store.write_stream(StreamOptions { changes_max: 100, ..StreamOptions::default() }).unwrap();
+    let mut stream = store.write_stream(StreamOptions::default().changes_max(100)).unwrap();
     let mut acknowledgements = Vec::new();
     for number in 0..2_000 {
         let write = store.upsert(&keys[number % keys.len()]).increment("n", 1);
@@ -260,14 +261,14 @@ pub async fn write_stream() {
     refused(refusal, ErrorCode::NotFound);
     let taken = stream.send(store.upsert("k0").set("n", 1).if_absent()).await.unwrap();
     let summary = stream.finish().await.unwrap();
-    assert_eq!((summary.settled, summary.not_met, summary.failed), (2_001, 1, 0));
+    assert_eq!((summary.settled, summary.condition_failed, summary.failed), (2_001, 1, 0));
     for acknowledgement in acknowledgements {
         // All outcomes are known once the stream is closed.
         let known = tokio::task::unconstrained(acknowledgement).now_or_never();
         let known = known.expect("the close waits for all of them");
         assert_eq!(known.unwrap().result, WriteResult::Appended);
     }
-    assert_eq!(taken.await.unwrap().result, WriteResult::NotMet(None));
+    assert_eq!(taken.await.unwrap().result, WriteResult::ConditionFailed(None));
     for (place, key) in keys.iter().enumerate() {
         let order: Vec<_> = (0..200).map(|round| round * 10 + place as i64).collect();
         let whole = fields([("n", int(200)), ("order", order.into())]);
@@ -452,7 +453,7 @@ pub async fn if_absent_race() {
     let applied: Vec<_> =
         (0..8i64).filter(|who| results[*who as usize] == WriteResult::Applied).collect();
     assert_eq!(applied.len(), 1);
-    let lost = results.iter().filter(|result| **result == WriteResult::NotMet(None));
+    let lost = results.iter().filter(|result| **result == WriteResult::ConditionFailed(None));
     assert_eq!(lost.count(), 7);
     assert_eq!(opened.latest("k").await, Some(fields([("who", int(applied[0]))])));
 }
@@ -466,13 +467,13 @@ pub async fn if_version() {
     let upsert = |number: i64, version: DocumentVersion| {
         outcome(store.upsert("k").set("a", number).if_version(version))
     };
-    let not_met = |result: WriteResult| match result {
-        WriteResult::NotMet(Some(version)) => version,
+    let condition_failed = |result: WriteResult| match result {
+        WriteResult::ConditionFailed(Some(version)) => version,
         other => panic!("not told the version: {other:?}"),
     };
-    let first = not_met(upsert(2, DocumentVersion::default()).await.result);
+    let first = condition_failed(upsert(2, DocumentVersion::default()).await.result);
     assert_eq!(upsert(3, first).await.result, WriteResult::Applied);
-    let second = not_met(upsert(4, first).await.result);
+    let second = condition_failed(upsert(4, first).await.result);
     assert!(second > first);
     assert_eq!(opened.latest("k").await, Some(fields([("a", int(3))])));
     let deleted = outcome(store.delete("k").if_version(second)).await;
@@ -486,8 +487,8 @@ pub async fn if_newer() {
         outcome(opened.store.upsert("k").set("at", at).set("a", text).if_newer("at"))
     };
     assert_eq!(upsert(5, "five").await.result, WriteResult::Applied);
-    assert_eq!(upsert(5, "again").await.result, WriteResult::NotMet(None));
-    assert_eq!(upsert(4, "four").await.result, WriteResult::NotMet(None));
+    assert_eq!(upsert(5, "again").await.result, WriteResult::ConditionFailed(None));
+    assert_eq!(upsert(4, "four").await.result, WriteResult::ConditionFailed(None));
     let five = fields([("at", int(5)), ("a", "five".into())]);
     assert_eq!(opened.latest("k").await, Some(five));
     assert_eq!(upsert(6, "six").await.result, WriteResult::Applied);

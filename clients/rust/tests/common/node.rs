@@ -3,17 +3,19 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
 use forebay_core::limits::SHARD_MEMORY_BYTES_MIN;
 use forebay_log::ChangeLog;
+use forebay_runtime::{DataSettings, ServiceContext};
 use forebay_shard::{Resources, ShardDirectory};
 use forebay_snapshot_service::PushService;
 use forebay_wire::v1;
 use forebay_wire::v1::pushes_client::PushesClient;
 use forebay_wire::v1::versions_request::Alteration;
-use forebayd::config::DevConfig;
+use forebayd::config::DevSettings;
 use forebayd::{Node, NodeParts};
 use futures::future::BoxFuture;
 use tempfile::TempDir;
@@ -41,7 +43,7 @@ struct Served {
     /// Directory of the node's shards.
     data: Arc<TempDir>,
     /// Snapshot settings of the node.
-    config: DevConfig,
+    config: DevSettings,
 }
 
 impl TestNode {
@@ -61,7 +63,9 @@ impl TestNode {
         let open_log = Arc::new(move || -> BoxFuture<'static, _> { Box::pin(open_log()) });
         let data = Arc::new(tempfile::tempdir().unwrap());
         let snapshots = snapshots.map(str::to_owned);
-        let config = DevConfig { snapshots, snapshot_every_s: 1, ..DevConfig::default() };
+        let mut config = DevSettings::default();
+        config.snapshots.snapshots = snapshots;
+        config.schedule.snapshot_interval = Duration::from_secs(1).into();
         let mut node = Self { served: Served { open_log, data, config }, address, runtime: None };
         node.restart().await;
         node
@@ -139,13 +143,13 @@ impl Served {
         let address = listener.local_addr().unwrap();
         let resources = Resources::new(SHARD_MEMORY_BYTES_MIN).unwrap();
         let data_dir = self.data.path().to_owned();
-        let features = DevConfig { data_dir, ..self.config.clone() }.features(&resources).unwrap();
+        let data = DataSettings { data_dir };
+        let features = DevSettings { data, ..self.config.clone() }.features(&resources).unwrap();
+        let context = ServiceContext::start(log, Arc::new(SystemClock), Arc::new(SystemEntropy));
+        let context = context.with_snapshots(self.config.snapshot_store().unwrap());
         let parts = NodeParts {
-            log,
-            clock: Arc::new(SystemClock),
-            entropy: Arc::new(SystemEntropy),
+            context,
             shards: Some(ShardDirectory::new(self.data.path(), resources)),
-            snapshots: self.config.snapshot_store().unwrap(),
             features: Some(features),
         };
         let node = loop {

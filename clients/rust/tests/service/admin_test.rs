@@ -2,10 +2,8 @@
 
 use std::fmt::Debug;
 
-use forebay::{
-    Alteration, Client, ClientOptions, ErrorCode, FieldSpec, FieldType, KeyType, Reader,
-    ReaderOptions, ScalarType, SchemaVersion, StoreSpec,
-};
+use forebay::schema::{Alteration, FieldSpec, FieldType, KeyType, SchemaVersion, StoreSpec};
+use forebay::{Client, ClientOptions, ErrorCode, Reader, ReaderOptions};
 
 use forebay_log::faulty::FaultRates;
 
@@ -46,8 +44,7 @@ async fn an_alteration_of_a_version_that_has_passed_is_a_conflict() {
     assert_eq!(*store.definition(), altered, "open handles see it at once");
     let error = client.alter_store("counters", first, &add("b")).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict);
-    let narrow =
-        Alteration::WidenField { name: "n".to_owned(), to: FieldType::Scalar(ScalarType::Int32) };
+    let narrow = Alteration::WidenField { name: "n".to_owned(), to: FieldType::INT32 };
     let error = client.alter_store("counters", None, &[narrow]).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
     let old = client.describe_store("counters", first).await.unwrap();
@@ -62,7 +59,7 @@ async fn nobody_there_is_unavailable_with_the_address() {
     let client = world.hasty_client(SOON).await;
     world.kill();
     let endpoint = world.endpoint();
-    let options = ClientOptions { deadline: SOON, ..ClientOptions::default() };
+    let options = ClientOptions::default().deadline(SOON);
     let error = Client::connect(&endpoint, options.clone()).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unavailable);
     assert!(error.message().contains(&endpoint), "{error}");

@@ -5,7 +5,8 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use forebay::{Client, ClientOptions, Read};
+use forebay::reads::Read;
+use forebay::{Client, ClientOptions};
 
 use crate::world::{PATIENCE, World, counters};
 

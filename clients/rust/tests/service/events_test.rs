@@ -3,15 +3,16 @@
 
 use std::collections::BTreeMap;
 
-use forebay::{
-    Alteration, Client, ColumnRules, FieldSpec, FieldType, KeyType, ScalarType, Store, StoreSpec,
-    StreamOptions, StreamSpec, Value, WriteResult,
+use forebay::schema::{
+    Alteration, ColumnRules, FieldSpec, FieldType, KeyType, StoreSpec, StreamSpec, Value,
 };
+use forebay::writes::{StreamOptions, WriteResult};
+use forebay::{Client, Store};
 use forebay_core::change::{FieldOp, Verb};
 
 use crate::world::{INT64, STRING, World};
 
-const TIME: FieldType = FieldType::Scalar(ScalarType::Timestamp);
+const TIME: FieldType = FieldType::TIMESTAMP;
 
 fn text(text: &str) -> Value {
     Value::String(text.to_owned())

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{
-    Client, ClientOptions, ClientParts, ErrorCode, KeyType, StoreSpec, SystemEntropy, Timestamp,
-};
+use forebay::environment::{ClientParts, SystemEntropy};
+use forebay::schema::{KeyType, StoreSpec, Timestamp};
+use forebay::{Client, ClientOptions, ErrorCode};
 use forebay_core::clock::ManualClock;
 use forebay_log::faulty::FaultRates;
 use futures::future::join_all;
@@ -172,10 +172,10 @@ async fn a_write_that_its_partition_may_have_forgotten_is_not_sent_again() {
     let setup = world.client().await;
     let counters = counters(&setup, 1).await;
     let clock = Arc::new(ManualClock::at(Timestamp::from_micros(0)));
-    let parts = ClientParts { clock: clock.clone(), entropy: Arc::new(SystemEntropy) };
+    let parts = ClientParts::default().clock(clock.clone()).entropy(Arc::new(SystemEntropy));
     let endpoint = format!("http://{}", world.endpoint());
     let channel = tonic::transport::Endpoint::from_shared(endpoint).unwrap().connect_lazy();
-    let options = ClientOptions { deadline: SOON, attempt: SOON / 3 };
+    let options = ClientOptions::default().deadline(SOON).attempt(SOON / 3);
     let client = Client::from_channel(channel, options, parts).unwrap();
     let store = client.store("counters").await.unwrap();
     world.log.inner().close();
@@ -187,7 +187,7 @@ async fn a_write_that_its_partition_may_have_forgotten_is_not_sent_again() {
     assert_eq!(error.code(), ErrorCode::UnknownOutcome, "{error}");
     // The client itself continues: its later writes get new sequences.
     store.upsert("v").set("n", 1).deadline(PATIENCE).send().await.unwrap();
-    let appended = world.appended(&counters, forebay::PartitionId(0)).await;
+    let appended = world.appended(&counters, forebay::schema::PartitionId(0)).await;
     let last = appended.last().unwrap().1;
     assert_eq!(last.0, 2);
 }

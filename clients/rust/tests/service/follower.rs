@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use forebay::{StoreId, Token};
+use forebay::schema::StoreId;
+use forebay::writes::Token;
 use forebay_core::id::PartitionId;
-use forebay_index::LiveDirectory;
+use forebay_index::SharedCopyDirectory;
 use forebay_testkit::tree;
 use tempfile::TempDir;
 
@@ -49,7 +50,7 @@ impl Follower {
     /// Returns all documents as of a token, a line for each, in the order of their keys.
     pub fn documents(&mut self, token: &Token) -> Vec<String> {
         self.await_ready();
-        let digits: String = token.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+        let digits = hex::encode(token.encode());
         writeln!(self.process.stdin.as_mut().unwrap(), "{digits}").unwrap();
         let lines = std::iter::from_fn(|| {
             let line = self.line();
@@ -92,7 +93,7 @@ impl Kept {
 
     /// Removes the copies, as a restart of the machine would; the checkpoints remain.
     pub fn lose_copies(&self) {
-        LiveDirectory::new(self.path()).remove(self.store, (0..4).map(PartitionId));
+        SharedCopyDirectory::new(self.path()).remove(self.store, (0..4).map(PartitionId));
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use forebay::{Reader, Store, Token};
+use forebay::writes::Token;
+use forebay::{Reader, Store};
 use forebay_core::entropy::{Entropy, SeededEntropy, SystemEntropy};
 use futures::future::join_all;
 use parking_lot::Mutex;
@@ -73,7 +74,7 @@ impl Writers {
 /// Returns all documents of a reader, as [`Follower::documents`] prints them.
 fn documents(reader: &Reader) -> Vec<String> {
     let (mut documents, mut scan) = (Vec::new(), reader.scan());
-    let mut visit = |found: forebay::ScannedDocument<'_>| {
+    let mut visit = |found: forebay::reads::ScannedDocument<'_>| {
         let key = found.key.primary().with_bytes(|key| String::from_utf8_lossy(key).into_owned());
         documents.push(format!("{key} {:?}", found.row.document()?));
         Ok(())
@@ -134,7 +135,7 @@ async fn readers_whose_keeper_is_killed_again_and_again_have_each_change_once() 
         }
         let _alone = writers.gate.write().await;
         let token = writers.token.lock().clone();
-        of_log.wait_token(&token, PATIENCE).await.unwrap();
+        of_log.await_token(&token, PATIENCE).await.unwrap();
         let expected = documents(&of_log);
         for process in &mut processes {
             assert_eq!(process.documents(&token), expected, "round {round}");
@@ -143,7 +144,7 @@ async fn readers_whose_keeper_is_killed_again_and_again_have_each_change_once() 
     writers.stop.store(true, Ordering::Relaxed);
     let counted: i64 = join_all(writing).await.into_iter().map(Result::unwrap).sum();
     let token = writers.token.lock().clone();
-    of_log.wait_token(&token, PATIENCE).await.unwrap();
+    of_log.await_token(&token, PATIENCE).await.unwrap();
     let fresh = world.reader("counters").await;
     for reader in [&of_log, &fresh] {
         let counts = counts(reader).await.into_iter();

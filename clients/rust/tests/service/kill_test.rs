@@ -9,17 +9,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use forebay::{
-    CheckpointOptions, ErrorCode, FieldRead, PartitionId, PartitionStatus, Phase, ReaderOptions,
-    Store,
-};
+use forebay::reads::{CheckpointOptions, FieldRead};
+use forebay::schema::PartitionId;
+use forebay::status::{PartitionStatus, Phase};
+use forebay::{ErrorCode, ReaderOptions, Store};
 use forebay_core::change::EntryBody;
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::{Entropy, SeededEntropy, SystemEntropy};
 use forebay_core::id::{Offset, PartitionRef};
+use forebay_entries::CatalogFollower;
 use forebay_log::disk::RealDisk;
 use forebay_log::faulty::{FaultRates, FaultyLog};
-use forebay_log::{CatalogFollower, ChangeLog, ReadLimit};
+use forebay_log::{ChangeLog, ReadLimit};
 use forebay_reader::{LogBarriers, Reader, ReaderParts};
 use forebay_wire::entry::decode_entry;
 use futures::future::join_all;
@@ -94,13 +95,12 @@ impl Looker {
             catalog: Arc::new(catalog),
             clock: Arc::new(SystemClock),
             entropy,
-            on_skipped: None,
             disk: Some(Arc::new(RealDisk)),
             replicator: None,
         };
-        let checkpoint = CheckpointOptions { is_shared, ..CheckpointOptions::new(directory) };
+        let checkpoint = CheckpointOptions::new(directory).is_shared(is_shared);
         let checkpoint = Some(checkpoint);
-        Self { parts, options: ReaderOptions { checkpoint, ..ReaderOptions::new("counters") } }
+        Self { parts, options: ReaderOptions::new("counters").checkpoint(checkpoint) }
     }
 
     async fn knows_the_store(&self) {
@@ -136,7 +136,7 @@ impl Looker {
                 if reader.partition_of(key.as_str()).unwrap() != partition.partition {
                     continue;
                 }
-                let found = reader.read_local(None, |view| view.get_scalar::<i64>(&n, &key));
+                let found = reader.get_scalar::<i64>(&n, &key);
                 let expected = expected.get(key.as_bytes());
                 let expected = expected.map_or(FieldRead::Absent, |count| FieldRead::Value(*count));
                 assert_eq!(found.unwrap(), expected, "{key} at {}", partition.offset_applied);
@@ -249,8 +249,7 @@ async fn assert_goes_on(world: &World, store: &Store, kept: &Kept, is_shared: bo
             let n = second.handle("n", INT64).unwrap();
             let total = || {
                 (0..KEYS).map(|number| {
-                    let found = second
-                        .read_local(None, |view| view.get_scalar::<i64>(&n, key(number).as_str()));
+                    let found = second.get_scalar::<i64>(&n, key(number).as_str());
                     match found.unwrap() {
                         FieldRead::Value(count) => count,
                         _ => 0,

@@ -1,6 +1,7 @@
 //! The client and its reader against the real node, over a log in memory that a test can break.
 
 mod admin_test;
+mod coalescer_test;
 #[path = "../common/mod.rs"]
 mod common;
 mod connection_test;
@@ -13,7 +14,6 @@ mod kill_test;
 mod ordered_test;
 mod select_test;
 mod stream_test;
-mod together_test;
 mod value_test;
 mod world;
 mod write_test;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use forebay::{
-    Alteration, ErrorCode, FieldSpec, FieldType, KeyType, KeyValue, OrderedStream, Read,
-    ScalarType, Store, StoreSpec, Token, Value,
-};
+use forebay::reads::{OrderedStream, Read};
+use forebay::schema::{Alteration, FieldSpec, FieldType, KeyType, KeyValue, StoreSpec, Value};
+use forebay::writes::Token;
+use forebay::{ErrorCode, Store};
 
 use crate::world::{INT64, PATIENCE, World, counters};
 
@@ -47,7 +47,7 @@ async fn documents_are_read_by_key_behind_a_token() {
     let store = counters(&world.client().await, 4).await;
     let (_, token) = fill(&store).await;
     let ordered = store.ordered().unwrap();
-    let n = |document: Option<forebay::Document>| {
+    let n = |document: Option<forebay::reads::Document>| {
         let field = store.definition().field("n").unwrap().id;
         document.map(|document| document.value(field).cloned())
     };
@@ -125,12 +125,12 @@ async fn a_scan_stays_in_its_partition_key() {
     let world = World::start().await;
     let mut spec = StoreSpec::documents("carts", KeyType::String, 4)
         .field("user", INT64)
-        .field("n", FieldType::Scalar(ScalarType::Int64));
+        .field("n", FieldType::INT64);
     spec.partition_key = Some("user".to_owned());
     let store = world.client().await.create_store(&spec).await.unwrap();
     let mut all = Token::new(store.definition().store);
     for (user, cart, n) in [(1_i64, "b", 2_i64), (1, "a", 1), (2, "a", 3), (-1, "c", 4)] {
-        let key = forebay::DocumentKey::from(cart).with_partition_key(user);
+        let key = forebay::reads::DocumentKey::from(cart).with_partition_key(user);
         all.merge(&store.upsert(key).set("n", n).send().await.unwrap().token).unwrap();
     }
     let ordered = store.ordered().unwrap();
@@ -163,7 +163,7 @@ async fn a_scan_that_cannot_be_is_refused() {
     let world = World::start().await;
     let store = counters(&world.client().await, 2).await;
     let ordered = store.ordered().unwrap();
-    let code = async |scan: forebay::OrderedScan| match scan.open().await {
+    let code = async |scan: forebay::reads::OrderedScan| match scan.open().await {
         Err(error) => error.code(),
         Ok(mut stream) => stream.next().await.unwrap_err().code(),
     };
@@ -195,11 +195,11 @@ async fn a_key_value_store_holds_any_bytes_in_their_order() {
     }
     let ordered = store.ordered().unwrap();
     let field = store.definition().field("value").unwrap().id;
-    let bytes = |document: &forebay::Document| match document.value(field) {
+    let bytes = |document: &forebay::reads::Document| match document.value(field) {
         Some(Value::Bytes(bytes)) => bytes.clone(),
         other => panic!("{other:?}"),
     };
-    let scan = async |scan: forebay::OrderedScan| {
+    let scan = async |scan: forebay::reads::OrderedScan| {
         let (mut stream, mut found) = (scan.read(after(&all)).open().await.unwrap(), Vec::new());
         while let Some(next) = stream.next().await.unwrap() {
             let KeyValue::Bytes(key) = next.key().unwrap().primary() else { panic!("{next:?}") };

@@ -3,11 +3,13 @@
 
 use std::ops::Bound;
 
-use forebay::{
-    ColumnIndex, ColumnRules, DocumentKey, ErrorCode, FieldSpec, FieldType, KeyType, KeyValue,
-    Presence, Read, Reader, Select, Selected, Store, StoreSpec, StreamSpec, Timestamp, Token,
-    Value,
+use forebay::reads::{DocumentKey, Presence, Read, Select, Selected};
+use forebay::schema::{
+    ColumnIndex, ColumnRules, FieldSpec, FieldType, KeyType, KeyValue, StoreSpec, StreamSpec,
+    Timestamp, Value,
 };
+use forebay::writes::Token;
+use forebay::{ErrorCode, Reader, Store};
 
 use crate::world::{INT64, PATIENCE, SOON, STRING, World, counters};
 
@@ -17,7 +19,7 @@ async fn orders(world: &World) -> (Store, Token) {
         let rules = ColumnRules { index: Some(index), ..ColumnRules::default() };
         FieldSpec { rules, ..FieldSpec::new(name, of) }
     };
-    let timestamp = FieldType::Scalar(forebay::ScalarType::Timestamp);
+    let timestamp = FieldType::Scalar(forebay::schema::ScalarType::Timestamp);
     let mut spec =
         StoreSpec::stream("orders", KeyType::Int64, 3).field("at", timestamp).field("note", STRING);
     spec.fields.push(indexed("city", STRING, ColumnIndex::Exact));

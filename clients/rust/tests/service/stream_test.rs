@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use forebay::{ErrorCode, Store, StreamOptions, WriteResult};
+use forebay::writes::{StreamOptions, WriteResult};
+use forebay::{ErrorCode, Store};
 use forebay_log::faulty::FaultRates;
 use futures::stream::{FuturesUnordered, StreamExt};
 
@@ -34,12 +35,12 @@ async fn a_stream_acknowledges_every_write() {
     let taken = store.upsert("u0").set("n", 1).if_absent();
     let taken = stream.send(taken).await.unwrap();
     let summary = stream.finish().await.unwrap();
-    assert_eq!((summary.settled, summary.not_met, summary.failed), (6_001, 1, 0));
+    assert_eq!((summary.settled, summary.condition_failed, summary.failed), (6_001, 1, 0));
     assert_eq!(summary.token.positions.len(), 3);
     for acknowledgement in acknowledgements {
         assert_eq!(acknowledgement.await.unwrap().result, WriteResult::Appended);
     }
-    assert_eq!(taken.await.unwrap().result, WriteResult::NotMet(None));
+    assert_eq!(taken.await.unwrap().result, WriteResult::ConditionFailed(None));
     let counts = counts(&world.reader("counters").await).await;
     assert!(counts.len() == 100 && counts.values().all(|count| *count == 60), "{counts:?}");
     assert_in_order(&world, &store).await;
@@ -83,7 +84,7 @@ async fn a_deadline_ends_the_call_and_not_the_stream() {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 1).await;
-    let options = StreamOptions { changes_max: 10, ..StreamOptions::default() };
+    let options = StreamOptions::default().changes_max(10);
     let mut stream = store.write_stream(options).unwrap().with_deadline(SOON);
     world.log.inner().close();
     for _ in 0..10 {
@@ -122,7 +123,7 @@ async fn a_refused_write_is_told_and_those_around_it_go_on() {
     assert_eq!(refused.await.unwrap_err(), error);
     assert_eq!(stream.summary().failed, 1);
     stream.flush().await.unwrap();
-    let no_room = StreamOptions { bytes_max: 0, ..StreamOptions::default() };
+    let no_room = StreamOptions::default().bytes_max(0);
     let error = store.write_stream(no_room).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
 }
@@ -143,7 +144,7 @@ async fn what_a_dropped_stream_held_is_unknown() {
 async fn a_stream_waits_out_back_pressure() {
     let world = World::start().await;
     let client = world.client().await;
-    let spec = forebay::StoreSpec::key_value("blobs", forebay::KeyType::Int64, 1);
+    let spec = forebay::schema::StoreSpec::key_value("blobs", forebay::schema::KeyType::Int64, 1);
     let store = client.create_store(&spec).await.unwrap();
     world.log.inner().close();
     // The gate and the queue hold one write and four more.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use forebay::{FieldType, KeyType, ScalarType, StoreSpec, Timestamp, Value, VectorType};
+use forebay::schema::{FieldType, KeyType, ScalarType, StoreSpec, Timestamp, Value, VectorType};
 use half::f16;
 
 use crate::world::{World, document};

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{
-    Client, ClientOptions, ClientParts, Document, DocumentKey, KeyType, PartitionId, Read, Reader,
-    ReaderOptions, Store, StoreSpec, Token, Value,
-};
+use forebay::environment::ClientParts;
+use forebay::reads::{Document, DocumentKey, Read};
+use forebay::schema::{KeyType, PartitionId, StoreSpec, Value};
+use forebay::writes::Token;
+use forebay::{Client, ClientOptions, Reader, ReaderOptions, Store};
 use forebay_core::change::{Change, ClientBatch, EntryBody};
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SeededEntropy;
@@ -54,12 +55,12 @@ impl World {
     }
 
     pub async fn client(&self) -> Client {
-        self.client_with(ClientOptions { deadline: PATIENCE, ..ClientOptions::default() }).await
+        self.client_with(ClientOptions::default().deadline(PATIENCE)).await
     }
 
     /// Returns a client with a short time limit for attempts.
     pub async fn hasty_client(&self, deadline: Duration) -> Client {
-        self.client_with(ClientOptions { deadline, attempt: SOON / 3 }).await
+        self.client_with(ClientOptions::default().deadline(deadline).attempt(SOON / 3)).await
     }
 
     pub async fn client_with(&self, options: ClientOptions) -> Client {

@@ -1,9 +1,9 @@
 //! Writes as an application sends them, read back in process.
 
-use forebay::{
-    Alteration, DocumentKey, ErrorCode, FieldSpec, FieldType, KeyType, ScalarType, StoreSpec,
-    Token, Value, WriteResult,
-};
+use forebay::ErrorCode;
+use forebay::reads::DocumentKey;
+use forebay::schema::{Alteration, FieldSpec, FieldType, KeyType, ScalarType, StoreSpec, Value};
+use forebay::writes::{Token, WriteResult};
 use forebay_core::limits::{DEDUP_WINDOW, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use futures::future::join_all;
 
@@ -71,8 +71,8 @@ async fn of_two_clients_that_race_on_if_absent_one_hears_applied() {
         });
         let mut results = join_all(race).await;
         results.sort_by_key(|result| *result != WriteResult::Applied);
-        let not_met = WriteResult::NotMet(None);
-        assert_eq!(results, [WriteResult::Applied, not_met, not_met]);
+        let condition_failed = WriteResult::ConditionFailed(None);
+        assert_eq!(results, [WriteResult::Applied, condition_failed, condition_failed]);
     }
 }
 
@@ -85,11 +85,13 @@ async fn if_version_tells_the_version_to_try_next() {
     let store = client.create_store(&spec).await.unwrap();
     store.upsert(7).set("n", 1).send().await.unwrap();
     let guess = store.upsert(7).set("n", 2).if_version(Default::default()).send().await.unwrap();
-    let WriteResult::NotMet(Some(version)) = guess.result else { panic!("{:?}", guess.result) };
+    let WriteResult::ConditionFailed(Some(version)) = guess.result else {
+        panic!("{:?}", guess.result)
+    };
     let retried = store.upsert(7).set("n", 2).if_version(version).send().await.unwrap();
     assert_eq!(retried.result, WriteResult::Applied);
     let newer = store.upsert(7).set("n", 2).if_newer("n").send().await.unwrap();
-    assert!(matches!(newer.result, WriteResult::NotMet(Some(_))), "2 is not above 2");
+    assert!(matches!(newer.result, WriteResult::ConditionFailed(Some(_))), "2 is not above 2");
 }
 
 #[tokio::test]

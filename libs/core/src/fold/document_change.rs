@@ -7,11 +7,11 @@ use crate::change::{Change, Condition, FieldOp, Verb};
 use crate::clock::Timestamp;
 use crate::id::{FieldId, Position};
 use crate::key::Key;
-use crate::merge::{Merged, compare, merge};
+use crate::merge::{Merged, merge};
 use crate::outcome::Verdict;
 use crate::row::Document;
 use crate::schema::Definition;
-use crate::value::{FieldType, ScalarType, Value};
+use crate::value::{FieldType, Value, compare};
 
 /// Effect of a change on the document under its key.
 pub(super) enum Effect {
@@ -35,7 +35,7 @@ pub(super) fn change_document(
     let definition = &schema.definition;
     if !condition_holds(present, change, definition) {
         let version = present.and_then(|document| document.version);
-        return (Effect::Keep, Verdict::NotMet(version));
+        return (Effect::Keep, Verdict::ConditionFailed(version));
     }
     let effect = match (change.verb, present) {
         (Verb::Delete, Some(_)) => Effect::Delete,
@@ -138,11 +138,11 @@ fn set_partition_key(document: &mut Document, key: &Key, definition: &Definition
     let Ok((Some(bytes), _)) = Key::split(key.as_bytes(), true) else { return };
     let Some(field) = definition.field_by_id(id) else { return };
     let value = match field.field_type {
-        FieldType::Scalar(ScalarType::Int64) => match bytes.try_into() {
+        FieldType::INT64 => match bytes.try_into() {
             Ok(bytes) => Value::Int64(i64::from_le_bytes(bytes)),
             Err(_) => return,
         },
-        FieldType::Scalar(ScalarType::String) => match std::str::from_utf8(bytes) {
+        FieldType::STRING => match std::str::from_utf8(bytes) {
             Ok(text) => Value::String(text.to_owned()),
             Err(_) => return,
         },

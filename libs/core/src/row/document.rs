@@ -41,6 +41,28 @@ impl Document {
         Self { cells: Vec::new(), expires_at, version }
     }
 
+    /// Decodes a row that was written at one layout as it is seen at another one and at this time:
+    /// live fields only, their values widened to the current types of their fields.
+    ///
+    /// # Errors
+    /// Returns `Corrupt` for invalid bytes.
+    pub fn seen(row: &Row<'_>, written: &Layout, current: &Layout, now: Timestamp) -> Result<Self> {
+        let mut document = Self::new(row.expires_at(), row.version());
+        for slot in written.slots() {
+            let Some(seen) = current.slot(slot.field) else { continue };
+            let value = match row.presence_at(slot, now)? {
+                Presence::Absent => continue,
+                Presence::Null => None,
+                Presence::Value => {
+                    let value = decode_value(row.bytes(slot)?, slot.field_type)?;
+                    Some(value.widened_to(seen.field_type))
+                }
+            };
+            document.set(slot.field, value, row.field_expires_at(slot.field));
+        }
+        Ok(document)
+    }
+
     /// Returns the fields by ascending id, without absent ones.
     pub fn cells(&self) -> &[FieldCell] {
         &self.cells

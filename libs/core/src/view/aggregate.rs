@@ -119,7 +119,7 @@ pub struct Output {
 /// let spec = AggregateSpec::new(kind, Some(ScalarType::Float64))?;
 /// let outputs = spec.outputs();
 /// assert_eq!(outputs[1].suffix, "p99_9");
-/// assert_eq!(outputs[1].field_type, FieldType::Scalar(ScalarType::Float64));
+/// assert_eq!(outputs[1].field_type, FieldType::FLOAT64);
 /// assert!(AggregateSpec::new(AggregateKind::Sum, Some(ScalarType::String)).is_err());
 /// # Ok::<(), forebay_core::Error>(())
 /// ```
@@ -158,7 +158,7 @@ impl AggregateSpec {
         let one = |suffix: &str, field_type| Output { suffix: suffix.to_owned(), field_type };
         let scalar = |scalar| vec![one("", FieldType::Scalar(scalar))];
         let input = self.input.unwrap_or(ScalarType::Int64);
-        let integer = FieldType::Scalar(ScalarType::Int64);
+        let integer = FieldType::INT64;
         match &self.kind {
             Kind::Count | Kind::AccumulatingCount => scalar(ScalarType::Int64),
             Kind::Sum => scalar(self.sum_type()),
@@ -169,7 +169,7 @@ impl AggregateSpec {
                 vec![one("", integer), one("lower", integer), one("upper", integer)]
             }
             Kind::Quantiles { ranks, .. } => {
-                let float = FieldType::Scalar(ScalarType::Float64);
+                let float = FieldType::FLOAT64;
                 ranks.iter().map(|rank| one(&rank_suffix(*rank), float)).collect()
             }
             Kind::TopK { .. } => {

@@ -7,28 +7,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{View, ViewOutput};
+use super::{Emission, View, ViewOutput};
 use crate::error::{Error, Result};
 use crate::id::{FieldId, SchemaVersion, StoreId};
 use crate::limits::{VIEW_CADENCE_US_MAX, VIEW_CADENCE_US_MIN, VIEW_GRACE_US_MAX};
 use crate::schema::{Alteration, Definition, Field, FieldSpec, StoreSpec, check_name};
-use crate::value::{FieldType, ScalarType};
-
-/// Destination of a view's values: fields of documents in a store, one document for each group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Emission {
-    /// The store.
-    pub store: StoreId,
-    /// Field for each of the view's outputs, in their order ([`View::outputs`]).
-    pub fields: Vec<FieldId>,
-    /// Field with the position in the view's log from which a document's values are; it only grows.
-    pub position: FieldId,
-    /// Least interval between two emissions of one group, in microseconds.
-    pub cadence_us: i64,
-    /// Grace: how long a windowed value outlives its next change, in microseconds. Readers see the
-    /// value for this time if the view stops emitting.
-    pub grace_us: i64,
-}
+use crate::value::FieldType;
 
 /// Specification of the destination of a view's values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -227,7 +211,7 @@ fn emitted_fields(definition: &Definition) -> Result<Vec<FieldSpec>> {
     }
     let field = |ViewOutput { name, field_type }| FieldSpec::new(name, field_type);
     let mut fields: Vec<_> = outputs.into_iter().map(field).collect();
-    fields.push(FieldSpec::new(position, FieldType::Scalar(ScalarType::Int64)));
+    fields.push(FieldSpec::new(position, FieldType::INT64));
     Ok(fields)
 }
 

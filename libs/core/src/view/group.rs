@@ -6,7 +6,7 @@ use crate::id::FieldId;
 use crate::key::KeyType;
 use crate::row::encode_value;
 use crate::schema::Definition;
-use crate::value::{FieldType, ScalarType, Value};
+use crate::value::{FieldType, Value};
 
 /// Size in bytes that most group names fit in.
 const NAME_BYTES: usize = 64;
@@ -68,8 +68,8 @@ impl View {
     pub fn document_key_type(&self, definition: &Definition) -> KeyType {
         let [column] = self.group_by[..] else { return KeyType::String };
         match definition.field_by_id(column).map(|column| column.field_type) {
-            Some(FieldType::Scalar(ScalarType::Bytes)) => KeyType::Bytes,
-            Some(FieldType::Scalar(ScalarType::Int64)) => KeyType::Int64,
+            Some(FieldType::BYTES) => KeyType::Bytes,
+            Some(FieldType::INT64) => KeyType::Int64,
             _ => KeyType::String,
         }
     }
@@ -111,9 +111,7 @@ fn write_text(value: &Value, text: &mut String) {
                 text.push(letter);
             }
         }
-        Value::Bytes(bytes) => {
-            bytes.iter().for_each(|byte| text.push_str(&format!("{byte:02x}")));
-        }
+        Value::Bytes(bytes) => text.push_str(&hex::encode(bytes)),
         // No view groups by these types.
         Value::Float32(_)
         | Value::Float64(_)

@@ -5,8 +5,7 @@ use std::cmp::Ordering;
 
 use crate::error::{Error, Result};
 use crate::limits::PREDICATE_DEPTH_MAX;
-use crate::merge::compare;
-use crate::value::Value;
+use crate::value::{Value, compare};
 
 /// A condition on columns; `C` names a column.
 #[derive(Clone, Debug, PartialEq)]

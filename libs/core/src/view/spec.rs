@@ -11,7 +11,7 @@ use crate::fit::fit;
 use crate::id::{FieldId, SchemaVersion, StoreId};
 use crate::key::KeyType;
 use crate::schema::{Definition, Field, FieldSpec, StoreSpec, StreamSpec};
-use crate::value::{FieldType, ScalarType, Value};
+use crate::value::{FieldType, Value};
 
 /// Name of the source event's key among its columns, unless a column has that name.
 pub const KEY_COLUMN: &str = "key";
@@ -327,7 +327,7 @@ impl<'s> Making<'s> {
         while source.event_time().is_none() && source.field(&name).is_some() {
             name.push('_');
         }
-        let event_time = FieldSpec::new(name, FieldType::Scalar(ScalarType::Timestamp));
+        let event_time = FieldSpec::new(name, FieldType::TIMESTAMP);
         let (looked_up, fields) = (BTreeMap::new(), vec![event_time]);
         Self { source, looked_up, fields, origins: vec![Origin::EventTime] }
     }

@@ -12,7 +12,7 @@ use crate::row_ref::RowRef;
 
 /// A field of a plan, and its columns.
 #[derive(Clone, Debug)]
-pub(super) struct Planned<E> {
+pub(super) struct PlannedField<E> {
     pub(super) handle: FieldHandle,
     pub(super) first: usize,
     /// The default of each column.
@@ -35,12 +35,12 @@ pub(super) struct Run {
     /// The fields' columns.
     pub(super) columns: Range<usize>,
     /// The bytes that are copied into the matrix; `None` for a single field that is read by itself.
-    pub(super) copied: Option<Copied>,
+    pub(super) copied: Option<CopiedFields>,
 }
 
 /// Fields whose bytes are the bytes of their cells.
 #[derive(Clone, Debug)]
-pub(super) struct Copied {
+pub(super) struct CopiedFields {
     /// The fields' numbers among the row's fields.
     pub(super) slots: Range<usize>,
     /// The fields' bytes in the row.
@@ -48,7 +48,7 @@ pub(super) struct Copied {
 }
 
 impl Runs {
-    pub(super) fn of<E: Element>(fields: &[Planned<E>], row: &RowRef<'_>) -> Self {
+    pub(super) fn of<E: Element>(fields: &[PlannedField<E>], row: &RowRef<'_>) -> Self {
         let mut runs: Vec<Run> = Vec::with_capacity(fields.len());
         for (place, field) in fields.iter().enumerate() {
             let columns = field.first..field.first + field.defaults.len();
@@ -72,14 +72,14 @@ impl Runs {
 
 impl Run {
     /// Whether a field follows this run directly, in the row and in the matrix.
-    fn takes(&self, columns: &Range<usize>, next: Option<&Copied>) -> bool {
+    fn takes(&self, columns: &Range<usize>, next: Option<&CopiedFields>) -> bool {
         let (Some(copied), Some(next)) = (&self.copied, next) else { return false };
         self.columns.end == columns.start
             && copied.slots.end == next.slots.start
             && copied.bytes.end == next.bytes.start
     }
 
-    fn take(&mut self, columns: &Range<usize>, next: &Copied) {
+    fn take(&mut self, columns: &Range<usize>, next: &CopiedFields) {
         self.fields.end += 1;
         self.columns.end = columns.end;
         if let Some(copied) = &mut self.copied {
@@ -88,8 +88,8 @@ impl Run {
     }
 }
 
-fn copied<E: Element>(slot: &Slot, cells: usize) -> Option<Copied> {
+fn copied<E: Element>(slot: &Slot, cells: usize) -> Option<CopiedFields> {
     let Place::Fixed { at, width } = slot.place else { return None };
     let is_same = E::is_stored_as(slot.field_type) && width == cells * size_of::<E>();
-    is_same.then_some(Copied { slots: slot.number..slot.number + 1, bytes: at..at + width })
+    is_same.then_some(CopiedFields { slots: slot.number..slot.number + 1, bytes: at..at + width })
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_core::Result;
 
-use super::format::{BLOCK, Block, checksum};
+use super::format::{BLOCK, BlockBytes, checksum};
 use super::{ImageFile, damaged, read_exactly};
 use crate::memory::CHUNK_BYTES_MIN;
 
@@ -23,7 +23,7 @@ pub(crate) struct Blocks {
     /// The checksums by block of the file; those of parity blocks are last.
     checksums: Arc<[u64]>,
     parities: u64,
-    mended: Arc<AtomicU64>,
+    repaired: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Blocks {
@@ -35,12 +35,12 @@ impl fmt::Debug for Blocks {
 impl Blocks {
     /// Creates the set of blocks; the last `parities` blocks are parity.
     pub(super) fn new(file: Arc<dyn ImageFile>, checksums: Arc<[u64]>, parities: u64) -> Self {
-        Self { file, checksums, parities, mended: Arc::default() }
+        Self { file, checksums, parities, repaired: Arc::default() }
     }
 
     /// Number of blocks that were repaired so far.
-    pub(super) fn mended(&self) -> &Arc<AtomicU64> {
-        &self.mended
+    pub(super) fn repaired(&self) -> &Arc<AtomicU64> {
+        &self.repaired
     }
 
     /// The class of a block; `None` without parity.
@@ -52,7 +52,7 @@ impl Blocks {
     ///
     /// # Errors
     /// `Corrupt`.
-    pub(crate) fn check(&self, number: u64, block: &Block) -> Result<()> {
+    pub(crate) fn check(&self, number: u64, block: &BlockBytes) -> Result<()> {
         match self.checksums.get(number as usize) == Some(&checksum(block, number)) {
             true => Ok(()),
             false => Err(damaged("a block fails its checksum")),
@@ -63,7 +63,7 @@ impl Blocks {
     ///
     /// # Errors
     /// `Unavailable`; `Corrupt` if the file ends before the block.
-    pub(super) fn read(&self, number: u64, block: &mut Block) -> Result<()> {
+    pub(super) fn read(&self, number: u64, block: &mut BlockBytes) -> Result<()> {
         // The file's first block is the header.
         read_exactly(&*self.file, block, (number + 1) * CHUNK_BYTES_MIN)
     }
@@ -74,23 +74,23 @@ impl Blocks {
     /// # Errors
     /// `Corrupt` if another block of the class is damaged as well, or there is no parity;
     /// `Unavailable` for a block that cannot be read.
-    pub(crate) fn mend(&self, number: u64) -> Result<Box<Block>> {
+    pub(crate) fn repair(&self, number: u64) -> Result<Box<BlockBytes>> {
         let Some(class) = self.class_of(number) else {
             return Err(damaged("a block fails its checksum and has no parity"));
         };
-        let (mut mended, mut other) = (Box::new([0; BLOCK]), Box::new([0; BLOCK]));
+        let (mut repaired, mut other) = (Box::new([0; BLOCK]), Box::new([0; BLOCK]));
         let all = class..self.checksums.len() as u64;
         for at in all.step_by(self.parities as usize).filter(|at| *at != number) {
             self.read(at, &mut other)?;
-            add(&mut mended, &other);
+            add(&mut repaired, &other);
         }
-        if self.check(number, &mended).is_err() {
+        if self.check(number, &repaired).is_err() {
             return Err(damaged(
                 "a damaged block cannot be repaired, because other blocks are damaged too",
             ));
         }
-        self.mended.fetch_add(1, Ordering::Relaxed);
-        Ok(mended)
+        self.repaired.fetch_add(1, Ordering::Relaxed);
+        Ok(repaired)
     }
 }
 
@@ -98,7 +98,7 @@ impl Blocks {
 #[derive(Default)]
 pub(super) struct Parity {
     /// The XOR of each class.
-    sums: Vec<Block>,
+    sums: Vec<BlockBytes>,
 }
 
 impl Parity {
@@ -107,7 +107,7 @@ impl Parity {
     }
 
     /// Adds the block of this number; every block must be added.
-    pub(super) fn take(&mut self, number: u64, block: &Block) {
+    pub(super) fn take(&mut self, number: u64, block: &BlockBytes) {
         let class = (number as usize).checked_rem(self.sums.len());
         if let Some(sum) = class.and_then(|class| self.sums.get_mut(class)) {
             add(sum, block);
@@ -115,13 +115,13 @@ impl Parity {
     }
 
     /// Returns the parity blocks that follow this many other blocks.
-    pub(super) fn behind(mut self, blocks: u64) -> Vec<Block> {
+    pub(super) fn behind(mut self, blocks: u64) -> Vec<BlockBytes> {
         let first = (blocks as usize).checked_rem(self.sums.len()).unwrap_or(0);
         self.sums.rotate_left(first);
         self.sums
     }
 }
 
-fn add(sum: &mut Block, block: &Block) {
+fn add(sum: &mut BlockBytes, block: &BlockBytes) {
     sum.iter_mut().zip(block).for_each(|(sum, byte)| *sum ^= byte);
 }

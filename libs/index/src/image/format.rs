@@ -7,17 +7,17 @@ use forebay_core::fields::Fields;
 use forebay_core::id::{
     Epoch, Offset, PartitionCount, PartitionId, PartitionRef, Position, SchemaVersion, StoreId,
 };
+use forebay_core::replica_state::{PartitionUsage, Progress};
 use forebay_core::{Error, Result};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::{ImageAbout, damaged};
+use super::{ImageMetadata, damaged};
 use crate::memory::{CHUNK_BYTES_MIN, RESERVED_BYTES, is_spilled};
-use crate::state::{Held, Progress};
 
 /// Bytes of a block: the unit of checksums, and of memory.
 pub(crate) const BLOCK: usize = CHUNK_BYTES_MIN as usize;
 /// A block's bytes.
-pub(crate) type Block = [u8; BLOCK];
+pub(crate) type BlockBytes = [u8; BLOCK];
 
 const MAGIC: u32 = u32::from_le_bytes(*b"FBIM");
 /// The oldest version that can be opened; it has neither parity nor blocks of a spill file.
@@ -71,8 +71,8 @@ pub(crate) struct SegmentAt {
 
 /// The first block of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) about: ImageAbout,
+pub(super) struct ImageHeader {
+    pub(super) metadata: ImageMetadata,
     pub(super) format_version: u16,
     pub(super) hash_seed: u64,
     pub(super) root: u64,
@@ -104,7 +104,7 @@ pub(super) struct Meta {
 }
 
 /// Computes the checksum of the block at this number in the file.
-pub(crate) fn checksum(block: &Block, in_file: u64) -> u64 {
+pub(crate) fn checksum(block: &BlockBytes, in_file: u64) -> u64 {
     xxh3_64_with_seed(block, in_file)
 }
 
@@ -214,8 +214,8 @@ impl Meta {
 }
 
 /// Encodes the first block of a file.
-pub(super) fn encode_header(header: &Header) -> Vec<u8> {
-    let ImageAbout { partition, partitions, progress, held } = header.about;
+pub(super) fn encode_header(header: &ImageHeader) -> Vec<u8> {
+    let ImageMetadata { partition, partitions, progress, usage } = header.metadata;
     let mut bytes = Vec::with_capacity(BLOCK);
     bytes.extend(MAGIC.to_le_bytes());
     bytes.extend(header.format_version.to_le_bytes());
@@ -231,7 +231,7 @@ pub(super) fn encode_header(header: &Header) -> Vec<u8> {
     bytes.extend(progress.partition_time.as_micros().to_le_bytes());
     bytes.extend(progress.schema_version.0.to_le_bytes());
     bytes.extend(0_u32.to_le_bytes());
-    for number in [held.documents, held.key_bytes, held.row_bytes, held.memory_bytes] {
+    for number in [usage.documents, usage.key_bytes, usage.row_bytes, usage.memory_bytes] {
         bytes.extend(number.to_le_bytes());
     }
     bytes.extend(header.hash_seed.to_le_bytes());
@@ -253,7 +253,7 @@ pub(super) fn encode_header(header: &Header) -> Vec<u8> {
 ///
 /// # Errors
 /// `Unsupported` for a format that this build does not know; `Corrupt`.
-pub(super) fn decode_header(bytes: &Block) -> Result<Header> {
+pub(super) fn decode_header(bytes: &BlockBytes) -> Result<ImageHeader> {
     let (body, checksum) = bytes.split_at(BLOCK - 8);
     let mut fields = Fields::new(body, too_early);
     let (magic, version) = (fields.u32()?, fields.u16()?);
@@ -271,7 +271,7 @@ pub(super) fn decode_header(bytes: &Block) -> Result<Header> {
     if Fields::new(checksum, too_early).u64()? != xxh3_64(body) || fields.u16()? != 0 {
         return Err(damaged("the header fails its checksum"));
     }
-    let header = Header { format_version: version, ..take_header(&mut fields)? };
+    let header = ImageHeader { format_version: version, ..take_header(&mut fields)? };
     let has_parity = header.counts.parities > 0;
     match fields.rest().iter().all(|byte| *byte == 0) && (version == FORMAT_VERSION || !has_parity)
     {
@@ -280,7 +280,7 @@ pub(super) fn decode_header(bytes: &Block) -> Result<Header> {
     }
 }
 
-impl Header {
+impl ImageHeader {
     /// Whether this version allows, or requires, blocks of a spill file as the image has them.
     pub(super) fn fits(&self, has_spilled: bool) -> bool {
         self.format_version == FORMAT_VERSION
@@ -301,7 +301,7 @@ fn segment(fields: &mut Fields<'_>) -> Result<SegmentAt> {
     Ok(SegmentAt { address, bytes, used, live, is_open })
 }
 
-fn take_header(fields: &mut Fields<'_>) -> Result<Header> {
+fn take_header(fields: &mut Fields<'_>) -> Result<ImageHeader> {
     let store = StoreId(fields.u64()?);
     let partition = PartitionRef { store, partition: PartitionId(fields.u32()?) };
     let partitions = PartitionCount(fields.u32()?);
@@ -311,7 +311,7 @@ fn take_header(fields: &mut Fields<'_>) -> Result<Header> {
     let partition_time = Timestamp::from_micros(fields.u64()? as i64);
     let (schema_version, _) = (SchemaVersion(fields.u32()?), fields.u32()?);
     let progress = Progress { position, offset_applied, partition_time, schema_version };
-    let held = Held {
+    let usage = PartitionUsage {
         documents: fields.u64()?,
         key_bytes: fields.u64()?,
         row_bytes: fields.u64()?,
@@ -320,11 +320,11 @@ fn take_header(fields: &mut Fields<'_>) -> Result<Header> {
     let (hash_seed, root, blocks) = (fields.u64()?, fields.u64()?, fields.u64()?);
     let [extents, groups, segments, state_bytes] =
         [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
-    let about = ImageAbout { partition, partitions, progress, held };
+    let metadata = ImageMetadata { partition, partitions, progress, usage };
     let (meta_checksum, parities) = (fields.u64()?, fields.u64()?);
     let counts = Counts { blocks, extents, groups, segments, state_bytes, parities };
     let format_version = FORMAT_VERSION;
-    Ok(Header { about, format_version, hash_seed, root, counts, meta_checksum })
+    Ok(ImageHeader { metadata, format_version, hash_seed, root, counts, meta_checksum })
 }
 
 #[cfg(test)]

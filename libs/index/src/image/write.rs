@@ -6,10 +6,10 @@ use forebay_core::Result;
 
 use super::blocks::Parity;
 use super::format::{
-    BLOCK, Block, Extent, FORMAT_VERSION, Header, Meta, SegmentAt, checksum, encode_header,
-    meta_checksum, parities_for,
+    BLOCK, BlockBytes, Extent, FORMAT_VERSION, ImageHeader, Meta, SegmentAt, checksum,
+    encode_header, meta_checksum, parities_for,
 };
-use super::{ImageAbout, ImageSink};
+use super::{ImageMetadata, ImageSink};
 use crate::memory::{CHUNK_BYTES_MIN, Memory, is_spilled};
 use crate::table::filler;
 
@@ -37,7 +37,7 @@ pub(crate) struct Content {
 /// cannot be read.
 pub(crate) fn write(
     memory: &Memory,
-    about: ImageAbout,
+    metadata: ImageMetadata,
     mut content: Content,
     state: Vec<u8>,
     sink: &mut dyn ImageSink,
@@ -60,7 +60,7 @@ pub(crate) fn write(
     let (at, bytes) = (counts.meta_at(), meta.encode());
     sink.write_at(&bytes, at)?;
     let (format_version, meta_checksum) = (FORMAT_VERSION, meta_checksum(&bytes));
-    let header = Header { about, format_version, hash_seed, root, counts, meta_checksum };
+    let header = ImageHeader { metadata, format_version, hash_seed, root, counts, meta_checksum };
     sink.write_at(&encode_header(&header), 0)?;
     Ok(at + bytes.len() as u64)
 }
@@ -79,8 +79,8 @@ impl Piece {
         (self.bytes + self.filler.len() as u64).div_ceil(CHUNK_BYTES_MIN)
     }
 
-    fn block(&self, memory: &Memory, number: u64) -> Result<Block> {
-        let mut block: Block = [0; BLOCK];
+    fn block(&self, memory: &Memory, number: u64) -> Result<BlockBytes> {
+        let mut block: BlockBytes = [0; BLOCK];
         let from = number * CHUNK_BYTES_MIN;
         let held = self.bytes.saturating_sub(from).min(CHUNK_BYTES_MIN) as usize;
         if is_spilled(self.address) {
@@ -154,7 +154,7 @@ impl<'s> Output<'s> {
         Self { sink, parity: Parity::new(parities), checksums: Vec::new(), pending: Vec::new() }
     }
 
-    fn put(&mut self, block: &Block) -> Result<()> {
+    fn put(&mut self, block: &BlockBytes) -> Result<()> {
         self.parity.take(self.checksums.len() as u64, block);
         self.append(block)
     }
@@ -167,7 +167,7 @@ impl<'s> Output<'s> {
         Ok(self.checksums.into())
     }
 
-    fn append(&mut self, block: &Block) -> Result<()> {
+    fn append(&mut self, block: &BlockBytes) -> Result<()> {
         self.checksums.push(checksum(block, self.checksums.len() as u64));
         self.pending.extend_from_slice(block);
         if self.pending.len() >= WRITTEN_AT_ONCE * BLOCK { self.flush() } else { Ok(()) }

@@ -12,8 +12,8 @@ use rustix::process::{Resource, getrlimit};
 
 use super::geometry::{BLOCK_BYTES, RESERVED_BYTES, RESERVED_BYTES_MIN};
 
-/// Addresses that all live spaces of a reader take, mapped once.
-const LIVE_ADDRESSES_MAX: u64 = 1 << 44;
+/// Addresses that all shared spaces of a reader take, mapped once.
+const SHARED_ADDRESSES_MAX: u64 = 1 << 44;
 
 /// Reserves addresses: a multiple of a block, at a multiple of one.
 ///
@@ -61,10 +61,10 @@ pub(crate) fn reserved_for(spaces: usize) -> u64 {
     reserved_of(getrlimit(Resource::As).current, spaces)
 }
 
-/// Returns how many addresses each of this many live spaces has: a process that writes maps each
+/// Returns how many addresses each of this many shared spaces has: a process that writes maps each
 /// space twice, and all of them must fit into a small part of a process's address space.
-pub(crate) fn live_addresses_for(spaces: usize) -> u64 {
-    let share = LIVE_ADDRESSES_MAX / spaces.max(1) as u64;
+pub(crate) fn shared_addresses_for(spaces: usize) -> u64 {
+    let share = SHARED_ADDRESSES_MAX / spaces.max(1) as u64;
     reserved_for(2 * spaces).min(1 << share.ilog2()).max(RESERVED_BYTES_MIN)
 }
 

@@ -16,7 +16,7 @@ use super::geometry::{
     BLOCK_BYTES, BLOCK_ORDER, CHUNK_BYTES_MIN, Chunk, ORDER_MAX, SMALL_SPACE_BYTES, is_spilled,
     order_of, too_large,
 };
-use super::{Backing, Left, Memory, State, addresses};
+use super::{Memory, MemoryBacking, ReleasedChunks, State, addresses};
 use crate::schedule;
 
 /// Retired memory that may wait until readers are waited for: this part of a space, and at most the
@@ -35,7 +35,7 @@ impl Memory {
     /// # Errors
     /// `Corrupt` for chunks that overlap or exceed the opened addresses.
     pub(crate) fn adopt(&self, used: Vec<(u64, u64)>, written: Option<(u64, u64)>) -> Result<()> {
-        if let (Backing::Image(verified), Some((address, bytes))) = (&self.backing, written) {
+        if let (MemoryBacking::Image(verified), Some((address, bytes))) = (&self.backing, written) {
             verified.disown(address, bytes);
         }
         let (spilled, used): (Vec<_>, Vec<_>) =
@@ -44,7 +44,7 @@ impl Memory {
         self.used.store(bytes, Ordering::Relaxed);
         let mut state = self.state();
         state.free = Free::around(used, self.opened())?;
-        self.adopt_lent(&mut state);
+        self.adopt_donated(&mut state);
         drop(state);
         self.adopt_spilled(spilled)
     }
@@ -80,7 +80,7 @@ impl Memory {
             None => self.allocate_anew(&mut state, order)?,
         };
         drop(state);
-        if let Backing::Image(verified) = &self.backing {
+        if let MemoryBacking::Image(verified) = &self.backing {
             verified.disown(taken.address, taken.bytes());
         }
         self.used.fetch_add(taken.bytes(), Ordering::Relaxed);
@@ -132,7 +132,7 @@ impl Memory {
     /// Accepts chunks that all readers have left. Never waits: a later writer frees the chunks.
     pub(crate) fn leave(&self, chunks: Vec<Chunk>) {
         chunks.iter().for_each(|chunk| self.forbid(chunk));
-        let node = Box::into_raw(Box::new(Left { chunks, next: null_mut() }));
+        let node = Box::into_raw(Box::new(ReleasedChunks { chunks, next: null_mut() }));
         schedule::load();
         let mut head = self.left.load(Ordering::Relaxed);
         loop {
@@ -194,7 +194,7 @@ impl Memory {
         if is_spilled(chunk.address) {
             return self.put_back_spilled(chunk);
         }
-        let Some(chunk) = self.keep_lent(state, chunk) else { return };
+        let Some(chunk) = self.keep_donated(state, chunk) else { return };
         self.used.fetch_sub(chunk.bytes(), Ordering::Relaxed);
         if let Some(budget) = self.budget.get() {
             budget.give_back(chunk.bytes());
@@ -208,7 +208,7 @@ impl Memory {
 
     /// Returns the pages of free blocks to the system.
     pub(super) fn cool(&self, state: &mut State, blocks: Chunk) {
-        if !self.is_live() {
+        if !self.is_shared() {
             self.advise(blocks.address, blocks.bytes(), Advice::LinuxDontNeed);
         }
         state.free.put_cold(blocks);

@@ -1,4 +1,4 @@
-//! Memory that begins with the content of an image: mapped into private memory, copied into live
+//! Memory that begins with the content of an image: mapped into private memory, copied into shared
 //! memory.
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use forebay_core::{Error, Result};
 
 use super::geometry::{BLOCK_BYTES, CHUNK_BYTES_MIN, is_spilled};
-use super::{Backing, Free, Memory, SpillPlace, VerifiedBlocks, addresses};
+use super::{Free, Memory, MemoryBacking, SpillPlace, VerifiedBlocks, addresses};
 use crate::image::{Image, damaged};
 
 impl Memory {
@@ -18,7 +18,7 @@ impl Memory {
     /// # Errors
     /// As [`Memory::reserve`]; `Corrupt` for impossible chunks; `Unavailable` when the file can be
     /// neither mapped nor read; `Unsupported` if there is no location for the spill file.
-    pub(crate) fn of_image(
+    pub(crate) fn from_image(
         image: &Image,
         chunks: &[(u64, u64)],
         most: u64,
@@ -50,12 +50,12 @@ impl Memory {
             // SAFETY: the extent is inside addresses that were just opened and that nobody uses.
             unsafe { image.bring(extent, memory.pointer(start))? };
         }
-        memory.backing = Backing::Image(VerifiedBlocks::new(image, opened));
+        memory.backing = MemoryBacking::Image(VerifiedBlocks::new(image, opened));
         memory.state.get_mut().free = Free::from(opened);
         Ok(Arc::new(memory))
     }
 
-    /// Copies an image to empty live memory, to the addresses of the image, with room for these
+    /// Copies an image to empty shared memory, to the addresses of the image, with room for these
     /// chunks. Verifies each block.
     ///
     /// # Errors

@@ -23,9 +23,9 @@ pub(super) const SMALL_SPACE_BYTES: u64 = BLOCK_BYTES;
 /// because other users need addresses too.
 pub(crate) const RESERVED_BYTES: u64 = 1 << 36;
 pub(super) const RESERVED_BYTES_MIN: u64 = 1 << 28;
-/// Offset in the first block of a live space of the text that names the header leading to the
+/// Offset in the first block of a shared space of the text that names the header leading to the
 /// space.
-pub(crate) const SPACE_ABOUT_AT: u64 = 1_024;
+pub(crate) const SPACE_HEADER_NAME_AT: u64 = 1_024;
 /// The bit of an address whose record is in the spill file.
 pub(super) const SPILLED: u64 = 1 << 42;
 
@@ -53,7 +53,7 @@ impl Chunk {
 
     /// Returns a chunk that an image reports as in use; `None` if no chunk can have this address
     /// and length.
-    pub(crate) fn of_image(address: u64, bytes: u64) -> Option<Self> {
+    pub(crate) fn from_image(address: u64, bytes: u64) -> Option<Self> {
         let chunks = bytes / CHUNK_BYTES_MIN;
         let order = chunks.is_power_of_two().then(|| chunks.trailing_zeros() as u8)?;
         let fits = order <= ORDER_MAX

@@ -1,9 +1,9 @@
 //! Maintenance of a memory's pages, by another thread than the writer's: pre-faulting of the blocks
-//! that are written next, and moves of blocks of live memory into huge pages.
+//! that are written next, and moves of blocks of shared memory into huge pages.
 //!
 //! The system clears a huge page at the first touch, which takes some milliseconds. A writer that
 //! reached a fresh block without pre-faulting would wait for that inside one `apply`. Blocks of
-//! live memory get huge pages one by one, while others write and read there.
+//! shared memory get huge pages one by one, while others write and read there.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,14 +23,14 @@ const BLOCKS_FOR_ONE_AHEAD: u64 = 16;
 const BLOCKS_COLLAPSED: usize = 8;
 
 /// A memory maintenance task for another thread; see
-/// [`PartitionWriter::upkeep`](crate::PartitionWriter::upkeep).
+/// [`PartitionWriter::maintenance_task`](crate::PartitionWriter::maintenance_task).
 #[derive(Debug)]
-pub struct Upkeep(Arc<Memory>);
+pub struct MaintenanceTask(Arc<Memory>);
 
-impl Upkeep {
+impl MaintenanceTask {
     pub(crate) fn of(memory: &Arc<Memory>) -> Option<Self> {
-        let upkeep = Self(Arc::clone(memory));
-        upkeep.is_wanted().then_some(upkeep)
+        let task = Self(Arc::clone(memory));
+        task.is_wanted().then_some(task)
     }
 
     fn is_wanted(&self) -> bool {
@@ -72,7 +72,7 @@ impl Memory {
             let Some(block) = self.next_block() else { return };
             // If there is no room, the writer that reaches the block gets the error.
             if self.make_usable(block, BLOCK_BYTES).is_ok() {
-                if !self.is_live() {
+                if !self.is_shared() {
                     self.advise(block, BLOCK_BYTES, Advice::LinuxHugepage);
                 }
                 // SAFETY: a block of our own mapping; its pages are allocated as if it were written
@@ -92,7 +92,7 @@ impl Memory {
         let next = self.collapsed.load(Ordering::Relaxed);
         let is_large = self.opened() > BLOCK_BYTES + SMALL_SPACE_BYTES;
         let is_scattered = is_large && next + BLOCK_BYTES <= self.opened();
-        self.live().filter(|file| is_scattered && file.is_in_memory()).map(|_| next)
+        self.file().filter(|file| is_scattered && file.is_in_memory()).map(|_| next)
     }
 
     /// Whether some block is in small pages that could be in a huge page.
@@ -104,7 +104,7 @@ impl Memory {
     /// or writer of the block waits for its page at most.
     pub(crate) fn collapse(&self, most: usize) {
         for _ in 0..most {
-            let (Some(block), Some(file)) = (self.scattered_block(), self.live()) else { return };
+            let (Some(block), Some(file)) = (self.scattered_block(), self.file()) else { return };
             // A block that gets no huge page now, for want of memory, stays in small pages.
             let next = if file.collapse(block) { block + BLOCK_BYTES } else { u64::MAX / 2 };
             self.collapsed.store(next, Ordering::Relaxed);

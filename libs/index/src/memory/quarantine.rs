@@ -1,5 +1,5 @@
-//! Quarantine of live memory that is out of use: readers of other processes may still be there, so
-//! the memory rests until a word is incremented that readers compare after each copy.
+//! Quarantine of shared memory that is out of use: readers of other processes may still be there,
+//! so the memory rests until a word is incremented that readers compare after each copy.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -16,7 +16,7 @@ impl Memory {
     /// Returns a chunk when no free chunk fits: from quarantine if that has grown large, otherwise
     /// a fresh one; if there is no room for a fresh one, from all memory that can be freed.
     pub(super) fn allocate_anew(&self, state: &mut State, order: u8) -> Result<Chunk> {
-        self.take_lent_back(state);
+        self.take_donated_back(state);
         let is_much = state.quarantined_bytes > self.used_bytes() / QUARANTINE_SHARE;
         let has_addresses = self.fresh_end(state, order) <= self.reserved;
         if is_much || !has_addresses {
@@ -42,7 +42,7 @@ impl Memory {
         state.free.take(order).ok_or(refused)
     }
 
-    /// Puts chunks of live memory into quarantine: readers may still be there for a while.
+    /// Puts chunks of shared memory into quarantine: readers may still be there for a while.
     pub(crate) fn quarantine(&self, chunks: Vec<Chunk>) {
         let mut state = self.state();
         let in_memory = chunks.iter().filter(|chunk| !is_spilled(chunk.address));
@@ -72,7 +72,7 @@ impl Memory {
         }
     }
 
-    /// Signals all readers of live memory that memory out of use will be written again.
+    /// Signals all readers of shared memory that memory out of use will be written again.
     pub(crate) fn note_reuse(&self) {
         schedule::store();
         // Release: a reader that sees the new number sees no path to that memory any more. The
@@ -84,7 +84,7 @@ impl Memory {
     /// Frees all memory out of use that readers have left, because memory is short.
     pub(crate) fn take_back(&self) {
         let mut state = self.state();
-        self.take_lent_back(&mut state);
+        self.take_donated_back(&mut state);
         self.wake(&mut state);
         self.settle_some(&mut state, usize::MAX);
     }

@@ -1,16 +1,16 @@
 //! The header of a space, which its readers and its next writer need: the table's root, and a redo
 //! record for each change of several words.
 //!
-//! The header of a space in private memory is in the process's own memory. The header of a live
+//! The header of a space in private memory is in the process's own memory. The header of a shared
 //! space is in the first block of its file, which is never allocated (`space_words` in
-//! `proto/spec/live.md`).
+//! `proto/spec/shared-copy.md`).
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::schedule;
 
 /// Directory entries that are updated together: see [`SpaceHeader::begin_directory_update`]. The
-/// format (`proto/spec/live.md`) calls the words of such an update `swing_*`.
+/// format (`proto/spec/shared-copy.md`) calls the words of such an update `update_*`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DirectoryUpdate {
     /// Address of the first entry.
@@ -58,15 +58,15 @@ pub(crate) struct SpaceHeader {
     redo: [AtomicU64; 4],
     update_count: AtomicU64,
     update: [AtomicU64; 2],
-    /// Number of blocks, from the first on, that another space has borrowed; the upper half counts
-    /// the requests to lend.
-    lent: AtomicU64,
-    /// Number of bytes that this space has borrowed from another.
-    pub(crate) borrowed: AtomicU64,
+    /// Number of blocks, from the first on, that another space refers to; the upper half counts
+    /// the requests to donate.
+    donated: AtomicU64,
+    /// Number of bytes of its donor's memory that this space refers to.
+    pub(crate) donor_bytes: AtomicU64,
 }
 
-/// The bits of `lent` with the number of blocks.
-const LENT_BLOCKS: u64 = u32::MAX as u64;
+/// The bits of `donated` with the number of blocks.
+const DONATED_BLOCKS: u64 = u32::MAX as u64;
 
 impl SpaceHeader {
     /// Notes the writes that are about to be shown. From here on they will be shown, by this writer
@@ -119,33 +119,33 @@ impl SpaceHeader {
         self.update_count.store(0, Ordering::Release);
     }
 
-    /// Lends this many blocks: from here on no memory in them is reused, see [`crate::sharing`].
-    pub(crate) fn lend(&self, blocks: u64) {
+    /// Donates this many blocks: from here on no memory in them is reused, see [`crate::sharing`].
+    pub(crate) fn donate(&self, blocks: u64) {
         schedule::store();
-        let lend = |lent: u64| {
-            let asked = (lent >> 32).wrapping_add(1) << 32;
-            Some(asked | (lent & LENT_BLOCKS).max(blocks))
+        let donate = |donated: u64| {
+            let asked = (donated >> 32).wrapping_add(1) << 32;
+            Some(asked | (donated & DONATED_BLOCKS).max(blocks))
         };
-        let _always = self.lent.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lend);
-        // Pairs with the fence of `lent_blocks`: either the donor that takes memory out of use sees
-        // that the memory is lent, or the borrower sees that nothing leads there any more.
+        let _always = self.donated.fetch_update(Ordering::SeqCst, Ordering::SeqCst, donate);
+        // Pairs with the fence of `donated_blocks`: either the donor that takes memory out of use
+        // sees that the memory is donated, or the recipient sees that nothing leads there any more.
         fence(Ordering::SeqCst);
     }
 
-    /// Returns how many blocks are lent, and the value by which [`SpaceHeader::end_lending`] ends
-    /// that.
-    pub(crate) fn lent_blocks(&self) -> (u64, u64) {
+    /// Returns how many blocks are donated, and the value by which [`SpaceHeader::end_donation`]
+    /// ends that.
+    pub(crate) fn donated_blocks(&self) -> (u64, u64) {
         fence(Ordering::SeqCst);
         schedule::load();
-        let lent = self.lent.load(Ordering::SeqCst);
-        (lent & LENT_BLOCKS, lent)
+        let donated = self.donated.load(Ordering::SeqCst);
+        (donated & DONATED_BLOCKS, donated)
     }
 
-    /// Ends the lending, unless there was a new request since; returns whether the lending ended.
-    pub(crate) fn end_lending(&self, lent: u64) -> bool {
+    /// Ends the donation, unless there was a new request since; returns whether the donation ended.
+    pub(crate) fn end_donation(&self, donated: u64) -> bool {
         schedule::store();
-        let none = lent & !LENT_BLOCKS;
-        self.lent.compare_exchange(lent, none, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        let none = donated & !DONATED_BLOCKS;
+        self.donated.compare_exchange(donated, none, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     /// Returns directory entries that an earlier writer may have left half stored.

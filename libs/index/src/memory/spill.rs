@@ -13,7 +13,7 @@ use super::free::Free;
 use super::geometry::{
     BLOCK_BYTES, BLOCK_ORDER, CHUNK_BYTES_MIN, Chunk, ORDER_MAX, SPILLED, order_of, too_large,
 };
-use super::live_file::allocate;
+use super::space_file::allocate;
 use super::spill_file::SpillPlace;
 use crate::image::{Extent, Image};
 use crate::schedule;
@@ -39,7 +39,7 @@ impl Memory {
     }
 
     fn spill_file(&self) -> Result<&File> {
-        self.spill.file(self.live().is_none_or(|file| file.is_written()))
+        self.spill.file(self.file().is_none_or(|file| file.is_written()))
     }
 
     /// Allocates a chunk of the spill file of at least this many bytes.
@@ -159,7 +159,7 @@ impl Memory {
     /// Notes that the file's bytes differ from what was written. A reader of another process's file
     /// notes nothing: it may only have come too late.
     pub(crate) fn note_spill_damage(&self, error: Error) -> Error {
-        if self.live().is_none_or(|file| file.is_written()) {
+        if self.file().is_none_or(|file| file.is_written()) {
             self.note_damage();
         }
         error

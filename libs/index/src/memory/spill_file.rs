@@ -3,7 +3,7 @@
 //! A spilled address has a bit of its own ([`SPILLED`](super::geometry::SPILLED)); without the bit
 //! it is an offset in the file. The file is allocated in chunks, as memory is. The index reads the
 //! file by `pread` and never maps it, so a failing disk causes an error and not a signal. The file
-//! is not needed after a crash of the machine: the file of a live space is next to the space's
+//! is not needed after a crash of the machine: the file of a shared space is next to the space's
 //! header and is removed with the space; the file of private memory has no name.
 
 use std::fs::File;
@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use rustix::fs::OFlags;
 
 use super::free::Free;
-use super::geometry::{BLOCK_BYTES, SPACE_ABOUT_AT};
-use super::live_file::refused;
+use super::geometry::{BLOCK_BYTES, SPACE_HEADER_NAME_AT};
+use super::space_file::refused;
 
 /// Numbers the files of one process, to keep their names unique until the names are removed.
 static FILES: AtomicU64 = AtomicU64::new(0);
@@ -59,7 +59,7 @@ impl Spill {
     }
 
     /// Returns an error if the file's content may not be trusted any more.
-    pub(super) fn check_sound(&self) -> Result<()> {
+    pub(super) fn check_integrity(&self) -> Result<()> {
         match self.is_damaged.load(Ordering::Relaxed) {
             true => Err(Error::corrupt("the spill file is damaged, or cannot be read")),
             false => Ok(()),
@@ -85,10 +85,10 @@ fn open(place: &SpillPlace, is_written: bool) -> Result<File> {
         options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)
     };
     match place {
-        SpillPlace::Named(path, about) => {
+        SpillPlace::Named(path, header_name) => {
             let file = options(path).map_err(|error| refused("open", path, &error))?;
             if is_written {
-                let written = file.write_all_at(about, SPACE_ABOUT_AT);
+                let written = file.write_all_at(header_name, SPACE_HEADER_NAME_AT);
                 written.map_err(|error| refused("write", path, &error))?;
             }
             Ok(file)

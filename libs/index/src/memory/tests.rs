@@ -33,7 +33,7 @@ fn chunks_are_aligned_apart_and_join_again() {
 }
 
 #[test]
-fn what_chunks_leave_free_is_all_that_they_leave() {
+fn free_list_holds_exactly_the_memory_between_chunks() {
     let end = 3 * BLOCK_BYTES;
     let used = [(BLOCK_BYTES + 3 * CHUNK_BYTES_MIN, CHUNK_BYTES_MIN), (2 * BLOCK_BYTES, 65_536)];
     let mut free = Free::around(used.to_vec(), end).unwrap();
@@ -67,7 +67,7 @@ fn a_limit_of_addresses_is_left_to_others_for_the_most_part() {
 }
 
 #[test]
-fn what_no_range_can_hold_is_refused() {
+fn memory_refuses_chunks_beyond_its_range() {
     let memory = Memory::reserve(2 << 30).unwrap();
     let error = memory.allocate(CHUNK_BYTES_MIN << (ORDER_MAX + 1)).unwrap_err();
     assert_eq!(error.code(), forebay_core::ErrorCode::LimitExceeded);

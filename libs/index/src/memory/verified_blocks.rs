@@ -24,7 +24,7 @@ use forebay_core::{Error, Result};
 use parking_lot::Mutex;
 
 use super::geometry::CHUNK_BYTES_MIN;
-use crate::image::{Block, Blocks, Extent, Image, damaged};
+use crate::image::{BlockBytes, Blocks, Extent, Image, damaged};
 
 const WORDS: usize = CHUNK_BYTES_MIN as usize / 8;
 /// Maximum wait of a reader for a repair by another thread: in a process that was forked during a
@@ -77,7 +77,7 @@ impl VerifiedBlocks {
         let behind = (first + bytes / CHUNK_BYTES_MIN).min(self.verified.len() as u64 * 64);
         for block in (first..behind).filter(|block| !self.is_verified(*block)) {
             // Under the lock: no repair of the block is running, and none will start.
-            let _mending = self.hopeless.lock();
+            let _repair = self.hopeless.lock();
             self.set_verified(block);
         }
     }
@@ -96,7 +96,7 @@ impl VerifiedBlocks {
             return Ok(());
         };
         let in_file = extent.first_in_file + (block - extent.first);
-        let mut copy: Block = [0; CHUNK_BYTES_MIN as usize];
+        let mut copy: BlockBytes = [0; CHUNK_BYTES_MIN as usize];
         let words = start.cast::<AtomicU64>();
         for (place, bytes) in (0..WORDS).zip(copy.as_chunks_mut::<8>().0) {
             // SAFETY: a word of the block, by the caller's promise; blocks are aligned.
@@ -106,7 +106,7 @@ impl VerifiedBlocks {
         }
         if self.blocks.check(in_file, &copy).is_err() && !self.is_verified(block) {
             // SAFETY: the caller's promise.
-            return unsafe { self.mend(block, in_file, start) };
+            return unsafe { self.repair(block, in_file, start) };
         }
         self.set_verified(block);
         Ok(())
@@ -116,7 +116,7 @@ impl VerifiedBlocks {
     ///
     /// # Safety
     /// As [`VerifiedBlocks::verify_block`].
-    unsafe fn mend(&self, block: u64, in_file: u64, start: *mut u8) -> Result<()> {
+    unsafe fn repair(&self, block: u64, in_file: u64, start: *mut u8) -> Result<()> {
         let Some(mut hopeless) = self.hopeless.try_lock_for(MEND_WAIT_MAX) else {
             return Err(self.note_damage("a damaged block was not repaired in time"));
         };
@@ -127,16 +127,16 @@ impl VerifiedBlocks {
         if class.is_some_and(|class| hopeless.contains(&class)) {
             return Err(self.note_damage("a damaged block cannot be repaired"));
         }
-        let mended = self.blocks.mend(in_file).map_err(|_| {
+        let repaired = self.blocks.repair(in_file).map_err(|_| {
             hopeless.extend(class);
             self.note_damage("a damaged block cannot be repaired")
         })?;
         let words = start.cast::<AtomicU64>();
-        for (place, bytes) in mended.as_chunks::<8>().0.iter().enumerate() {
+        for (place, bytes) in repaired.as_chunks::<8>().0.iter().enumerate() {
             // SAFETY: a word of the block, by the caller's promise; blocks are aligned.
-            let (word, mended) = (unsafe { &*words.add(place) }, u64::from_le_bytes(*bytes));
-            if word.load(Ordering::Relaxed) != mended {
-                word.store(mended, Ordering::Release);
+            let (word, repaired) = (unsafe { &*words.add(place) }, u64::from_le_bytes(*bytes));
+            if word.load(Ordering::Relaxed) != repaired {
+                word.store(repaired, Ordering::Release);
             }
         }
         self.set_verified(block);
@@ -148,7 +148,7 @@ impl VerifiedBlocks {
         damaged(what)
     }
 
-    pub(super) fn check_sound(&self) -> Result<()> {
+    pub(super) fn check_integrity(&self) -> Result<()> {
         match self.is_damaged.load(Ordering::Relaxed) {
             true => Err(damaged("a block that was read is damaged")),
             false => Ok(()),

@@ -13,50 +13,51 @@ use crate::table::{Document, PREFETCHED, ReuseCount, Root, Scratch, Search};
 /// Attempts to find records while the donor reuses memory.
 const TRIES_MAX: usize = 8;
 
-/// A donor: a space of another version of the same partition, whose records a new space borrows.
+/// A donor: a space of another version of the same partition, whose records a new space shares.
 #[derive(Debug)]
 pub(crate) struct DonorSpace {
     /// The space as its readers map it.
     pub(crate) space: Arc<Space>,
     /// The name of the donor's file.
     pub(crate) path: PathBuf,
-    /// The possible names of the donor's own link to a space that it has borrowed from.
-    pub(crate) borrowed: Vec<PathBuf>,
+    /// The possible names of the donor's own link to its own donor's file.
+    pub(crate) donor_links: Vec<PathBuf>,
 }
 
 impl DonorSpace {
-    /// Gives the donor's file one more name, and lends all its memory; returns the number of bytes.
-    pub(crate) fn lend(&self, name: &Path) -> Result<u64> {
+    /// Gives the donor's file one more name, and donates all its memory; returns the number of
+    /// bytes.
+    pub(crate) fn donate(&self, name: &Path) -> Result<u64> {
         let gone = || Error::not_found("the donor's file is gone");
         std::fs::hard_link(&self.path, name).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => gone(),
             _ => refused("link", &self.path, &error),
         })?;
         // This mapping writes the space's header and nothing else.
-        Ok(Memory::open_live(name, true, &self.borrowed)?.lend())
+        Ok(Memory::open_shared(name, true, &self.donor_links)?.donate())
     }
 }
 
 /// The records of a donor that a table may refer to.
 pub(crate) struct DonorRecords<'m> {
     donor: &'m Space,
-    /// The address that the donor's address 0 has in the borrower.
+    /// The address that the donor's address 0 has in the recipient.
     at: u64,
-    /// Number of borrowed bytes.
+    /// Number of donated bytes.
     bytes: u64,
 }
 
 impl<'m> DonorRecords<'m> {
-    /// Describes what `borrower` has borrowed from this donor; without a borrower, all of the
+    /// Describes the memory of this donor that `recipient` maps; without a recipient, all of the
     /// donor's memory.
-    pub(crate) fn of(donor: &'m Space, borrower: Option<&Memory>) -> Self {
-        let borrowed = borrower.and_then(Memory::borrowed);
-        let (at, bytes) = borrowed.unwrap_or((0, donor.memory.opened()));
+    pub(crate) fn of(donor: &'m Space, recipient: Option<&Memory>) -> Self {
+        let range = recipient.and_then(Memory::donor_range);
+        let (at, bytes) = range.unwrap_or((0, donor.memory.opened()));
         Self { donor, at, bytes }
     }
 
     /// Returns which of these documents, [`PREFETCHED`] at most, the donor has in equal form: for
-    /// each document the address of the record in the borrower, and its bytes. A record that the
+    /// each document the address of the record in the recipient, and its bytes. A record that the
     /// donor is moving may be missed.
     pub(crate) fn find(&self, documents: &[Document]) -> [Option<(u64, u64)>; PREFETCHED] {
         let memory = &*self.donor.memory;
@@ -82,18 +83,18 @@ impl<'m> DonorRecords<'m> {
         }
         for search in &mut all[..documents.len()] {
             // SAFETY: the memory is live, and the result is used only if no memory was reused.
-            unsafe { search.ask_for_bucket(memory) };
+            unsafe { search.prefetch_bucket(memory) };
         }
         for search in &mut all[..documents.len()] {
             // SAFETY: as above.
-            unsafe { search.ask_for_record(memory) };
+            unsafe { search.prefetch_record(memory) };
         }
         let (mut found, mut scratch) = ([None; PREFETCHED], Scratch::default());
         for ((found, search), (key, row)) in found.iter_mut().zip(&all).zip(documents) {
             // SAFETY: as above.
             let record = unsafe { search.end_equal(memory, (key, row), &scratch) }?;
-            let lent = record.filter(|(address, bytes)| address + bytes <= self.bytes);
-            *found = lent.map(|(address, bytes)| (self.at + address, bytes));
+            let donated = record.filter(|(address, bytes)| address + bytes <= self.bytes);
+            *found = donated.map(|(address, bytes)| (self.at + address, bytes));
             scratch.clear();
         }
         Ok(found)

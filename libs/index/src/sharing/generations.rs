@@ -14,7 +14,7 @@ use crate::image::Image;
 use crate::memory::{BLOCK_BYTES, image_end};
 use crate::resources::Resources;
 use crate::space::Space;
-use crate::table::{Document, PREFETCHED, Publishing, Table};
+use crate::table::{Document, PREFETCHED, PublishTarget, Table};
 
 /// Number of documents that are compared with the donor's before all of them are.
 const TRIED: usize = 32 * PREFETCHED;
@@ -42,15 +42,15 @@ pub(crate) fn has_most(donor: &Space, image: &Image) -> Result<bool> {
 /// Maps an image and returns its table, for reads.
 fn table_of(image: &Image) -> Result<Table> {
     let addresses = image_end(image, &[]).next_multiple_of(BLOCK_BYTES);
-    Table::of_image(image, addresses, None)
+    Table::from_image(image, addresses, None)
 }
 
 impl Generation {
     /// Builds a generation from an image, with the fold's state as of the image. `space` is an
-    /// empty live space that has borrowed from the `donor`. Each block of the image is
+    /// empty shared space that maps the `donor`. Each block of the image is
     /// verified. Records that the donor has in equal form are referenced there; all others are
     /// copied.
-    pub(crate) fn of_image_beside(
+    pub(crate) fn from_image_sharing(
         image: &Image,
         donor: &Space,
         space: Arc<Space>,
@@ -65,15 +65,15 @@ impl Generation {
             made.fill(documents, Some(&records), resources)?;
             Ok(true)
         })?;
-        made.progress = image.about().progress;
-        made.mended = image.mended().clone();
+        made.progress = image.metadata().progress;
+        made.repaired = image.repaired().clone();
         made.note_log(state);
         made.finish(state, resources)?;
         Ok(made)
     }
 
-    /// Copies this generation, with this state, into an empty space that has borrowed nothing.
-    pub(crate) fn alone(
+    /// Copies this generation, with this state, into an empty space without a donor.
+    pub(crate) fn copied(
         &self,
         space: Arc<Space>,
         state: &PartitionState,
@@ -85,8 +85,8 @@ impl Generation {
             made.fill(documents, None, resources)?;
             Ok(true)
         })?;
-        (made.progress, made.following) = (self.progress, self.following);
-        made.mended = self.mended.clone();
+        (made.progress, made.cursor) = (self.progress, self.cursor);
+        made.repaired = self.repaired.clone();
         made.finish(state, resources)?;
         Ok(made)
     }
@@ -99,26 +99,26 @@ impl Generation {
         resources: &Resources,
     ) -> Result<()> {
         let found = records.map(|records| records.find(documents)).unwrap_or_default();
-        let Self { space, table, held, .. } = self;
-        let publishing = Publishing { root: Some(space.root()), reclaim: &resources.reclaim };
+        let Self { space, table, usage, .. } = self;
+        let publishing = PublishTarget { root: Some(space.root()), reclaim: &resources.reclaim };
         let hashes = table.prefetch(documents.iter().map(|(key, _)| key.as_slice()));
-        for (((key, row), hash), borrowed) in documents.iter().zip(hashes).zip(found) {
-            let Some(record) = borrowed else {
-                prepare_one(table, held, (hash, key), Some(row), publishing)?;
+        for (((key, row), hash), shared) in documents.iter().zip(hashes).zip(found) {
+            let Some(record) = shared else {
+                prepare_one(table, usage, (hash, key), Some(row), publishing)?;
                 continue;
             };
             let expires = row_expires_at(row);
-            table.prepare_borrowed(hash, key, record, expires, publishing)?;
-            held.gain(key.len(), row.len());
+            table.prepare_shared_record(hash, key, record, expires, publishing)?;
+            usage.gain(key.len(), row.len());
         }
-        table.show()
+        table.publish()
     }
 
     fn finish(&mut self, state: &PartitionState, resources: &Resources) -> Result<()> {
         if let Some(fold_state) = &mut self.fold_state {
             write_fold_state(fold_state, state, resources)?;
         }
-        self.held.memory_bytes = bytes_of(&self.table, self.fold_state.as_ref());
+        self.usage.memory_bytes = bytes_of(&self.table, self.fold_state.as_ref());
         Ok(())
     }
 }

@@ -52,7 +52,7 @@ impl Root {
     ///
     /// # Errors
     /// `Corrupt` for an impossible root.
-    pub(super) fn of_image(word: u64) -> Result<Self> {
+    pub(super) fn from_image(word: u64) -> Result<Self> {
         let root = Self(word);
         let address = if root.depth() == 0 { root.only_group().address() } else { root.address() };
         let is_sound = root.depth() <= DEPTH_MAX

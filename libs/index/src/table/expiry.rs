@@ -12,7 +12,7 @@ use forebay_core::clock::Timestamp;
 use forebay_core::row::row_expires_at;
 
 use super::Table;
-use super::groups::{Kept, NEVER};
+use super::groups::{GroupState, NEVER};
 
 /// Minimum time between two searches of a group, in microseconds.
 const REST_US: i64 = 10_000_000;
@@ -58,7 +58,7 @@ impl Table {
         Ok(())
     }
 
-    /// Notes, in live memory, when the searched groups are due again: their expired documents are
+    /// Notes, in shared memory, when the searched groups are due again: their expired documents are
     /// gone.
     pub(crate) fn note_looked_through(&mut self) {
         for place in std::mem::take(&mut self.looked_through) {
@@ -68,7 +68,7 @@ impl Table {
     }
 
     /// Returns the expired keys of a group, and the time of its next expiry.
-    fn expired(&self, kept: &Kept, now: i64) -> Result<(Vec<Vec<u8>>, i64)> {
+    fn expired(&self, kept: &GroupState, now: i64) -> Result<(Vec<Vec<u8>>, i64)> {
         let (mut keys, mut next) = (Vec::new(), NEVER);
         self.visit_records(kept, |_, record| {
             match row_expires_at(record.row).map(Timestamp::as_micros) {

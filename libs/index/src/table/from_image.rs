@@ -7,10 +7,10 @@ use forebay_core::Result;
 
 use super::directory::{ENTRY_BYTES, Root};
 use super::group_layout::GroupRef;
-use super::groups::{Kept, NEVER};
+use super::groups::{GroupState, NEVER};
 use super::scratch::Scratch;
 use super::segments::{Segments, spilled_segment};
-use super::spilled::spilled;
+use super::spilled_record::spilled;
 use super::{Table, slot};
 use crate::image::{Content, Image, damaged};
 use crate::key::SeededHash;
@@ -37,14 +37,14 @@ impl Table {
     /// Verifies the directory; groups and records are verified at first use.
     ///
     /// # Errors
-    /// `Corrupt` when the image cannot be a table; those of [`Memory::of_image`].
-    pub(crate) fn of_image(
+    /// `Corrupt` when the image cannot be a table; those of [`Memory::from_image`].
+    pub(crate) fn from_image(
         image: &Image,
         addresses: u64,
         spill: Option<SpillPlace>,
     ) -> Result<Self> {
-        let parts = Parts::of_image(image)?;
-        let memory = Memory::of_image(image, &parts.chunks(), addresses, spill)?;
+        let parts = Parts::from_image(image)?;
+        let memory = Memory::from_image(image, &parts.chunks(), addresses, spill)?;
         let table = Self::assemble(memory, parts, &mut image.expiries().iter())?;
         table.memory.adopt(table.chunks(), table.segments.open_rest())?;
         Ok(table)
@@ -53,21 +53,21 @@ impl Table {
     /// Creates a space with a mapped image, for readers alone: nobody writes there.
     ///
     /// # Errors
-    /// As [`Table::of_image`].
-    pub(crate) fn space_of_image(image: &Image) -> Result<Arc<Space>> {
-        let parts = Parts::of_image(image)?;
+    /// As [`Table::from_image`].
+    pub(crate) fn space_from_image(image: &Image) -> Result<Arc<Space>> {
+        let parts = Parts::from_image(image)?;
         let chunks = parts.chunks();
         let addresses = image_end(image, &chunks).next_multiple_of(BLOCK_BYTES);
-        let memory = Memory::of_image(image, &chunks, addresses, None)?;
+        let memory = Memory::from_image(image, &chunks, addresses, None)?;
         Ok(Space::new(memory, parts.hash, parts.root))
     }
 
-    /// Creates the table of an image, copied to empty live memory and verified.
+    /// Creates the table of an image, copied to empty shared memory and verified.
     ///
     /// # Errors
     /// `Corrupt` when the image is damaged, or cannot be a table; those of [`Memory::copy_image`].
-    pub(crate) fn of_image_copied(image: &Image, memory: &Arc<Memory>) -> Result<Self> {
-        let mut parts = Parts::of_image(image)?;
+    pub(crate) fn copied_from_image(image: &Image, memory: &Arc<Memory>) -> Result<Self> {
+        let mut parts = Parts::from_image(image)?;
         parts.segments = parts.segments.with_serial(memory.header().serial.load(Ordering::Relaxed));
         memory.copy_image(image, &parts.chunks())?;
         let table = Self::assemble(memory.clone(), parts, &mut image.expiries().iter())?;
@@ -79,17 +79,17 @@ impl Table {
         Ok(table)
     }
 
-    /// Opens a table as an earlier writer of live memory has left it.
+    /// Opens a table as an earlier writer of shared memory has left it.
     ///
     /// # Errors
     /// `Corrupt` when it cannot be a table.
-    pub(crate) fn of_live(
+    pub(crate) fn from_shared(
         memory: &Arc<Memory>,
         hash: SeededHash,
         root: u64,
         serial: u64,
     ) -> Result<Self> {
-        let root = Root::of_image(root)?;
+        let root = Root::from_image(root)?;
         let segments = Segments::of_notes(&memory.noted_segments(), serial)?;
         let directory = directory_of(root)?;
         let mut at = directory.iter().map(|at| at.address() + at.bytes());
@@ -181,7 +181,7 @@ impl Table {
                 run[0].chunk().ok_or_else(|| damaged("a bucket group is not in a chunk"))?;
             self.group_bytes += chunk.bytes();
             let depth = self.root.depth() - width.ilog2();
-            let mut kept = Kept::of(chunk, depth);
+            let mut kept = GroupState::of(chunk, depth);
             kept.has_room = !self.memory.is_of_image();
             let place = self.groups.len();
             if expires < NEVER {
@@ -223,9 +223,9 @@ struct Parts {
 }
 
 impl Parts {
-    fn of_image(image: &Image) -> Result<Self> {
-        let root = Root::of_image(image.root())?;
-        let segments = Segments::of_image(image.segments())?;
+    fn from_image(image: &Image) -> Result<Self> {
+        let root = Root::from_image(image.root())?;
+        let segments = Segments::from_image(image.segments())?;
         let (hash, directory) = (SeededHash::of_seed(image.hash_seed()), directory_of(root)?);
         Ok(Self { hash, root, directory, segments })
     }
@@ -243,7 +243,7 @@ fn directory_of(root: Root) -> Result<Option<Chunk>> {
         return Ok(None);
     }
     let bytes = (ENTRY_BYTES << root.depth()).max(CHUNK_BYTES_MIN);
-    let chunk = Chunk::of_image(root.address(), bytes);
+    let chunk = Chunk::from_image(root.address(), bytes);
     chunk.map(Some).ok_or_else(|| damaged("the directory is not in a chunk"))
 }
 

@@ -13,7 +13,7 @@ use super::group_layout::{GroupRef, INLINE_RECORD_BYTES_MAX, ROOM};
 use super::record::Record;
 use super::scratch::Scratch;
 use super::slot;
-use super::spilled::record;
+use super::spilled_record::record;
 use crate::memory::Memory;
 use crate::schedule;
 

@@ -70,7 +70,7 @@ impl GroupRef {
 
     /// Returns the group's chunk; `None` if no such chunk can exist.
     pub(super) fn chunk(self) -> Option<Chunk> {
-        Chunk::of_image(self.address(), self.bytes())
+        Chunk::from_image(self.address(), self.bytes())
     }
 
     #[inline]
@@ -148,7 +148,7 @@ mod tests {
     fn a_group_is_the_same_as_a_word_an_entry_and_a_chunk() {
         for (address, is_inline) in [(1 << 21, false), (1 << 21, true), ((1 << 42) - 32_768, true)]
         {
-            let chunk = Chunk::of_image(address, bytes(is_inline)).unwrap();
+            let chunk = Chunk::from_image(address, bytes(is_inline)).unwrap();
             let at = GroupRef::of(&chunk);
             assert_eq!((at.address(), at.is_inline()), (address, is_inline));
             assert_eq!(GroupRef::of_word(at.word()), at);

@@ -11,9 +11,9 @@ use forebay_core::{ErrorCode, Result};
 use super::directory::Root;
 use super::group::Group;
 use super::group_layout::{self, GroupRef, INLINE_RECORD_BYTES_MAX};
-use super::groups::{Kept, NEVER};
+use super::groups::{GroupState, NEVER};
 use super::record::{self, record_bytes};
-use super::{Publishing, Table, slot};
+use super::{PublishTarget, Table, slot};
 use crate::memory::{DirectoryUpdate, Memory, is_spilled};
 
 /// A record of a group that is being rebuilt.
@@ -27,7 +27,7 @@ struct GroupRecord {
 
 /// The groups that replace a group, before any reader sees them.
 struct RebuiltGroups {
-    halves: Vec<Kept>,
+    halves: Vec<GroupState>,
     /// Whether pending writes must learn the new addresses.
     is_followed: bool,
     /// The old address of each moved record, and the word of its new address.
@@ -52,27 +52,27 @@ impl Table {
         self.may_be_inline = may_be;
     }
 
-    pub(super) fn add_first_group(&mut self, publishing: Publishing<'_>) -> Result<()> {
+    pub(super) fn add_first_group(&mut self, publishing: PublishTarget<'_>) -> Result<()> {
         let kept = self.new_group(0, false)?;
         self.group_bytes += kept.chunk.bytes();
         self.root = Root::of_group(GroupRef::of(&kept.chunk));
         self.writer_directory.point(0, 0, 0);
         self.groups.push(kept);
-        self.publish(publishing);
+        self.publish_root(publishing);
         Ok(())
     }
 
-    fn new_group(&self, depth: u32, is_inline: bool) -> Result<Kept> {
+    fn new_group(&self, depth: u32, is_inline: bool) -> Result<GroupState> {
         let chunk = self.memory.allocate(group_layout::bytes(is_inline))?;
         // SAFETY: the chunk was just allocated, so nobody else has its address.
         unsafe { self.memory.clear(&chunk) };
         self.memory.note_group(chunk.address(), NEVER);
-        Ok(Kept { is_counted: true, ..Kept::of(chunk, depth) })
+        Ok(GroupState { is_counted: true, ..GroupState::of(chunk, depth) })
     }
 
     /// Creates this many groups; if there is no memory for all of them, creates none.
-    fn new_groups(&self, depth: u32, is_inline: bool, count: usize) -> Result<Vec<Kept>> {
-        let mut groups: Vec<Kept> = Vec::with_capacity(count);
+    fn new_groups(&self, depth: u32, is_inline: bool, count: usize) -> Result<Vec<GroupState>> {
+        let mut groups: Vec<GroupState> = Vec::with_capacity(count);
         for _ in 0..count {
             match self.new_group(depth, is_inline) {
                 Ok(group) => groups.push(group),
@@ -86,7 +86,7 @@ impl Table {
     }
 
     /// Rewrites the group of a hash, without its deleted slots.
-    pub(super) fn rewrite(&mut self, hash: u64, publishing: Publishing<'_>) -> Result<()> {
+    pub(super) fn rewrite(&mut self, hash: u64, publishing: PublishTarget<'_>) -> Result<()> {
         let place = self.place_of(hash);
         let rebuilt = self.rebuild_groups(place, self.groups[place].depth, 1)?;
         self.replace_group(hash, rebuilt, publishing);
@@ -94,7 +94,7 @@ impl Table {
     }
 
     /// Splits the group of a hash by the next bit.
-    pub(super) fn split(&mut self, hash: u64, publishing: Publishing<'_>) -> Result<()> {
+    pub(super) fn split(&mut self, hash: u64, publishing: PublishTarget<'_>) -> Result<()> {
         let place = self.place_of(hash);
         let depth = self.groups[place].depth + 1;
         if depth > self.root.depth() {
@@ -106,7 +106,12 @@ impl Table {
     }
 
     /// Replaces the group of a hash by the rebuilt groups.
-    fn replace_group(&mut self, hash: u64, mut rebuilt: RebuiltGroups, publishing: Publishing<'_>) {
+    fn replace_group(
+        &mut self,
+        hash: u64,
+        mut rebuilt: RebuiltGroups,
+        publishing: PublishTarget<'_>,
+    ) {
         let (place, entries) = (self.place_of(hash), self.entries_of(hash));
         self.follow_moved(place, &rebuilt);
         let high = if rebuilt.halves.len() > 1 { rebuilt.halves.pop() } else { None };
@@ -142,7 +147,12 @@ impl Table {
 
     /// Takes in groups that no reader sees yet. The first replaces the group at an index, which is
     /// returned; also returns the indexes of the new groups.
-    fn take_in(&mut self, place: usize, mut low: Kept, high: Option<Kept>) -> (Kept, [usize; 2]) {
+    fn take_in(
+        &mut self,
+        place: usize,
+        mut low: GroupState,
+        high: Option<GroupState>,
+    ) -> (GroupState, [usize; 2]) {
         let before = &self.groups[place];
         let expires = before.expires;
         (low.expires, low.due, low.is_lined_up) = (expires, before.due, before.is_lined_up);
@@ -300,7 +310,7 @@ impl Table {
         Ok(records)
     }
 
-    fn put(&self, group: &mut Kept, hash: u64, word: u64) {
+    fn put(&self, group: &mut GroupState, hash: u64, word: u64) {
         // SAFETY: a group that only this writer has.
         unsafe { Group::at(&self.memory, GroupRef::of(&group.chunk)) }.put(hash, word);
         group.filled += 1;
@@ -373,7 +383,7 @@ impl Table {
     pub(super) fn rebuild_queued(
         &mut self,
         bytes_max: u64,
-        publishing: Publishing<'_>,
+        publishing: PublishTarget<'_>,
     ) -> Result<()> {
         let mut rebuilt = 0;
         while rebuilt < bytes_max {

@@ -17,7 +17,7 @@ const PIECE: usize = 1_024;
 
 /// The writer's state of a group.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct GroupState {
     pub(super) chunk: Chunk,
     /// Number of top bits of the hash that the group's keys share.
     pub(super) depth: u32,
@@ -42,7 +42,7 @@ pub(super) struct Kept {
     pub(super) is_lined_up: bool,
 }
 
-impl Kept {
+impl GroupState {
     /// Creates the state of a group with nothing known but its chunk and depth.
     pub(super) fn of(chunk: Chunk, depth: u32) -> Self {
         let (filled, live, reserved, is_counted) = (0, 0, 0, false);
@@ -72,7 +72,7 @@ impl Kept {
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     /// The pieces; all but the last one are full.
-    pieces: Vec<Vec<Kept>>,
+    pieces: Vec<Vec<GroupState>>,
 }
 
 impl Groups {
@@ -84,51 +84,51 @@ impl Groups {
         self.pieces.is_empty()
     }
 
-    pub(super) fn push(&mut self, kept: Kept) {
+    pub(super) fn push(&mut self, kept: GroupState) {
         match self.pieces.last_mut().filter(|last| last.len() < PIECE) {
             Some(last) => last.push(kept),
             None => self.pieces.push(vec![kept]),
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Kept> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &GroupState> {
         self.pieces.iter().flatten()
     }
 
-    pub(super) fn into_iter(self) -> impl Iterator<Item = Kept> {
+    pub(super) fn into_iter(self) -> impl Iterator<Item = GroupState> {
         self.pieces.into_iter().flatten()
     }
 }
 
 impl Index<usize> for Groups {
-    type Output = Kept;
+    type Output = GroupState;
 
     #[inline]
-    fn index(&self, place: usize) -> &Kept {
+    fn index(&self, place: usize) -> &GroupState {
         &self.pieces[place / PIECE][place % PIECE]
     }
 }
 
 impl IndexMut<usize> for Groups {
     #[inline]
-    fn index_mut(&mut self, place: usize) -> &mut Kept {
+    fn index_mut(&mut self, place: usize) -> &mut GroupState {
         &mut self.pieces[place / PIECE][place % PIECE]
     }
 }
 
 /// The groups with expiring documents, the next one first.
 #[derive(Debug, Default)]
-pub(super) struct Due(BinaryHeap<Reverse<(i64, u32)>>);
+pub(super) struct ExpiryQueue(BinaryHeap<Reverse<(i64, u32)>>);
 
-impl Due {
+impl ExpiryQueue {
     /// Notes that a document of a group expires at this time.
-    pub(super) fn note(&mut self, place: usize, kept: &mut Kept, expires: i64) {
+    pub(super) fn note(&mut self, place: usize, kept: &mut GroupState, expires: i64) {
         kept.expires = kept.expires.min(expires);
         self.plan(place, kept, expires);
     }
 
     /// Plans the search of a group at this time, or earlier.
-    pub(super) fn plan(&mut self, place: usize, kept: &mut Kept, at: i64) {
+    pub(super) fn plan(&mut self, place: usize, kept: &mut GroupState, at: i64) {
         if at < kept.due {
             kept.due = at;
             self.0.push(Reverse((at, place as u32)));
@@ -165,8 +165,8 @@ mod tests {
         assert!(groups.is_empty());
         for place in 0..2 * PIECE + 3 {
             assert_eq!(groups.len(), place);
-            let chunk = Chunk::of_image(address(place), CHUNK_BYTES_MIN).unwrap();
-            groups.push(Kept::of(chunk, 0));
+            let chunk = Chunk::from_image(address(place), CHUNK_BYTES_MIN).unwrap();
+            groups.push(GroupState::of(chunk, 0));
         }
         for place in [0, PIECE - 1, PIECE, 2 * PIECE + 2] {
             groups[place].depth = 7;

@@ -1,4 +1,4 @@
-//! Optimistic reads of a live copy, whose memory may be reused at any moment.
+//! Optimistic reads of a shared copy, whose memory may be reused at any moment.
 //!
 //! A reader follows an address only after a check that it is inside the memory, and copies a record
 //! before it looks at the record's key. The reader may use the copy if the space's reuse word is
@@ -14,7 +14,7 @@ use super::record::{Record, short_header};
 use super::scratch::Scratch;
 use super::search::Search;
 use super::slot;
-use super::spilled::spilled;
+use super::spilled_record::spilled;
 use crate::image::damaged;
 use crate::key::SeededHash;
 use crate::memory::{CHUNK_BYTES_MAX, Memory, is_spilled};

@@ -8,8 +8,8 @@ use forebay_core::{ErrorCode, Result};
 use super::group::Group;
 use super::record::in_memory;
 use super::scratch::Scratch;
-use super::spilled::record;
-use super::{PREFETCHED, Publishing, Table, slot, spilled};
+use super::spilled_record::record;
+use super::{PREFETCHED, PublishTarget, Table, slot, spilled_record};
 use crate::memory::is_spilled;
 use crate::schedule::{self, Fault};
 
@@ -37,7 +37,7 @@ impl Table {
         &mut self,
         bytes_more: u64,
         to: RelocationTarget,
-        publishing: Publishing<'_>,
+        publishing: PublishTarget<'_>,
     ) -> Result<()> {
         let bytes_max = bytes_more + 2 * self.segments.take_died();
         let (mut walked, mut retired) = (0, Vec::new());
@@ -142,7 +142,7 @@ impl Table {
             walked += record.bytes;
             let slot = self.group(*hash)?.and_then(|group| group.slot_of(*hash, *address));
             if let Some(slot) = slot {
-                room += spilled::bytes_max(record.key.len(), record.row.len());
+                room += spilled_record::bytes_max(record.key.len(), record.row.len());
                 living.push((slot, *hash, *address, record));
             }
         }
@@ -151,7 +151,7 @@ impl Table {
             let (mut bytes, mut words) = (Vec::with_capacity(room as usize), Vec::new());
             for (_, hash, _, record) in &living {
                 let at = start + bytes.len() as u64;
-                let length = spilled::append(&mut bytes, at, record.key, record.row);
+                let length = spilled_record::append(&mut bytes, at, record.key, record.row);
                 words.push(slot::pack(slot::tag_of(*hash), at, length));
             }
             memory.write_spilled(start, &bytes)?;

@@ -40,7 +40,7 @@ impl Search {
     ///   root was loaded;
     /// - the memory is the writer's own.
     #[inline(always)]
-    pub(crate) unsafe fn ask_for_bucket(&mut self, memory: &Memory) {
+    pub(crate) unsafe fn prefetch_bucket(&mut self, memory: &Memory) {
         // SAFETY: the caller's promise.
         if let Ok(Some(group)) = unsafe { self.root.group(memory, self.hash) } {
             group.prefetch(self.hash);
@@ -51,9 +51,9 @@ impl Search {
     /// Prefetches the record that is most likely the key's.
     ///
     /// # Safety
-    /// As [`Search::ask_for_bucket`].
+    /// As [`Search::prefetch_bucket`].
     #[inline(always)]
-    pub(crate) unsafe fn ask_for_record(&mut self, memory: &Memory) {
+    pub(crate) unsafe fn prefetch_record(&mut self, memory: &Memory) {
         if self.group != GroupRef::NONE {
             // SAFETY: the caller's promise; the group was verified.
             let group = unsafe { Group::at(memory, self.group) };
@@ -87,7 +87,7 @@ impl Search {
     /// damaged; `Unavailable` if the disk cannot be read.
     ///
     /// # Safety
-    /// As [`Search::ask_for_bucket`], with a guard that outlives `'g`; not for live memory.
+    /// As [`Search::prefetch_bucket`], with a guard that outlives `'g`; not for shared memory.
     #[inline(never)]
     pub(crate) unsafe fn end<'g>(
         &self,
@@ -102,7 +102,7 @@ impl Search {
     /// Returns the result of `take` for the first slot with the key's tag that `take` accepts.
     ///
     /// # Safety
-    /// As [`Search::ask_for_bucket`].
+    /// As [`Search::prefetch_bucket`].
     #[inline]
     pub(super) unsafe fn end_by<'g, T>(
         &self,
@@ -124,7 +124,7 @@ impl Search {
 /// `from`. Returns the first hash after that entry; `None` is the end.
 ///
 /// # Safety
-/// As [`Search::ask_for_bucket`].
+/// As [`Search::prefetch_bucket`].
 pub(crate) unsafe fn keys_from(
     memory: &Memory,
     root: Root,

@@ -6,7 +6,7 @@
 //! without any live record is sealed once it is half full, so that deletes free its memory, too.
 //!
 //! Once memory is short, the segment that was sealed first is emptied into a segment of the spill
-//! file. Such a segment is like the others, with a header that marks its beginning.
+//! file. Such a segment is like the others, with a header that marks its initial_source.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -48,7 +48,7 @@ fn spill_header(chunk: &Chunk) -> [u8; SPILL_HEADER_BYTES as usize] {
 pub(super) fn spilled_segment(memory: &Memory, address: u64) -> Result<Chunk> {
     let mut bytes = SPILL_SEGMENT_BYTES_MIN;
     while bytes <= CHUNK_BYTES_MAX {
-        let chunk = Chunk::of_image(address / bytes * bytes, bytes);
+        let chunk = Chunk::from_image(address / bytes * bytes, bytes);
         let mut header = [0; SPILL_HEADER_BYTES as usize];
         if let Some(chunk) = chunk {
             memory.read_spilled(chunk.address(), &mut header)?;
@@ -70,7 +70,7 @@ struct Segment {
     sealed_as: u64,
     /// Whether the segment is queued to be emptied.
     is_lined_up: bool,
-    /// Whether `live` may be too high: an earlier holder may have been killed between a record and
+    /// Whether `live` may be too high: an earlier owner may have been killed between a record and
     /// its slot.
     is_inexact: bool,
 }
@@ -157,7 +157,7 @@ impl ByAddress {
 /// The segments of one table; belongs to the table's writer.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
-    /// The serial, which distinguishes them in live memory from segments of other tables.
+    /// The serial, which distinguishes them in shared memory from segments of other tables.
     serial: u64,
     sealed: ByAddress,
     /// The segment that records are appended to.
@@ -170,14 +170,14 @@ pub(super) struct Segments {
     sealed_count: u64,
     /// The queue of segments to be emptied.
     line: VecDeque<u64>,
-    emptied: Option<Emptying>,
+    emptied: Option<EvacuationProgress>,
     /// Bytes of records that were replaced or deleted since the last [`Segments::take_died`].
     died: u64,
 }
 
 /// The progress of emptying a segment.
 #[derive(Clone, Copy, Debug)]
-struct Emptying {
+struct EvacuationProgress {
     segment: u64,
     next: u64,
 }
@@ -195,8 +195,8 @@ impl Segments {
         self.serial
     }
 
-    /// Loads the segments that an earlier writer of live memory has noted. None of them is open: a
-    /// record that the writer was appending is lost.
+    /// Loads the segments that an earlier writer of shared memory has noted. None of them is open:
+    /// a record that the writer was appending is lost.
     ///
     /// # Errors
     /// `Corrupt` for an impossible segment.
@@ -204,7 +204,7 @@ impl Segments {
         let mut segments = Self::new(serial);
         for note in notes.iter().filter(|note| note.serial == serial) {
             let SegmentNote { address, bytes, used, live, .. } = *note;
-            let chunk = Chunk::of_image(address, bytes).filter(|_| used <= bytes && live <= used);
+            let chunk = Chunk::from_image(address, bytes).filter(|_| used <= bytes && live <= used);
             let chunk = chunk.ok_or_else(|| damaged("a segment is not in a chunk"))?;
             segments.insert(Segment { is_inexact: true, ..Segment::new(chunk, used, live) })?;
         }
@@ -243,7 +243,7 @@ impl Segments {
         self.sealed.segments.iter().chain(&self.open).chain(&self.open_spilled)
     }
 
-    /// Notes all segments in live memory.
+    /// Notes all segments in shared memory.
     pub(super) fn note_all(&self, memory: &Memory) {
         for segment in self.all() {
             memory.note_segment(&segment.chunk, segment.used, segment.live, self.serial);
@@ -269,11 +269,11 @@ impl Segments {
     ///
     /// # Errors
     /// `Corrupt` for an impossible segment, and for two open segments.
-    pub(super) fn of_image(list: &[SegmentAt]) -> Result<Self> {
+    pub(super) fn from_image(list: &[SegmentAt]) -> Result<Self> {
         let mut segments = Self::default();
         for at in list {
             let SegmentAt { address, bytes, used, live, is_open } = *at;
-            let chunk = Chunk::of_image(address, bytes)
+            let chunk = Chunk::from_image(address, bytes)
                 .ok_or_else(|| damaged("a segment is not in a chunk"))?;
             let segment = Segment::new(chunk, used, live);
             if !is_open {
@@ -450,7 +450,7 @@ impl Segments {
             None => {
                 let segment = self.line.pop_front()?;
                 let next = self.sealed.get(segment).map_or(segment, Segment::first);
-                *self.emptied.insert(Emptying { segment, next })
+                *self.emptied.insert(EvacuationProgress { segment, next })
             }
         };
         let segment = self.sealed.get(emptied.segment)?;
@@ -520,7 +520,7 @@ mod tests {
             found.map(|segment| segment.chunk.address())
         };
         for (start, bytes) in starts {
-            let chunk = Chunk::of_image(start, bytes).unwrap();
+            let chunk = Chunk::from_image(start, bytes).unwrap();
             assert!(all.insert(Segment::new(chunk, 0, 0)));
         }
         for gone in [5 * BLOCK_BYTES, BLOCK_BYTES, SPILLED] {

@@ -24,14 +24,14 @@ use super::*;
 use crate::memory::CHUNK_BYTES_MIN;
 
 /// A table with a root that readers see.
-struct Seen {
+struct TableWorld {
     memory: Arc<Memory>,
     reclaim: Reclaim,
     cell: AtomicU64,
     hash: SeededHash,
 }
 
-impl Seen {
+impl TableWorld {
     fn new() -> Self {
         Self::within(1 << 36)
     }
@@ -46,8 +46,8 @@ impl Seen {
         Table::new(self.memory.clone(), self.hash, 2)
     }
 
-    fn publishing(&self) -> Publishing<'_> {
-        Publishing { root: Some(&self.cell), reclaim: &self.reclaim }
+    fn publishing(&self) -> PublishTarget<'_> {
+        PublishTarget { root: Some(&self.cell), reclaim: &self.reclaim }
     }
 
     /// Returns the row that a reader finds.
@@ -63,7 +63,7 @@ impl Seen {
 
     /// Bytes in use after all reclaimable memory was reclaimed.
     fn used_at_rest(&self) -> u64 {
-        (0..1_000).for_each(|_| self.reclaim.go_on(&self.memory));
+        (0..1_000).for_each(|_| self.reclaim.advance(&self.memory));
         self.memory.used_bytes()
     }
 
@@ -88,17 +88,17 @@ impl Table {
         &mut self,
         key: &[u8],
         row: &[u8],
-        publishing: Publishing<'_>,
+        publishing: PublishTarget<'_>,
     ) -> Result<Option<usize>> {
         let prepared = self.prepare(self.hash.of(key), key, row, None, publishing);
         prepared.as_ref().err().into_iter().for_each(|_| self.give_up());
-        self.show()?;
+        self.publish()?;
         Ok(prepared?.map(|replaced| replaced.row_bytes))
     }
 
     fn remove(&mut self, key: &[u8]) -> Result<Option<usize>> {
         let removed = self.prepare_removal(self.hash.of(key), key)?;
-        self.show()?;
+        self.publish()?;
         Ok(removed.map(|replaced| replaced.row_bytes))
     }
 }
@@ -114,7 +114,7 @@ fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
 
 #[test]
 fn a_long_history_leaves_what_a_map_has() {
-    let (seen, mut number) = (Seen::new(), numbers(1));
+    let (seen, mut number) = (TableWorld::new(), numbers(1));
     let (mut table, mut model) = (seen.table(), HashMap::<Vec<u8>, Vec<u8>>::new());
     for step in 0..120_000_u64 {
         let key = format!("key-{}", number(9_000)).into_bytes();
@@ -159,7 +159,7 @@ fn a_long_history_leaves_what_a_map_has() {
 
 #[test]
 fn each_new_key_moves_one_group_at_most() {
-    let seen = Seen::new();
+    let seen = TableWorld::new();
     let mut table = seen.table();
     for key in 0..60_000_u32 {
         let (before, used) = (table.groups.len(), seen.memory.used_bytes());
@@ -174,7 +174,7 @@ fn each_new_key_moves_one_group_at_most() {
 
 #[test]
 fn a_group_of_deleted_slots_is_written_anew_and_not_split() {
-    let seen = Seen::new();
+    let seen = TableWorld::new();
     let mut table = seen.table();
     for key in 0..20_000_u32 {
         table.insert(&key.to_le_bytes(), b"row", seen.publishing()).unwrap();
@@ -187,7 +187,7 @@ fn a_group_of_deleted_slots_is_written_anew_and_not_split() {
 
 #[test]
 fn rows_of_every_size_come_back() {
-    let seen = Seen::new();
+    let seen = TableWorld::new();
     let mut table = seen.table();
     let sizes = [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, 5_000_000];
     for size in sizes {
@@ -204,7 +204,7 @@ fn rows_of_every_size_come_back() {
 
 #[test]
 fn a_guard_keeps_what_it_found_and_lets_go_of_nothing_else() {
-    let seen = Seen::new();
+    let seen = TableWorld::new();
     let mut table = seen.table();
     table.insert(b"key", &[7; 100], seen.publishing()).unwrap();
     let guard = seen.reclaim.enter();
@@ -229,7 +229,7 @@ fn a_guard_keeps_what_it_found_and_lets_go_of_nothing_else() {
 #[test]
 fn readers_beside_growth_and_reclaim_miss_nothing() {
     const LASTING: u32 = 500;
-    let (seen, done) = (Seen::new(), AtomicBool::new(false));
+    let (seen, done) = (TableWorld::new(), AtomicBool::new(false));
     let mut table = seen.table();
     let row = |key: u32, version: u32| {
         let mut row = key.to_le_bytes().to_vec();
@@ -284,10 +284,10 @@ fn starve(memory: &Memory, spare: usize) -> Vec<Chunk> {
 }
 
 #[test]
-fn without_memory_nothing_is_lost_and_nothing_leaks() {
+fn table_without_memory_loses_and_leaks_nothing() {
     let mut refusals = 0;
     for (spare, rows) in (0..5).flat_map(|spare| [(spare, 0), (spare, 40), (spare, 700)]) {
-        let seen = Seen::within(8 * 1024 * 1024);
+        let seen = TableWorld::within(8 * 1024 * 1024);
         let (mut table, mut model) = (seen.table(), HashMap::new());
         let mut number = numbers(spare as u64);
         let mut taken = Vec::new();
@@ -333,7 +333,7 @@ fn without_memory_nothing_is_lost_and_nothing_leaks() {
 
 #[test]
 fn a_reader_in_a_group_that_was_split_finds_what_it_held_then() {
-    let seen = Seen::new();
+    let seen = TableWorld::new();
     let mut table = seen.table();
     let old: Vec<_> = (0..800_u32).map(u32::to_le_bytes).collect();
     for key in &old {
@@ -382,8 +382,8 @@ fn a_reader_in_a_group_that_was_split_finds_what_it_held_then() {
 
 /// The collector accepts a retirement only together with as many others as there are readers.
 #[test]
-fn what_was_retired_under_many_readers_comes_back_without_another_retirement() {
-    let seen = Seen::new();
+fn chunks_retired_under_many_readers_return_without_another_retirement() {
+    let seen = TableWorld::new();
     let mut table = seen.table();
     table.insert(b"key", b"row", seen.publishing()).unwrap();
     let gate = std::sync::Barrier::new(9);
@@ -405,7 +405,7 @@ fn what_was_retired_under_many_readers_comes_back_without_another_retirement() {
 
 #[test]
 fn deletes_give_segments_back() {
-    let seen = Seen::new();
+    let seen = TableWorld::new();
     let mut table = seen.table();
     let row = vec![7; 3_000_000];
     for key in 0..20_u8 {

@@ -11,8 +11,8 @@ use super::directory::DEPTH_MAX;
 use super::group::Group;
 use super::group_layout::GroupRef;
 use super::scratch::Scratch;
-use super::spilled::record;
-use super::{Pending, Publishing, SlotLocation, Table, group_layout, slot};
+use super::spilled_record::record;
+use super::{PendingWrite, PublishTarget, SlotLocation, Table, group_layout, slot};
 
 /// The bit of an item that marks a removed record.
 const GOES: u64 = 1 << 63;
@@ -36,24 +36,24 @@ impl Table {
         key: &[u8],
         row: &[u8],
         expires: Option<Timestamp>,
-        publishing: Publishing<'_>,
+        publishing: PublishTarget<'_>,
     ) -> Result<Option<PreviousRow>> {
         self.prepare_by(hash, key, expires, publishing, |table, group| {
             table.append(group, hash, key, row)
         })
     }
 
-    /// As [`Table::prepare`], with a record in the memory's borrowed part, as address and bytes.
+    /// As [`Table::prepare`], with a record in the donor's memory, as address and bytes.
     ///
     /// # Errors
     /// As [`Table::prepare`].
-    pub(crate) fn prepare_borrowed(
+    pub(crate) fn prepare_shared_record(
         &mut self,
         hash: u64,
         key: &[u8],
         record: (u64, u64),
         expires: Option<Timestamp>,
-        publishing: Publishing<'_>,
+        publishing: PublishTarget<'_>,
     ) -> Result<Option<PreviousRow>> {
         self.prepare_by(hash, key, expires, publishing, |_, _| Ok(record))
     }
@@ -63,7 +63,7 @@ impl Table {
         hash: u64,
         key: &[u8],
         expires: Option<Timestamp>,
-        publishing: Publishing<'_>,
+        publishing: PublishTarget<'_>,
         record: impl FnOnce(&mut Self, GroupRef) -> Result<(u64, u64)>,
     ) -> Result<Option<PreviousRow>> {
         let found = self.find_or_reserve(hash, key, publishing)?;
@@ -80,7 +80,7 @@ impl Table {
         })?;
         let word = Some(slot::pack(slot::tag_of(hash), address, bytes));
         let held = found.map(|(held, _)| held);
-        self.pending.push(Pending { hash, held, word, bytes });
+        self.pending.push(PendingWrite { hash, held, word, bytes });
         if let Some(expires) = expires {
             let place = self.place_of(hash);
             let kept = &mut self.groups[place];
@@ -102,11 +102,11 @@ impl Table {
         }
         self.count(self.place_of(hash))?;
         let Some((held, replaced)) = self.find(hash, key)? else { return Ok(None) };
-        self.pending.push(Pending { hash, held: Some(held), word: None, bytes: 0 });
+        self.pending.push(PendingWrite { hash, held: Some(held), word: None, bytes: 0 });
         Ok(Some(replaced))
     }
 
-    /// Returns the prepared writes as items of the redo list, by which a live space's next writer
+    /// Returns the prepared writes as items of the redo list, by which a shared space's next writer
     /// finishes them: the address of the record that a key gets, or of the record that is removed,
     /// with these bits.
     pub(crate) fn items(&self, bits: u64) -> impl Iterator<Item = u64> {
@@ -139,8 +139,8 @@ impl Table {
             _ => return Ok(()),
         };
         self.groups[place].reserved += u32::from(held.is_none());
-        self.pending.push(Pending { hash, held, word, bytes });
-        self.show()
+        self.pending.push(PendingWrite { hash, held, word, bytes });
+        self.publish()
     }
 
     /// Abandons the prepared writes, which no reader has seen.
@@ -166,7 +166,7 @@ impl Table {
     ///
     /// # Errors
     /// `Internal` when a slot that was found while preparing is gone.
-    pub(crate) fn show(&mut self) -> Result<()> {
+    pub(crate) fn publish(&mut self) -> Result<()> {
         let mut pending = std::mem::take(&mut self.pending);
         let shown = pending.drain(..).try_for_each(|pending| self.show_one(&pending));
         // The list's allocation is reused for the next entry.
@@ -174,7 +174,7 @@ impl Table {
         shown
     }
 
-    fn show_one(&mut self, pending: &Pending) -> Result<()> {
+    fn show_one(&mut self, pending: &PendingWrite) -> Result<()> {
         let lost = || Error::internal("a prepared slot is gone");
         let Some(held) = pending.held else {
             let word = pending.word.ok_or_else(lost)?;
@@ -238,7 +238,7 @@ impl Table {
         &mut self,
         hash: u64,
         key: &[u8],
-        publishing: Publishing<'_>,
+        publishing: PublishTarget<'_>,
     ) -> Result<Option<(SlotLocation, PreviousRow)>> {
         if self.groups.is_empty() {
             self.add_first_group(publishing)?;

@@ -2,23 +2,23 @@
 
 use forebay_core::ErrorCode;
 use forebay_core::catalog::SchemaAt;
+use forebay_core::clock::Timestamp;
 use forebay_core::id::{Offset, StoreId};
 use forebay_core::key::{Key, KeyType};
 use forebay_core::layout::Layout;
 use forebay_core::row::Document;
 use forebay_core::schema::StoreSpec;
-use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::value::{FieldType, Value};
 
 use super::*;
 use crate::index::Index;
 use crate::view::ReadAt;
-use forebay_core::clock::Timestamp;
 
 /// Returns an index of one partition over 8 MiB, its writer, and a function that makes rows of this
 /// many bytes.
 fn small_index() -> (Index, PartitionWriter, impl Fn(usize) -> Vec<u8>) {
     let definition = StoreSpec::documents("texts", KeyType::String, 1)
-        .field("text", FieldType::Scalar(ScalarType::String))
+        .field("text", FieldType::STRING)
         .define(StoreId(1))
         .unwrap();
     let layout = Layout::of(&definition);
@@ -73,15 +73,15 @@ fn an_entry_that_drops_all_and_finds_no_memory_leaves_everything_as_it_was() {
     let (index, mut writer, row) = small_index();
     let writes = (0..100).map(|n| (key(n), Some(row(10)))).collect();
     apply(&mut writer, &Applied { writes, ..Applied::default() }, 1).unwrap();
-    let (progress, held) = (writer.progress(), writer.held());
+    let (progress, usage) = (writer.progress(), writer.usage());
     let before = used(&index);
 
     let writes = (0..20).map(|n| (key(n), Some(row(700_000)))).collect();
     let too_much = Applied { drop_all: true, writes, ..Applied::default() };
     let error = apply(&mut writer, &too_much, 2).unwrap_err();
     assert_eq!(error.code(), ErrorCode::LimitExceeded);
-    assert_eq!((writer.progress(), writer.held()), (progress, held));
-    let text = index.handle_of_own_type("text").unwrap();
+    assert_eq!((writer.progress(), writer.usage()), (progress, usage));
+    let text = index.field("text").unwrap();
     let mut buffer = [0; 10];
     for n in 0..100 {
         let view = index.view(ReadAt::new(Timestamp::from_micros(0)));
@@ -94,7 +94,7 @@ fn an_entry_that_drops_all_and_finds_no_memory_leaves_everything_as_it_was() {
     apply(&mut writer, &Applied { writes, ..Applied::default() }, 3).unwrap();
     assert_eq!(used(&index), before);
     apply(&mut writer, &Applied { drop_all: true, ..Applied::default() }, 4).unwrap();
-    assert_eq!((writer.held(), used(&index)), (Held::default(), 0));
+    assert_eq!((writer.usage(), used(&index)), (PartitionUsage::default(), 0));
 }
 
 #[test]
@@ -128,12 +128,12 @@ fn a_budget_is_never_exceeded_and_goes_on_when_it_is_raised() {
     assert_eq!(refused.code(), ErrorCode::LimitExceeded);
     assert!(refused.message().contains("budget"), "{refused}");
     assert!(n > 20, "{n} rows of 30 kB in 2 MiB");
-    assert_eq!(writer.held().documents, n as u64);
+    assert_eq!(writer.usage().documents, n as u64);
     // A replacing document needs room for both; a removed document makes room.
     let gone = Applied { writes: (0..n).map(|n| (key(n), None)).collect(), ..Applied::default() };
     apply(&mut writer, &gone, n as u64 + 1).unwrap();
     index.limit_memory(2 * budget);
     (0..n).for_each(|at| apply(&mut writer, &write(at, 30_000), (n + at) as u64 + 2).unwrap());
-    assert_eq!(writer.held().documents, n as u64);
+    assert_eq!(writer.usage().documents, n as u64);
     assert_eq!(index.metrics().memory.limit, Some(2 * budget));
 }

@@ -1,4 +1,4 @@
-//! Readers next to a writer, and killed holders, in many orders: the real code of publish,
+//! Readers next to a writer, and killed owners, in many orders: the real code of publish,
 //! validate, reclaim and takeover, under shuttle.
 //!
 //! The test `interleavings` explores all orders of small models; here the whole index runs, in
@@ -20,9 +20,9 @@ use forebay_core::Result;
 #[cfg(forebay_shuttle)]
 use forebay_index::schedule::Fault;
 use forebay_index::{Index, KeyAnswer, ScannedDocument};
-use orders::{Role, Seen, join, numbers, spawn, turn, until_killed};
+use orders::{Role, RunTally, join, numbers, spawn, turn, until_killed};
 use support::at;
-use world::{Found, PARTITION, Shape, World, found, name};
+use world::{PARTITION, ReadDocument, Shape, World, found, name};
 
 /// Number of seeds of a scene in a full run; each seed is some dozens of schedules.
 const SEEDS: u64 = if cfg!(forebay_shuttle) { 10 } else { 1 };
@@ -32,7 +32,7 @@ const SEEDS_OF_MANY: u64 = 1;
 /// Number of seeds within which a planted fault must be found.
 #[cfg(forebay_shuttle)]
 const SEEDS_TO_FIND: u64 = 200;
-/// Number of stores of a holder before it is killed, or of entries, as powers of two.
+/// Number of stores of a owner before it is killed, or of entries, as powers of two.
 const LIVES_LOG2: Range<u64> = if cfg!(forebay_shuttle) { 4..14 } else { 1..5 };
 const READERS: u64 = 2;
 const READS: u64 = 12;
@@ -43,7 +43,7 @@ const AT_ONCE: usize = 3;
 
 /// Documents in files, with so little memory that it is reused all the time.
 const LIVE: Shape = Shape {
-    is_live: true,
+    is_shared: true,
     keys: 12,
     keys_before: 8,
     entries: 120,
@@ -56,8 +56,8 @@ const LIVE: Shape = Shape {
     scans: true,
     kills: 0,
 };
-const PRIVATE: Shape = Shape { is_live: false, memory: 0, ..LIVE };
-/// Holders are killed, and the next holder finishes their half-done writes.
+const PRIVATE: Shape = Shape { is_shared: false, memory: 0, ..LIVE };
+/// Holders are killed, and the next owner finishes their half-done writes.
 const KILLED: Shape = Shape { entries: 60, kills: 3, text: 300, memory: 12 * 8_192, ..LIVE };
 /// As [`KILLED`], with almost as many documents as a bucket group can have: the group is split, and
 /// deleted slots cause its rewrite.
@@ -67,7 +67,7 @@ const GROWING: Shape =
 const INLINE: Shape = Shape { text: 4, ..GROWING };
 /// As [`KILLED`], with less memory than the documents take.
 const SPILLED: Shape = Shape { spills: true, keys: 60, memory: 5 * 8_192, text: 1_000, ..KILLED };
-/// As [`KILLED`], and each holder also rebuilds the partition.
+/// As [`KILLED`], and each owner also rebuilds the partition.
 const REBUILT: Shape = Shape { rebuilds: true, memory: 20 * 8_192, ..KILLED };
 
 /// A reader: whatever it has seen once must stay visible to it.
@@ -88,7 +88,7 @@ impl<'w> Reader<'w> {
         self.least[key as usize].max(self.position).max(self.world.done())
     }
 
-    fn note(&mut self, key: u64, found: Option<Found>, least: u64, most: u64) {
+    fn note(&mut self, key: u64, found: Option<ReadDocument>, least: u64, most: u64) {
         self.world.judge(key, found, least, most);
         let seen = found.map_or(0, |found| found.offset + 1);
         let before = &mut self.least[key as usize];
@@ -181,7 +181,7 @@ impl<'w> Reader<'w> {
                 }
                 4 => {
                     self.index.prepare();
-                    self.index.tidy();
+                    self.index.collect_garbage();
                 }
                 _ => self.get(number(keys)),
             }
@@ -190,7 +190,7 @@ impl<'w> Reader<'w> {
     }
 }
 
-/// Writes all entries; each holder except the last is killed.
+/// Writes all entries; each owner except the last is killed.
 fn write_all(world: &World, mut number: impl FnMut(u64) -> u64) {
     let mut kills = number(world.shape.kills + 1);
     loop {
@@ -199,7 +199,7 @@ fn write_all(world: &World, mut number: impl FnMut(u64) -> u64) {
         kills = kills.saturating_sub(1);
         let ended = until_killed(stores, || {
             let index = world.open();
-            let mut followed = world.hold(&index);
+            let mut followed = world.acquire_writer(&index);
             world.write(&index, &mut followed);
         });
         if ended {
@@ -213,18 +213,18 @@ fn play(shape: Shape, seed: u64) {
     let world = Arc::new(World::new(shape, seed));
     let mut number = numbers(seed ^ 0x5eed);
     let index = world.open();
-    let mut followed = world.hold(&index);
+    let mut followed = world.acquire_writer(&index);
     world.begin(&index, &mut followed);
     let mut tasks = Vec::new();
     for reader in 0..READERS {
         let (world, index) = (world.clone(), index.clone());
-        let comes_later = shape.is_live && number(2) == 0;
+        let comes_later = shape.is_shared && number(2) == 0;
         tasks.push(spawn(Role::Reader, move || {
             let index = if comes_later { world.open() } else { index };
             Reader::new(&world, &index).read(numbers(seed ^ reader << 32));
         }));
     }
-    if shape.is_live {
+    if shape.is_shared {
         drop(followed);
         if number(2) == 0 {
             index.prepare();
@@ -239,7 +239,7 @@ fn play(shape: Shape, seed: u64) {
     world.look_at_the_end(&index);
 }
 
-fn holds(seeds: u64, scene: impl Fn(u64) + Copy + Send + Sync + 'static) -> Seen {
+fn holds(seeds: u64, scene: impl Fn(u64) + Copy + Send + Sync + 'static) -> RunTally {
     let seen = orders::explore(
         #[cfg(forebay_shuttle)]
         None,
@@ -268,7 +268,7 @@ fn a_holder_that_is_killed_between_any_two_stores_leaves_one_position() {
     assert!(seen.killed > 0, "nobody was killed: {seen:?}");
 }
 
-/// Kills the holder at every store of one entry, which also deletes spilled documents.
+/// Kills the owner at every store of one entry, which also deletes spilled documents.
 #[cfg(forebay_shuttle)]
 #[test]
 fn so_does_one_that_is_killed_at_each_store_of_an_entry() {
@@ -280,7 +280,7 @@ fn so_does_one_that_is_killed_at_each_store_of_an_entry() {
         let world = World::new(shape, 1);
         let is_through = {
             let index = world.open();
-            let mut followed = world.hold(&index);
+            let mut followed = world.acquire_writer(&index);
             world.begin(&index, &mut followed);
             world.write_until(last, &index, &mut followed);
             has_spilled |= index.memory().spilled > 0;
@@ -291,7 +291,7 @@ fn so_does_one_that_is_killed_at_each_store_of_an_entry() {
             return;
         }
         let index = world.open();
-        let mut followed = world.hold(&index);
+        let mut followed = world.acquire_writer(&index);
         world.write(&index, &mut followed);
         world.look_at_the_end(&index);
     }
@@ -301,21 +301,21 @@ fn so_does_one_that_is_killed_at_each_store_of_an_entry() {
 fn so_does_one_whose_bucket_groups_are_split() {
     let seen = holds(SEEDS_OF_MANY, |seed| play(GROWING, seed));
     assert!(seen.killed > 0, "nobody was killed: {seen:?}");
-    holds(SEEDS_OF_MANY, |seed| play(Shape { is_live: false, kills: 0, ..GROWING }, seed));
+    holds(SEEDS_OF_MANY, |seed| play(Shape { is_shared: false, kills: 0, ..GROWING }, seed));
 }
 
 #[test]
 fn so_does_one_whose_documents_lie_in_their_buckets() {
     let seen = holds(SEEDS_OF_MANY, |seed| play(INLINE, seed));
     assert!(seen.killed > 0, "nobody was killed: {seen:?}");
-    holds(SEEDS_OF_MANY, |seed| play(Shape { is_live: false, kills: 0, ..INLINE }, seed));
+    holds(SEEDS_OF_MANY, |seed| play(Shape { is_shared: false, kills: 0, ..INLINE }, seed));
 }
 
 #[test]
 fn so_does_one_that_spills() {
     let seen = holds(SEEDS, |seed| play(SPILLED, seed));
     assert!(seen.killed > 0 && seen.spilled > 0, "nobody was killed, or has spilled: {seen:?}");
-    let seen = holds(SEEDS, |seed| play(Shape { is_live: false, kills: 0, ..SPILLED }, seed));
+    let seen = holds(SEEDS, |seed| play(Shape { is_shared: false, kills: 0, ..SPILLED }, seed));
     assert!(seen.spilled > 0, "nobody has spilled: {seen:?}");
 }
 
@@ -323,7 +323,7 @@ fn so_does_one_that_spills() {
 fn so_does_one_that_rebuilds() {
     let seen = holds(SEEDS_OF_FILES, |seed| play(REBUILT, seed));
     assert!(seen.killed > 0, "nobody was killed: {seen:?}");
-    holds(SEEDS_OF_FILES, |seed| play(Shape { is_live: false, kills: 0, ..REBUILT }, seed));
+    holds(SEEDS_OF_FILES, |seed| play(Shape { is_shared: false, kills: 0, ..REBUILT }, seed));
 }
 
 /// Plants a fault, which a reader or a successor must find.

@@ -48,7 +48,7 @@ pub enum Role {
 
 /// The events in the schedules of a scene.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
+pub struct RunTally {
     pub schedules: u64,
     /// Copies that a reader repeated, because the memory of the copy was reused.
     pub reused: u64,
@@ -62,14 +62,14 @@ thread_local! {
     static ROLE: Cell<Role> = const { Cell::new(Role::Stage) };
     /// Number of stores before the writer is killed.
     static STORES_LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
-    static SEEN: Cell<Seen> = const {
-        Cell::new(Seen { schedules: 0, reused: 0, killed: 0, spilled: 0 })
+    static SEEN: Cell<RunTally> = const {
+        Cell::new(RunTally { schedules: 0, reused: 0, killed: 0, spilled: 0 })
     };
     /// The word that a turn loads: shuttle switches tasks before an access to a word of its own.
     static WORD: AtomicBool = const { AtomicBool::new(false) };
 }
 
-pub fn note(what: impl FnOnce(&mut Seen)) {
+pub fn note(what: impl FnOnce(&mut RunTally)) {
     let mut seen = SEEN.get();
     what(&mut seen);
     SEEN.set(seen);
@@ -91,8 +91,8 @@ pub fn wait() {
     ROLE.set(role);
 }
 
-/// The panic payload of a killed holder.
-struct Killed;
+/// The panic payload of a killed owner.
+struct ProcessKill;
 
 /// Marks a turn before a store, at which the writer may be killed.
 pub fn turn_to_store() {
@@ -101,7 +101,7 @@ pub fn turn_to_store() {
         if left == 0 {
             STORES_LEFT.set(u64::MAX);
             note(|seen| seen.killed += 1);
-            resume_unwind(Box::new(Killed));
+            resume_unwind(Box::new(ProcessKill));
         }
         STORES_LEFT.set(left - 1);
     }
@@ -116,7 +116,7 @@ pub fn until_killed(stores: u64, work: impl FnOnce()) -> bool {
     STORES_LEFT.set(u64::MAX);
     match ended {
         Ok(()) => true,
-        Err(why) if why.is::<Killed>() => false,
+        Err(why) if why.is::<ProcessKill>() => false,
         Err(why) => resume_unwind(why),
     }
 }
@@ -232,7 +232,7 @@ pub fn explore(
     #[cfg(forebay_shuttle)] fault: Option<schedule::Fault>,
     seeds: u64,
     scene: impl Fn(u64) + Copy + Send + Sync + 'static,
-) -> Result<Seen, String> {
+) -> Result<RunTally, String> {
     let _alone = alone();
     let begin = move || {
         #[cfg(forebay_shuttle)]
@@ -242,7 +242,7 @@ pub fn explore(
         STORES_LEFT.set(u64::MAX);
         scene(shuttle::rand::thread_rng().next_u64());
     };
-    SEEN.set(Seen::default());
+    SEEN.set(RunTally::default());
     let (first, seeds) = (asked("SEED").unwrap_or(1), asked("SEEDS").unwrap_or(seeds));
     for seed in first..first + seeds {
         for order in ORDERS {

@@ -9,13 +9,14 @@ use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp,
 use forebay_core::fold::Applied;
 use forebay_core::id::{ClientId, Offset, PartitionId, Sequence, StoreId};
 use forebay_core::key::Key;
+use forebay_core::replica_state::PartitionPhase;
 use forebay_core::schema::Alteration;
 use forebay_core::value::Value;
-use forebay_index::{Index, LiveDirectory, PartitionPhase, RowRef};
+use forebay_index::{Index, RowRef, SharedCopyDirectory};
 use tempfile::TempDir;
 
 use crate::orders::{note, numbers, turn, turn_to_store, wait};
-use crate::support::{Followed, INT64, STRING, empty_state, opened, schema_at, spec};
+use crate::support::{FollowedPartition, INT64, STRING, empty_state, opened, schema_at, spec};
 
 pub const PARTITION: PartitionId = PartitionId(0);
 const DROPS_MAX: u64 = 8;
@@ -30,7 +31,7 @@ const MICROS: u64 = 1_000;
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Whether the documents are in files.
-    pub is_live: bool,
+    pub is_shared: bool,
     pub keys: u64,
     /// Keys that the first entry writes, before any reader starts.
     pub keys_before: u64,
@@ -49,7 +50,7 @@ pub struct Shape {
     pub rebuilds: bool,
     /// Whether readers scan: a scan of damaged memory may read anything.
     pub scans: bool,
-    /// Maximum number of killed holders.
+    /// Maximum number of killed owners.
     pub kills: u64,
 }
 
@@ -58,12 +59,12 @@ pub struct Shape {
 struct Version {
     offset: u64,
     /// The document; `None` if the write removed it.
-    document: Option<Written>,
+    document: Option<WrittenDocument>,
 }
 
 /// A document, as an entry writes it.
 #[derive(Clone, Copy, Debug)]
-struct Written {
+struct WrittenDocument {
     /// Length of the text.
     bytes: u64,
     /// Time of the expiry.
@@ -72,7 +73,7 @@ struct Written {
 
 /// A document, as a reader finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct ReadDocument {
     /// Offset of the entry that has written the document.
     pub offset: u64,
     /// Length of the text.
@@ -137,25 +138,25 @@ fn definitions() -> &'static [Arc<SchemaAt>] {
 /// A change of an entry.
 struct Write {
     key: u64,
-    document: Option<Written>,
+    document: Option<WrittenDocument>,
 }
 
 impl World {
     pub fn new(shape: Shape, seed: u64) -> Self {
-        let dir = (shape.is_live || shape.spills)
+        let dir = (shape.is_shared || shape.spills)
             .then(|| tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap());
         let versions = (0..shape.keys).map(|_| Vec::new()).collect();
         let history = Mutex::new(History { versions, begun: 0, done: 0 });
         let world = Self { shape, seed, dir, history, limit: OnceLock::new() };
-        if shape.is_live {
+        if shape.is_shared {
             world.directory().make(StoreId(1), [PARTITION], seed).unwrap();
         }
         world
     }
 
-    fn directory(&self) -> LiveDirectory {
-        let dir = self.dir.as_ref().expect("a live copy has a directory").path().to_owned();
-        LiveDirectory { dir, memory_dir: None }
+    fn directory(&self) -> SharedCopyDirectory {
+        let dir = self.dir.as_ref().expect("a shared copy has a directory").path().to_owned();
+        SharedCopyDirectory { dir, memory_dir: None }
     }
 
     fn history(&self) -> MutexGuard<'_, History> {
@@ -165,25 +166,25 @@ impl World {
     /// Opens an index as another process would: it shares only files with the others.
     pub fn open(&self) -> Index {
         let schemas = definitions().iter().cloned();
-        let index = match self.shape.is_live {
-            true => Index::live(schemas, [PARTITION], self.seed, self.directory()),
+        let index = match self.shape.is_shared {
+            true => Index::open_shared(schemas, [PARTITION], self.seed, self.directory()),
             false => Index::new(schemas, [PARTITION], self.seed),
         };
         index.unwrap()
     }
 
     /// Takes the writer, and checks that it continues from one single position.
-    pub fn hold(&self, index: &Index) -> Followed {
-        let (mut writer, resumed) = match self.shape.is_live {
-            true => index.hold(PARTITION).unwrap(),
+    pub fn acquire_writer(&self, index: &Index) -> FollowedPartition {
+        let (mut writer, resumed) = match self.shape.is_shared {
+            true => index.acquire_writer(PARTITION).unwrap(),
             false => (index.writer(PARTITION).unwrap(), None),
         };
         self.bound(index);
         writer.set_phase(PartitionPhase::Serving);
-        writer.note_following(opened());
+        writer.note_cursor(opened());
         let state = resumed.map(|resumed| resumed.state);
         let state = state.unwrap_or_else(|| empty_state(&definitions()[0].definition, PARTITION));
-        let followed = Followed { writer, state };
+        let followed = FollowedPartition { writer, state };
         let offset = followed.state.offset_applied.0;
         {
             let mut history = self.history();
@@ -197,7 +198,7 @@ impl World {
             Ok(())
         });
         counted.unwrap();
-        assert_eq!(followed.writer.held().documents, rows, "a wrong answer: a count of documents");
+        assert_eq!(followed.writer.usage().documents, rows, "a wrong answer: a count of documents");
         self.look_at_all(index, offset);
         followed
     }
@@ -231,7 +232,7 @@ impl World {
     }
 
     /// Applies the first entry, which creates the initial documents, and bounds the memory.
-    pub fn begin(&self, index: &Index, followed: &mut Followed) {
+    pub fn begin(&self, index: &Index, followed: &mut FollowedPartition) {
         self.step(index, followed);
         if self.shape.memory > 0 {
             self.limit.get_or_init(|| index.memory().used + self.shape.memory);
@@ -240,12 +241,12 @@ impl World {
     }
 
     /// Applies all remaining entries.
-    pub fn write(&self, index: &Index, followed: &mut Followed) {
+    pub fn write(&self, index: &Index, followed: &mut FollowedPartition) {
         self.write_until(self.shape.entries, index, followed);
     }
 
     /// Applies the entries below an offset.
-    pub fn write_until(&self, end: u64, index: &Index, followed: &mut Followed) {
+    pub fn write_until(&self, end: u64, index: &Index, followed: &mut FollowedPartition) {
         while followed.state.offset_applied < Offset(end) {
             let n = followed.state.offset_applied.0;
             self.step(index, followed);
@@ -259,7 +260,7 @@ impl World {
     }
 
     /// Applies the next entry.
-    fn step(&self, index: &Index, followed: &mut Followed) {
+    fn step(&self, index: &Index, followed: &mut FollowedPartition) {
         let offset = followed.state.offset_applied.0;
         let drops = if self.shape.drops { offset / ENTRIES_PER_DROP } else { 0 };
         let definition = &definitions()[drops.min(DROPS_MAX - 1) as usize].definition;
@@ -302,7 +303,7 @@ impl World {
     fn writes(&self, offset: u64) -> Vec<Write> {
         let mut number = numbers(self.seed.wrapping_add(offset));
         if offset == 0 {
-            let mut written = || Written { bytes: 1 + number(40), expires: u64::MAX };
+            let mut written = || WrittenDocument { bytes: 1 + number(40), expires: u64::MAX };
             let keys = 0..self.shape.keys_before;
             return keys.map(|key| Write { key, document: Some(written()) }).collect();
         }
@@ -313,7 +314,7 @@ impl World {
                 0 => time_of(offset) + 1 + number(5 * MICROS),
                 _ => u64::MAX,
             };
-            let written = Written { bytes: 1 + number(self.shape.text), expires };
+            let written = WrittenDocument { bytes: 1 + number(self.shape.text), expires };
             let document = (number(7) > 0).then_some(written);
             if writes.iter().all(|write| write.key != key) {
                 writes.push(Write { key, document });
@@ -322,7 +323,7 @@ impl World {
         writes
     }
 
-    /// Notes that the entry may be seen from here on, unless an earlier holder has already begun
+    /// Notes that the entry may be seen from here on, unless an earlier owner has already begun
     /// it.
     fn begin_entry(&self, offset: u64, drops: u64, writes: &[Write]) {
         let mut history = self.history();
@@ -353,7 +354,7 @@ impl World {
 
     /// Panics unless a read of a key may return this result (a document of this offset, or none) at
     /// a time between `least` and `most` entries.
-    pub fn judge(&self, key: u64, found: Option<Found>, least: u64, most: u64) {
+    pub fn judge(&self, key: u64, found: Option<ReadDocument>, least: u64, most: u64) {
         let history = self.history();
         let versions = &history.versions[key as usize];
         // The range covers the versions that were the newest at some moment.
@@ -363,11 +364,14 @@ impl World {
         let mut newest = versions[first.saturating_sub(1)..last].iter();
         let is_right = match found {
             Some(found) => newest.any(|version| {
-                let Some(Written { bytes, expires }) = version.document else { return false };
-                found == Found { offset: version.offset, bytes } && time_after(least) < expires
+                let Some(WrittenDocument { bytes, expires }) = version.document else {
+                    return false;
+                };
+                found == ReadDocument { offset: version.offset, bytes }
+                    && time_after(least) < expires
             }),
             None => {
-                let is_gone = |document: Written| document.expires <= time_after(most);
+                let is_gone = |document: WrittenDocument| document.expires <= time_after(most);
                 was_absent || newest.any(|version| version.document.is_none_or(is_gone))
             }
         };
@@ -397,23 +401,23 @@ impl World {
 }
 
 /// Returns the entry that has written this document of a key. Panics if no entry has written it so.
-pub fn found(index: &Index, row: &RowRef<'_>, key: u64) -> Found {
-    let [a, b] = ["a", "b"].map(|name| index.handle(name, INT64).unwrap());
+pub fn found(index: &Index, row: &RowRef<'_>, key: u64) -> ReadDocument {
+    let [a, b] = ["a", "b"].map(|name| index.field_as(name, INT64).unwrap());
     let number = |handle| row.scalar::<i64>(handle).expect("a wrong answer").value();
     let offset = number(&a);
     turn();
     assert_eq!(offset, number(&b), "a wrong answer: a torn document of key {key}");
     let offset = offset.expect("a wrong answer: a document without number") as u64;
-    let read = row.str(&index.handle("text", STRING).unwrap()).expect("a wrong answer").value();
+    let read = row.str(&index.field_as("text", STRING).unwrap()).expect("a wrong answer").value();
     let read = read.expect("a wrong answer: a document without text");
     turn();
     let bytes = read.len() as u64;
     assert_eq!(read, text(key, offset, bytes), "a wrong answer: the text of key {key}");
-    Found { offset, bytes }
+    ReadDocument { offset, bytes }
 }
 
 /// Rebuilds the partition as a new generation.
-fn rebuild(followed: &mut Followed) {
+fn rebuild(followed: &mut FollowedPartition) {
     let mut copied = Applied::default();
     let visited = followed.writer.visit_rows(|key, row| {
         copied.writes.push((Key::from_identity_bytes(key), Some(row.to_vec())));
@@ -422,7 +426,7 @@ fn rebuild(followed: &mut Followed) {
     visited.unwrap();
     let following = opened();
     followed.writer.start_rebuild().unwrap();
-    followed.writer.note_following(following);
+    followed.writer.note_cursor(following);
     let state = &followed.state;
     copied.clients.extend(state.dedup.windows().into_iter().map(|(client, _)| client));
     followed.writer.apply(&copied, state).unwrap();

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use forebay_core::Result;
 use forebay_core::change::{FieldChange, FieldOp, Verb};
 use forebay_core::id::PartitionId;
+use forebay_core::replica_state::PartitionPhase;
 use forebay_core::value::Value;
-use forebay_index::{Image, ImageFile, Index, MappedFile, PartitionPhase};
+use forebay_index::{Image, ImageFile, Index, MappedFile};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::support::{Bytes, INT64, STRING, Store, at, schema_at, spec};
@@ -87,10 +88,10 @@ pub fn try_gone_on(from: &Store, file: Arc<dyn ImageFile>) -> Result<Store> {
     store.index = Index::new([schema_at(&store.definition)], [PARTITION], 77).unwrap();
     let mut writer = store.index.writer(PARTITION).unwrap();
     let state = from.partitions[&PARTITION].state.clone();
-    writer.start_rebuild_of(&image, &state)?;
+    writer.start_rebuild_from_image(&image, &state)?;
     writer.publish_rebuild();
     writer.set_phase(PartitionPhase::Serving);
-    assert_eq!(writer.progress(), image.about().progress);
+    assert_eq!(writer.progress(), image.metadata().progress);
     let followed = store.partitions.get_mut(&PARTITION).unwrap();
     followed.writer = writer;
     followed.state = state;
@@ -112,7 +113,7 @@ pub fn rows(store: &Store) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 pub fn ages(store: &Store, keys: u64, micros: i64) -> Vec<Result<Option<i64>>> {
-    let age = store.index.handle("age", INT64).unwrap();
+    let age = store.index.field_as("age", INT64).unwrap();
     let view = store.index.view(at(micros));
     let read = |key: u64| {
         let found = view.get_scalar::<i64>(&age, format!("key-{key}").as_str())?;
@@ -122,7 +123,7 @@ pub fn ages(store: &Store, keys: u64, micros: i64) -> Vec<Result<Option<i64>>> {
 }
 
 pub fn held(store: &Store) -> (u64, u64, u64) {
-    let held = store.partitions[&PARTITION].writer.held();
+    let held = store.partitions[&PARTITION].writer.usage();
     (held.documents, held.key_bytes, held.row_bytes)
 }
 

@@ -18,21 +18,19 @@ use forebay_core::id::{
 use forebay_core::key::{Key, KeyType};
 use forebay_core::layout::Layout;
 use forebay_core::partition::partition_of;
+use forebay_core::replica_state::{LogCursor, PartitionPhase, Progress};
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
-use forebay_core::value::{FieldType, ScalarType, Value};
-use forebay_index::{
-    Following, ImageFile, ImageSink, Index, LiveDirectory, PartitionPhase, PartitionWriter,
-    Progress, ReadAt,
-};
+use forebay_core::value::{FieldType, Value};
+use forebay_index::{ImageFile, ImageSink, Index, PartitionWriter, ReadAt, SharedCopyDirectory};
 
-pub const BOOL: FieldType = FieldType::Scalar(ScalarType::Bool);
-pub const INT32: FieldType = FieldType::Scalar(ScalarType::Int32);
-pub const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
-pub const FLOAT32: FieldType = FieldType::Scalar(ScalarType::Float32);
-pub const FLOAT64: FieldType = FieldType::Scalar(ScalarType::Float64);
-pub const STRING: FieldType = FieldType::Scalar(ScalarType::String);
-pub const BYTES: FieldType = FieldType::Scalar(ScalarType::Bytes);
-pub const TIMESTAMP: FieldType = FieldType::Scalar(ScalarType::Timestamp);
+pub const BOOL: FieldType = FieldType::BOOL;
+pub const INT32: FieldType = FieldType::INT32;
+pub const INT64: FieldType = FieldType::INT64;
+pub const FLOAT32: FieldType = FieldType::FLOAT32;
+pub const FLOAT64: FieldType = FieldType::FLOAT64;
+pub const STRING: FieldType = FieldType::STRING;
+pub const BYTES: FieldType = FieldType::BYTES;
+pub const TIMESTAMP: FieldType = FieldType::TIMESTAMP;
 
 /// Wraps a definition as an index takes it.
 pub fn schema_at(definition: &Definition) -> Arc<SchemaAt> {
@@ -40,12 +38,12 @@ pub fn schema_at(definition: &Definition) -> Arc<SchemaAt> {
 }
 
 /// A followed partition: its writer and the fold's state.
-pub struct Followed {
+pub struct FollowedPartition {
     pub writer: PartitionWriter,
     pub state: PartitionState,
 }
 
-impl Followed {
+impl FollowedPartition {
     /// Folds one entry, appended at this time, and publishes its effect.
     pub fn append(
         &mut self,
@@ -86,7 +84,7 @@ impl Followed {
 pub struct Store {
     pub definition: Definition,
     pub index: Index,
-    pub partitions: BTreeMap<PartitionId, Followed>,
+    pub partitions: BTreeMap<PartitionId, FollowedPartition>,
     sequence: u64,
 }
 
@@ -111,47 +109,48 @@ impl Store {
         Self { definition, index, partitions, sequence: 0 }
     }
 
-    /// Creates a store whose partitions are all live copies in this directory, held and serving.
-    pub fn live(spec: StoreSpec, dir: &Path) -> Self {
-        Self::live_as(StoreId(1), spec, dir)
+    /// Creates a store whose partitions are all shared copies in this directory, held and serving.
+    pub fn shared(spec: StoreSpec, dir: &Path) -> Self {
+        Self::shared_as(StoreId(1), spec, dir)
     }
 
-    /// As [`Store::live`], under this id.
-    pub fn live_as(store: StoreId, spec: StoreSpec, dir: &Path) -> Self {
+    /// As [`Store::shared`], under this id.
+    pub fn shared_as(store: StoreId, spec: StoreSpec, dir: &Path) -> Self {
         let definition = spec.define(store).unwrap();
-        let directory = LiveDirectory { dir: dir.to_owned(), memory_dir: None };
+        let directory = SharedCopyDirectory { dir: dir.to_owned(), memory_dir: None };
         let ids: Vec<_> = definition.partitions.partitions().collect();
         directory.make(definition.store, ids.iter().copied(), 42).unwrap();
         let schemas = [schema_at(&definition)];
-        let index = Index::live(schemas, ids.iter().copied(), 43, directory).unwrap();
+        let index = Index::open_shared(schemas, ids.iter().copied(), 43, directory).unwrap();
         index.prepare();
         let held = |id: PartitionId| {
-            let (mut writer, resumed) = index.hold(id).unwrap();
+            let (mut writer, resumed) = index.acquire_writer(id).unwrap();
             assert_eq!(resumed, None);
             writer.set_phase(PartitionPhase::Serving);
-            writer.note_following(opened());
-            Followed { writer, state: empty_state(&definition, id) }
+            writer.note_cursor(opened());
+            FollowedPartition { writer, state: empty_state(&definition, id) }
         };
         let partitions = ids.into_iter().map(|id| (id, held(id))).collect();
         Self { definition, index, partitions, sequence: 0 }
     }
 
-    /// Lets another holder take over a live partition, as if the previous holder had been killed.
+    /// Lets another owner take over a partition with a shared copy, as if the previous owner had
+    /// been killed.
     pub fn take_over(&mut self, id: PartitionId) {
         let followed = self.partitions.remove(&id).unwrap();
-        let (held, state) = (followed.writer.held(), followed.state);
+        let (held, state) = (followed.writer.usage(), followed.state);
         let has_published = followed.writer.progress() != Progress::START;
         drop(followed.writer);
-        let (mut writer, resumed) = self.index.hold(id).unwrap();
+        let (mut writer, resumed) = self.index.acquire_writer(id).unwrap();
         if has_published {
             let resumed = resumed.unwrap();
             assert_eq!(resumed.state, state);
             assert_eq!(resumed.phase, PartitionPhase::Serving);
-            assert_eq!(writer.held(), held);
+            assert_eq!(writer.usage(), held);
         }
         writer.set_phase(PartitionPhase::Serving);
-        writer.note_following(opened());
-        self.partitions.insert(id, Followed { writer, state });
+        writer.note_cursor(opened());
+        self.partitions.insert(id, FollowedPartition { writer, state });
     }
 
     /// Continues the sequence numbers of another store: no write counts as a repeat.
@@ -222,13 +221,13 @@ impl Store {
     }
 }
 
-fn take(index: &Index, definition: &Definition, partition: PartitionId) -> Followed {
+fn take(index: &Index, definition: &Definition, partition: PartitionId) -> FollowedPartition {
     let mut writer = index.writer(partition).unwrap();
     writer.set_phase(PartitionPhase::Serving);
-    Followed { writer, state: empty_state(definition, partition) }
+    FollowedPartition { writer, state: empty_state(definition, partition) }
 }
 
-/// Returns the fold's state after the log's opening entry.
+/// Returns the fold's state after the log's header entry.
 pub fn empty_state(definition: &Definition, partition: PartitionId) -> PartitionState {
     let at = PartitionRef { store: definition.store, partition };
     let mut state = PartitionState::new(at, definition.partitions);
@@ -236,9 +235,9 @@ pub fn empty_state(definition: &Definition, partition: PartitionId) -> Partition
     state
 }
 
-/// Returns the notes of a holder about a log that it has opened.
-pub fn opened() -> Following {
-    Following { opened: Some((Offset(0), Offset(0))), ..Following::default() }
+/// Returns the notes of an owner about a log that it has opened.
+pub fn opened() -> LogCursor {
+    LogCursor { opened: Some((Offset(0), Offset(0))), ..LogCursor::default() }
 }
 
 /// Reads at a time.

@@ -15,27 +15,17 @@ use std::sync::Arc;
 use forebay_core::entropy::Entropy;
 use parking_lot::{Mutex, MutexGuard};
 
+pub use self::node::Loss;
 use self::node::{Dir, FileNode, Node, NodeId, ROOT};
 use super::{Disk, DiskFile, DiskLock};
 
 /// A disk in memory; clones share it.
 #[derive(Clone)]
-pub struct SimDisk(Arc<Shared>);
+pub struct SimDisk(Arc<SimDiskCore>);
 
-struct Shared {
+struct SimDiskCore {
     entropy: Arc<dyn Entropy>,
-    state: Mutex<State>,
-}
-
-/// Unsynced data that remains after a power cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// None of it.
-    Everything,
-    /// A random prefix of each file's operations, the last one torn at a random byte.
-    TornPrefix,
-    /// Random 512-byte sectors of each file's writes, with zeros between them.
-    RandomSectors,
+    state: Mutex<SimDiskState>,
 }
 
 /// Rates of spontaneous disk faults, out of 10,000 operations.
@@ -67,7 +57,7 @@ pub struct DiskCounts {
 }
 
 #[derive(Default)]
-struct State {
+struct SimDiskState {
     nodes: BTreeMap<NodeId, Node>,
     node_next: NodeId,
     /// Number of power cuts; handles from before a cut are dead.
@@ -75,21 +65,21 @@ struct State {
     locked: Vec<NodeId>,
     bytes_max: Option<u64>,
     operations_left: Option<u64>,
-    write_failures: Due,
-    sync_failures: Due,
+    write_failures: FailurePlan,
+    sync_failures: FailurePlan,
     rates: DiskFaultRates,
     counts: DiskCounts,
 }
 
 /// Failures on command.
 #[derive(Clone, Copy, Default)]
-struct Due {
+struct FailurePlan {
     /// Operations that succeed before the failures.
     spared: u64,
     failures: u32,
 }
 
-impl Due {
+impl FailurePlan {
     /// Returns whether the next operation fails.
     fn take(&mut self) -> bool {
         if self.spared > 0 {
@@ -105,9 +95,9 @@ impl Due {
 impl SimDisk {
     /// Creates an empty disk without limits or faults; `entropy` decides what tears and what fails.
     pub fn new(entropy: Arc<dyn Entropy>) -> Self {
-        let mut state = State { node_next: ROOT + 1, ..State::default() };
+        let mut state = SimDiskState { node_next: ROOT + 1, ..SimDiskState::default() };
         state.nodes.insert(ROOT, Node::Dir(Dir::default()));
-        Self(Arc::new(Shared { entropy, state: Mutex::new(state) }))
+        Self(Arc::new(SimDiskCore { entropy, state: Mutex::new(state) }))
     }
 
     /// Cuts the power and restores it: locks are free, open files are dead, and `loss` decides
@@ -137,22 +127,22 @@ impl SimDisk {
 
     /// Makes the next writes fail, each after part of its bytes are written.
     pub fn fail_writes(&self, count: u32) {
-        self.0.state.lock().write_failures = Due { spared: 0, failures: count };
+        self.0.state.lock().write_failures = FailurePlan { spared: 0, failures: count };
     }
 
     /// Makes one write fail after `spared` writes that succeed.
     pub fn fail_write_after(&self, spared: u64) {
-        self.0.state.lock().write_failures = Due { spared, failures: 1 };
+        self.0.state.lock().write_failures = FailurePlan { spared, failures: 1 };
     }
 
     /// Makes the next syncs of files and directories fail.
     pub fn fail_syncs(&self, count: u32) {
-        self.0.state.lock().sync_failures = Due { spared: 0, failures: count };
+        self.0.state.lock().sync_failures = FailurePlan { spared: 0, failures: count };
     }
 
     /// Makes one sync fail after `spared` syncs that succeed.
     pub fn fail_sync_after(&self, spared: u64) {
-        self.0.state.lock().sync_failures = Due { spared, failures: 1 };
+        self.0.state.lock().sync_failures = FailurePlan { spared, failures: 1 };
     }
 
     /// Sets the rates of spontaneous faults.
@@ -214,7 +204,7 @@ impl SimDisk {
     }
 
     /// Starts an operation that changes something.
-    fn change(&self) -> io::Result<MutexGuard<'_, State>> {
+    fn change(&self) -> io::Result<MutexGuard<'_, SimDiskState>> {
         let mut state = self.0.state.lock();
         match &mut state.operations_left {
             Some(0) => return Err(io::Error::other("the disk has no power")),
@@ -225,12 +215,12 @@ impl SimDisk {
         Ok(state)
     }
 
-    fn handle(&self, state: &State, node: NodeId) -> Arc<dyn DiskFile> {
+    fn handle(&self, state: &SimDiskState, node: NodeId) -> Arc<dyn DiskFile> {
         Arc::new(SimFile { disk: self.clone(), node, boot: state.boot })
     }
 
     /// Fails if this sync is due to fail, and counts the failure.
-    fn sync_fails(&self, state: &mut State) -> io::Result<()> {
+    fn sync_fails(&self, state: &mut SimDiskState) -> io::Result<()> {
         if state.sync_failures.take() || self.is_hit(state.rates.sync_failures) {
             state.counts.failed_syncs += 1;
             return Err(io::Error::other("a sync that fails by command"));
@@ -239,7 +229,7 @@ impl SimDisk {
     }
 }
 
-impl State {
+impl SimDiskState {
     fn bytes_held(&self) -> u64 {
         let sizes = self.nodes.values().map(|node| match node {
             Node::File(file) if file.is_linked => file.live.len() as u64,
@@ -435,14 +425,14 @@ impl Drop for SimLock {
 }
 
 impl SimFile {
-    fn check_boot(&self, state: &State) -> io::Result<()> {
+    fn check_boot(&self, state: &SimDiskState) -> io::Result<()> {
         if state.boot == self.boot {
             return Ok(());
         }
         Err(io::Error::other("this file was open when the power was cut"))
     }
 
-    fn change(&self) -> io::Result<MutexGuard<'_, State>> {
+    fn change(&self) -> io::Result<MutexGuard<'_, SimDiskState>> {
         let state = self.disk.change()?;
         self.check_boot(&state)?;
         Ok(state)

@@ -23,88 +23,30 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_core::id::{Offset, PartitionRef};
+use forebay_core::id::PartitionRef;
 use forebay_core::{Error, Result};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::mpsc;
 
-use super::fault::{Room, not_written, refused};
+use super::errors::{DiskSpace, io_error, write_error};
 use super::format::{FRAME_HEADER_BYTES, HEADER_BYTES, SegmentHeader, encode_frame};
-use super::journal::format::Piece;
-use super::journal::{Journal, RECORD_BYTES_MAX, SegmentName};
+use super::journal::{Journal, RECORD_BYTES_MAX};
+use super::options::Durability;
 use super::partition::{Active, Partition, WriteState};
-use super::{Durability, Shared, paths};
+use super::paths;
+use super::segment_write::{FrameWrite, PendingAppend, SegmentWrite, unknown_outcome};
+use super::state::LogState;
 use crate::change_log::{Appended, LogRecord, no_such_log};
 use crate::disk::DiskFile;
 
 /// Group commit delay: after a sync that acknowledged several appends, the committer thread waits
 /// this long to collect a larger group. Each sync costs a processor some 70 us
 /// (tools/decisions/0053).
-const GATHER: Duration = Duration::from_micros(250);
-
-/// An append that waits for its commit.
-pub(super) struct Pending {
-    pub(super) partition: Arc<Partition>,
-    pub(super) entry: Bytes,
-    pub(super) reply: oneshot::Sender<Result<Appended>>,
-    /// Share of the entry in the byte budget of the queues.
-    pub(super) _room: OwnedSemaphorePermit,
-}
-
-impl Pending {
-    fn answer(self, result: Result<Appended>) {
-        // The caller may have dropped its call.
-        let _ = self.reply.send(result);
-    }
-}
-
-/// Frames that were written to one segment and are not yet acknowledged.
-pub(super) struct Chunk {
-    pub(super) partition: Arc<Partition>,
-    pub(super) file: Arc<dyn DiskFile>,
-    base: Offset,
-    /// Byte offset of the frames in the segment.
-    at: u64,
-    /// Bytes of the segment, including these frames.
-    bytes: u64,
-    /// Whether the frames are durable in the segment itself.
-    pub(super) is_synced: bool,
-    frames: Vec<Written>,
-    /// Bytes of the frames, for the journal; `None` if they exceed a journal record.
-    copy: Option<Vec<u8>>,
-}
-
-impl Chunk {
-    pub(super) fn segment(&self) -> SegmentName {
-        (self.partition.at, self.base)
-    }
-
-    /// Returns the frames as a piece of a journal record.
-    pub(super) fn piece(&self) -> Option<Piece<'_>> {
-        let (at, base) = self.segment();
-        self.copy.as_deref().map(|bytes| Piece { at, base, place: self.at, bytes })
-    }
-
-    /// Fails the appends with an unknown outcome: the frames may or may not be durable.
-    fn answer_unknown(self) {
-        let error = unknown_outcome(self.partition.at);
-        for frame in self.frames {
-            frame.pending.answer(Err(error.clone()));
-        }
-    }
-}
-
-/// A frame of a chunk.
-struct Written {
-    pending: Pending,
-    appended: Appended,
-    /// Byte offset of the frame in the segment.
-    at: u64,
-}
+const GROUP_COMMIT_DELAY: Duration = Duration::from_micros(250);
 
 /// The committer of some partitions.
 pub(super) struct Committer {
-    pub(super) shared: Arc<Shared>,
-    pub(super) queue: mpsc::Receiver<Pending>,
+    pub(super) shared: Arc<LogState>,
+    pub(super) queue: mpsc::Receiver<PendingAppend>,
     /// Partitions with bytes that are not durable yet; only with [`Durability::Buffered`].
     unsynced: BTreeMap<PartitionRef, Arc<Partition>>,
     /// Only with [`Durability::Fsync`].
@@ -115,7 +57,11 @@ pub(super) struct Committer {
 }
 
 impl Committer {
-    pub(super) fn new(shared: Arc<Shared>, number: usize, queue: mpsc::Receiver<Pending>) -> Self {
+    pub(super) fn new(
+        shared: Arc<LogState>,
+        number: usize,
+        queue: mpsc::Receiver<PendingAppend>,
+    ) -> Self {
         let journal = Journal::new(shared.clone(), number);
         Self { shared, queue, unsynced: BTreeMap::new(), journal, is_shared: false }
     }
@@ -124,7 +70,7 @@ impl Committer {
     pub(super) fn run_on_thread(mut self) {
         while let Some(first) = self.queue.blocking_recv() {
             if self.is_shared {
-                thread::sleep(GATHER);
+                thread::sleep(GROUP_COMMIT_DELAY);
             }
             self.commit_waiting(first);
         }
@@ -141,8 +87,8 @@ impl Committer {
         self.finish();
     }
 
-    fn commit_waiting(&mut self, first: Pending) {
-        let mut group: BTreeMap<PartitionRef, Vec<Pending>> = BTreeMap::new();
+    fn commit_waiting(&mut self, first: PendingAppend) {
+        let mut group: BTreeMap<PartitionRef, Vec<PendingAppend>> = BTreeMap::new();
         let mut waiting = Some(first);
         while let Some(pending) = waiting {
             group.entry(pending.partition.at).or_default().push(pending);
@@ -150,26 +96,26 @@ impl Committer {
         }
         let is_fsync = self.shared.options.durability == Durability::Fsync;
         self.is_shared = is_fsync && group.values().map(Vec::len).sum::<usize>() > 1;
-        let mut chunks = Vec::new();
+        let mut writes = Vec::new();
         for pendings in group.into_values() {
-            self.write(pendings, &mut chunks);
+            self.write(pendings, &mut writes);
         }
         if is_fsync {
-            self.make_durable(&mut chunks);
+            self.make_durable(&mut writes);
         }
-        for chunk in chunks {
+        for write in writes {
             if !is_fsync {
-                self.unsynced.insert(chunk.partition.at, chunk.partition.clone());
+                self.unsynced.insert(write.partition.at, write.partition.clone());
             }
-            publish(chunk);
+            publish(write);
         }
         // No caller waits for this result; a failure has stopped the log.
-        let _ = self.journal.keep_pace();
+        let _ = self.journal.write_back();
     }
 
     /// Writes one partition's entries. The committer answers failed appends at once and adds
-    /// written frames to `chunks`, in order.
-    fn write(&mut self, pendings: Vec<Pending>, chunks: &mut Vec<Chunk>) {
+    /// written frames to `writes`, in order.
+    fn write(&mut self, pendings: Vec<PendingAppend>, writes: &mut Vec<SegmentWrite>) {
         let mut rest = VecDeque::from(pendings);
         let Some(partition) = rest.front().map(|pending| pending.partition.clone()) else {
             return;
@@ -178,10 +124,10 @@ impl Committer {
         while let Some(next) = rest.front() {
             let entry_bytes = next.entry.len();
             let written = self
-                .segment_for(&partition, &mut state, entry_bytes, chunks)
-                .and_then(|segment| self.write_chunk(&partition, &mut state, segment, &mut rest));
+                .segment_for(&partition, &mut state, entry_bytes, writes)
+                .and_then(|segment| self.write_frames(&partition, &mut state, segment, &mut rest));
             match written {
-                Ok(chunk) => chunks.push(chunk),
+                Ok(write) => writes.push(write),
                 Err(error) => {
                     for pending in rest.drain(..) {
                         pending.answer(Err(error.clone()));
@@ -197,7 +143,7 @@ impl Committer {
         partition: &Partition,
         state: &mut WriteState,
         entry_bytes: usize,
-        chunks: &mut [Chunk],
+        writes: &mut [SegmentWrite],
     ) -> Result<(Active, Arc<dyn DiskFile>)> {
         self.shared.poison.check()?;
         if state.is_deleted {
@@ -206,17 +152,17 @@ impl Committer {
         if let Some(active) = state.active {
             let path = paths::segment(&partition.dir, active.base);
             let file = self.shared.files.open(&path);
-            let file = file.map_err(|error| refused("open", &path, &error))?;
+            let file = file.map_err(|error| io_error("open", &path, &error))?;
             if !active.is_closed && self.fits(active.bytes, entry_bytes) {
                 return Ok((active, file));
             }
             self.shared.sync_file(&path, &*file)?;
             self.journal.mark_clean((partition.at, active.base));
-            let written = |chunk: &&mut Chunk| {
-                chunk.partition.at == partition.at && chunk.base == active.base
+            let written = |write: &&mut SegmentWrite| {
+                write.partition.at == partition.at && write.base == active.base
             };
-            if let Some(chunk) = chunks.iter_mut().find(written) {
-                chunk.is_synced = true;
+            if let Some(write) = writes.iter_mut().find(written) {
+                write.is_synced = true;
             }
         }
         let (active, file) = self.make_segment(partition, state)?;
@@ -241,13 +187,13 @@ impl Committer {
             // The journal record is from a store that was deleted and recreated under the same id.
             // No dirty segment belongs to this partition, whose lock this thread holds: each
             // segment of the partition is made durable before the next one is created.
-            self.journal.let_go()?;
+            self.journal.retire()?;
         }
         let shared = &self.shared;
         if state.active.is_none() {
             let store_dir = shared.paths.store(partition.at.store);
             let made = shared.disk.create_dir(&partition.dir);
-            made.map_err(|error| self.not_written(&partition.dir, &error, HEADER_BYTES))?;
+            made.map_err(|error| self.write_error(&partition.dir, &error, HEADER_BYTES))?;
             self.shared.sync_dir(&store_dir)?;
         }
         let path = paths::segment(&partition.dir, base);
@@ -258,7 +204,7 @@ impl Committer {
             Ok(file)
         });
         let file = written.map_err(|error| {
-            let refusal = self.not_written(&path, &error, HEADER_BYTES);
+            let refusal = self.write_error(&path, &error, HEADER_BYTES);
             let removed = self.remove_unmade(&partition.dir, &path);
             removed.map_or_else(|stopped| stopped, |()| refusal)
         })?;
@@ -283,13 +229,13 @@ impl Committer {
     ///
     /// On failure, the committer answers the attempted entries; the returned error is for the
     /// others.
-    fn write_chunk(
+    fn write_frames(
         &self,
         partition: &Arc<Partition>,
         state: &mut WriteState,
         (mut active, file): (Active, Arc<dyn DiskFile>),
-        rest: &mut VecDeque<Pending>,
-    ) -> Result<Chunk> {
+        rest: &mut VecDeque<PendingAppend>,
+    ) -> Result<SegmentWrite> {
         let append_time = self.shared.clock.now().max(state.append_time_last);
         let (mut offset, at) = (state.offset_next, active.bytes);
         let mut buffer = Vec::new();
@@ -301,13 +247,13 @@ impl Committer {
             }
             encode_frame(&mut buffer, offset, append_time, active.synced_bytes, &pending.entry);
             let appended = Appended { offset, append_time };
-            frames.push(Written { pending, appended, at: active.bytes });
+            frames.push(FrameWrite { pending, appended, at: active.bytes });
             active.bytes = at + buffer.len() as u64;
             offset = offset.next();
         }
         let path = paths::segment(&partition.dir, active.base);
         if let Err(error) = file.write_at(&buffer, at) {
-            let refusal = self.not_written(&path, &error, buffer.len() as u64);
+            let refusal = self.write_error(&path, &error, buffer.len() as u64);
             let cut = file.truncate(at).and_then(|()| file.sync_data());
             let told = match &cut {
                 Ok(()) => refusal.clone(),
@@ -320,46 +266,46 @@ impl Committer {
         state.append_time_last = append_time;
         let (partition, base, bytes) = (partition.clone(), active.base, active.bytes);
         let copy = (buffer.len() <= RECORD_BYTES_MAX).then_some(buffer);
-        Ok(Chunk { partition, file, base, at, bytes, is_synced: false, frames, copy })
+        Ok(SegmentWrite { partition, file, base, at, bytes, is_synced: false, frames, copy })
     }
 
-    /// Makes every chunk durable, by the journal or by a sync of each segment. Chunks with an
+    /// Makes every write durable, by the journal or by a sync of each segment. Chunks with an
     /// unknown outcome are answered and leave the group.
-    fn make_durable(&mut self, chunks: &mut Vec<Chunk>) {
-        match self.journal.append(chunks) {
+    fn make_durable(&mut self, writes: &mut Vec<SegmentWrite>) {
+        match self.journal.append(writes) {
             Ok(true) => {}
-            Ok(false) => self.sync(chunks),
+            Ok(false) => self.sync(writes),
             Err(_) => {
-                for chunk in chunks.extract_if(.., |chunk| !chunk.is_synced) {
-                    chunk.answer_unknown();
+                for write in writes.extract_if(.., |write| !write.is_synced) {
+                    write.answer_unknown();
                 }
             }
         }
     }
 
-    /// Syncs the segment of every chunk that is not durable yet. After a failure the committer
-    /// syncs no more segments; the remaining chunks have an unknown outcome.
-    fn sync(&mut self, chunks: &mut Vec<Chunk>) {
-        for mut chunk in std::mem::take(chunks) {
-            if !chunk.is_synced {
-                let path = paths::segment(&chunk.partition.dir, chunk.base);
+    /// Syncs the segment of every write that is not durable yet. After a failure the committer
+    /// syncs no more segments; the remaining writes have an unknown outcome.
+    fn sync(&mut self, writes: &mut Vec<SegmentWrite>) {
+        for mut write in std::mem::take(writes) {
+            if !write.is_synced {
+                let path = paths::segment(&write.partition.dir, write.base);
                 let synced = self.shared.poison.check();
-                if synced.and_then(|()| self.shared.sync_file(&path, &*chunk.file)).is_err() {
-                    chunk.answer_unknown();
+                if synced.and_then(|()| self.shared.sync_file(&path, &*write.file)).is_err() {
+                    write.answer_unknown();
                     continue;
                 }
-                self.journal.mark_clean(chunk.segment());
-                chunk.is_synced = true;
+                self.journal.mark_clean(write.segment());
+                write.is_synced = true;
             }
-            chunk.partition.mark_synced(chunk.base);
-            chunks.push(chunk);
+            write.partition.mark_synced(write.base);
+            writes.push(write);
         }
     }
 
     /// Makes all written bytes durable in their segments.
     fn finish(mut self) {
         // A failure has stopped the log, and the journal stays for the next start.
-        let _ = self.journal.let_go();
+        let _ = self.journal.retire();
         for partition in self.unsynced.values() {
             let state = partition.write.lock();
             let Some(active) = state.active.filter(|_| !state.is_deleted) else { continue };
@@ -370,36 +316,28 @@ impl Committer {
         }
     }
 
-    fn not_written(&self, path: &Path, error: &io::Error, bytes_needed: u64) -> Error {
+    fn write_error(&self, path: &Path, error: &io::Error, bytes_needed: u64) -> Error {
         let bytes_free = self.shared.disk.free_bytes(&self.shared.paths.logs).unwrap_or_default();
-        not_written("write", path, error, Room { bytes_needed, bytes_free })
+        write_error("write", path, error, DiskSpace { bytes_needed, bytes_free })
     }
 }
 
-/// Shows a chunk to readers and acknowledges its appends.
-fn publish(chunk: Chunk) {
-    let partition = chunk.partition;
-    let records = chunk.frames.iter().map(|frame| {
+/// Shows a write to readers and acknowledges its appends.
+fn publish(write: SegmentWrite) {
+    let partition = write.partition;
+    let records = write.frames.iter().map(|frame| {
         // The cache needs a copy: the entry may be a slice of a buffer that is far larger than the
         // bytes that the cache counts.
         let entry = Bytes::copy_from_slice(&frame.pending.entry);
         let Appended { offset, append_time } = frame.appended;
         (LogRecord { offset, append_time, entry }, frame.at)
     });
-    let published = partition.read.lock().publish(chunk.base, chunk.bytes, records);
+    let published = partition.read.lock().publish(write.base, write.bytes, records);
     if let Some(end) = published {
         partition.end.publish(end);
     }
-    for frame in chunk.frames {
+    for frame in write.frames {
         let result = published.map(|_| frame.appended);
         frame.pending.answer(result.ok_or_else(|| no_such_log(partition.at)));
     }
-}
-
-fn unknown_outcome(at: PartitionRef) -> Error {
-    Error::unknown_outcome(
-        "the entry may or may not survive a restart: the disk failed while it was made durable; \
-         restart the service and send the same write again",
-    )
-    .with_partition(at.partition)
 }

@@ -13,11 +13,11 @@ use crate::disk::{Disk, DiskFile};
 
 pub(super) struct Files {
     disk: Arc<dyn Disk>,
-    held: Mutex<Held>,
+    open: Mutex<OpenFiles>,
 }
 
 #[derive(Default)]
-struct Held {
+struct OpenFiles {
     /// Each file with the number of its last use.
     files: BTreeMap<PathBuf, (Arc<dyn DiskFile>, u64)>,
     uses: u64,
@@ -25,37 +25,37 @@ struct Held {
 
 impl Files {
     pub(super) fn new(disk: Arc<dyn Disk>) -> Self {
-        Self { disk, held: Mutex::default() }
+        Self { disk, open: Mutex::default() }
     }
 
     /// Returns the file, and opens it if needed.
     pub(super) fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let mut held = self.held.lock();
-        held.uses += 1;
-        let now = held.uses;
-        if let Some((file, used)) = held.files.get_mut(path) {
+        let mut open = self.open.lock();
+        open.uses += 1;
+        let now = open.uses;
+        if let Some((file, used)) = open.files.get_mut(path) {
             *used = now;
             return Ok(file.clone());
         }
         let file = self.disk.open(path)?;
-        held.keep(path, &file);
+        open.keep(path, &file);
         Ok(file)
     }
 
     /// Creates a file and retains its handle.
     pub(super) fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let file = self.disk.create(path)?;
-        self.held.lock().keep(path, &file);
+        self.open.lock().keep(path, &file);
         Ok(file)
     }
 
     /// Closes one file, or all files below a directory.
     pub(super) fn forget(&self, path: &Path) {
-        self.held.lock().files.retain(|held, _| !held.starts_with(path));
+        self.open.lock().files.retain(|open, _| !open.starts_with(path));
     }
 }
 
-impl Held {
+impl OpenFiles {
     fn keep(&mut self, path: &Path, file: &Arc<dyn DiskFile>) {
         self.uses += 1;
         self.files.insert(path.to_path_buf(), (file.clone(), self.uses));

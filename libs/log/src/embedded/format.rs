@@ -17,7 +17,7 @@ const STORE_MAGIC: [u8; 4] = *b"FBLM";
 
 /// Reason why bytes are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum FormatError {
     /// The bytes are damaged; the text says how the damage shows.
     Damaged(&'static str),
     /// The bytes are valid but have a format version that this build does not know.
@@ -72,20 +72,20 @@ impl Fields<'_> {
 }
 
 /// Checks the checksum at the end, the magic and the version at the front; returns the rest.
-pub(super) fn checked(bytes: &[u8], magic: [u8; 4]) -> Result<Fields<'_>, Refused> {
-    let short = Refused::Damaged("the header is cut short");
+pub(super) fn checked(bytes: &[u8], magic: [u8; 4]) -> Result<Fields<'_>, FormatError> {
+    let short = FormatError::Damaged("the header is cut short");
     let (body, checksum) = bytes.split_last_chunk().ok_or(short)?;
     let mut fields = Fields(body);
     if fields.take() != Some(magic) {
-        return Err(Refused::Damaged("the magic is wrong"));
+        return Err(FormatError::Damaged("the magic is wrong"));
     }
     if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
-        return Err(Refused::Damaged("the header fails its checksum"));
+        return Err(FormatError::Damaged("the header fails its checksum"));
     }
     match (fields.u16(), fields.u16()) {
         (Some(FORMAT_VERSION), Some(0)) => Ok(fields),
-        (Some(FORMAT_VERSION), _) => Err(Refused::Damaged("the header has unknown flags")),
-        (version, _) => Err(Refused::Version(version.unwrap_or_default())),
+        (Some(FORMAT_VERSION), _) => Err(FormatError::Damaged("the header has unknown flags")),
+        (version, _) => Err(FormatError::Version(version.unwrap_or_default())),
     }
 }
 
@@ -115,7 +115,11 @@ impl SegmentHeader {
     }
 
     /// Decodes the first [`HEADER_BYTES`] of a segment, which must match the expected header.
-    pub(super) fn decode(bytes: &[u8], at: PartitionRef, base: Offset) -> Result<Self, Refused> {
+    pub(super) fn decode(
+        bytes: &[u8],
+        at: PartitionRef,
+        base: Offset,
+    ) -> Result<Self, FormatError> {
         let mut fields = checked(bytes, SEGMENT_MAGIC)?;
         let header = (|| {
             let store = StoreId(fields.u64()?);
@@ -126,8 +130,8 @@ impl SegmentHeader {
         })();
         match header {
             Some(header) if header.at == at && header.base == base => Ok(header),
-            Some(_) => Err(Refused::Damaged("the header is that of another segment")),
-            None => Err(Refused::Damaged("the header is cut short")),
+            Some(_) => Err(FormatError::Damaged("the header is that of another segment")),
+            None => Err(FormatError::Damaged("the header is cut short")),
         }
     }
 }
@@ -141,13 +145,16 @@ pub(super) fn encode_store_file(store: StoreId, partitions: PartitionCount) -> V
 }
 
 /// Decodes a store's file, which must match the expected store.
-pub(super) fn decode_store_file(bytes: &[u8], store: StoreId) -> Result<PartitionCount, Refused> {
+pub(super) fn decode_store_file(
+    bytes: &[u8],
+    store: StoreId,
+) -> Result<PartitionCount, FormatError> {
     let mut fields = checked(bytes, STORE_MAGIC)?;
     if fields.u64() != Some(store.0) {
-        return Err(Refused::Damaged("the header is that of another store"));
+        return Err(FormatError::Damaged("the header is that of another store"));
     }
     let count = fields.u32().and_then(|count| PartitionCount::new(count).ok());
-    count.ok_or(Refused::Damaged("the partition count is out of range"))
+    count.ok_or(FormatError::Damaged("the partition count is out of range"))
 }
 
 /// Appends one frame to a buffer.
@@ -177,7 +184,7 @@ pub(super) fn frame_checksum(frame: &[u8]) -> u32 {
 
 impl FrameHeader {
     /// Decodes a frame's header; only [`check`](Self::check) verifies its contents.
-    pub(super) fn decode(bytes: &[u8; FRAME_HEADER_BYTES as usize]) -> Result<Self, Refused> {
+    pub(super) fn decode(bytes: &[u8; FRAME_HEADER_BYTES as usize]) -> Result<Self, FormatError> {
         let mut fields = Fields(bytes);
         let header = (|| {
             Some(Self {
@@ -190,7 +197,7 @@ impl FrameHeader {
         })();
         match header {
             Some(header) if header.entry_bytes as usize <= ENTRY_FRAME_BYTES_MAX => Ok(header),
-            _ => Err(Refused::Damaged("the entry length is above the limit")),
+            _ => Err(FormatError::Damaged("the entry length is above the limit")),
         }
     }
 
@@ -201,17 +208,17 @@ impl FrameHeader {
 
     /// Checks the whole frame, of exactly [`frame_bytes`](Self::frame_bytes), at its offset in the
     /// segment.
-    pub(super) fn check(&self, frame: &[u8], at: u64, offset: Offset) -> Result<(), Refused> {
+    pub(super) fn check(&self, frame: &[u8], at: u64, offset: Offset) -> Result<(), FormatError> {
         if frame_checksum(frame) != self.checksum {
-            return Err(Refused::Damaged("a frame fails its checksum"));
+            return Err(FormatError::Damaged("a frame fails its checksum"));
         }
         if self.offset != offset {
-            return Err(Refused::Damaged(
+            return Err(FormatError::Damaged(
                 "a frame has another offset than its place in the segment",
             ));
         }
         if !(HEADER_BYTES..=at).contains(&self.synced_bytes) {
-            return Err(Refused::Damaged("a frame says that bytes after it were durable"));
+            return Err(FormatError::Damaged("a frame says that bytes after it were durable"));
         }
         Ok(())
     }

@@ -8,22 +8,21 @@
 //! retries a sync, because the kernel forgets pages whose write-back failed.
 
 mod commit;
-mod fault;
+mod errors;
 mod files;
 mod format;
 mod journal;
 mod options;
 mod partition;
 mod paths;
-mod read;
 mod recover;
 mod scan;
+mod segment_read;
+mod segment_write;
+mod state;
 mod store;
-mod sync;
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -33,54 +32,32 @@ use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
 use forebay_core::limits::{COMMIT_QUEUE_BYTES_MAX, COMMIT_QUEUE_ENTRIES_MAX};
 use forebay_core::partition::xxh3_64;
 use forebay_core::{Error, Result};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use self::commit::{Committer, Pending};
-use self::fault::{Poison, refused};
-use self::files::Files;
-pub use self::options::{CheckAtOpen, CommitMode, Durability, EmbeddedOptions};
-use self::partition::{Found, Opened, Partition};
-use self::paths::Paths;
-use self::recover::Checks;
-use crate::change_log::{
-    Appended, Bounds, ChangeLog, ReadLimit, Records, check_entry, check_not_control,
-    check_same_count, no_such_log,
-};
-use crate::disk::{Disk, DiskLock};
-use crate::tail_cache::CacheBudget;
+use self::commit::Committer;
+pub use self::options::{CommitMode, Durability, EmbeddedOptions, OpenVerification};
+use self::partition::ReadSource;
+use self::segment_write::PendingAppend;
+use self::state::{LogState, closed};
+use crate::change_log::{Appended, Bounds, ChangeLog, ReadLimit, Records, check_entry};
+use crate::disk::Disk;
 
 /// A log on the disk of one process. `proto/spec/embedded-log.md` specifies its guarantees.
 pub struct EmbeddedLog {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     /// Queues, one per committer; `None` once the log is closed.
-    queues: Mutex<Option<Vec<mpsc::Sender<Pending>>>>,
+    queues: Mutex<Option<Vec<mpsc::Sender<PendingAppend>>>>,
     /// Receivers that end when the committers have ended.
     committers: Mutex<Vec<oneshot::Receiver<()>>>,
     /// Budget for bytes that wait in the queues.
     room: Arc<Semaphore>,
 }
 
-/// State that committers, readers and administration share.
-struct Shared {
-    disk: Arc<dyn Disk>,
-    clock: Arc<dyn Clock>,
-    options: EmbeddedOptions,
-    paths: Paths,
-    files: Files,
-    poison: Poison,
-    budget: Arc<CacheBudget>,
-    /// `None` once the log is closed.
-    stores: RwLock<Option<BTreeMap<StoreId, Vec<Arc<Partition>>>>>,
-    /// Lock of administration: held while stores are created or removed and segments trimmed.
-    admin: Mutex<()>,
-    lock: Mutex<Option<Box<dyn DiskLock>>>,
-}
-
 impl EmbeddedLog {
     /// Opens the log in a data directory, and creates the directory if needed.
-    /// [`EmbeddedOptions::check_at_open`] decides whether every segment or only the last segment of
-    /// each partition is read.
+    /// [`EmbeddedOptions::open_verification`] decides whether every segment or only the last
+    /// segment of each partition is read.
     ///
     /// # Errors
     /// - `Conflict`: another process, or this one, has the directory open.
@@ -94,7 +71,7 @@ impl EmbeddedLog {
         options: EmbeddedOptions,
     ) -> Result<Self> {
         let mode = options.commit;
-        let open = move || Shared::open(disk, clock, options).map(Arc::new);
+        let open = move || LogState::open(disk, clock, options).map(Arc::new);
         let shared = run(mode, open).await?;
         let mut log = Self {
             shared,
@@ -166,7 +143,7 @@ impl EmbeddedLog {
     }
 
     /// Returns the queue of a partition's committer, which is always the same one.
-    fn queue(&self, at: PartitionRef) -> Result<mpsc::Sender<Pending>> {
+    fn queue(&self, at: PartitionRef) -> Result<mpsc::Sender<PendingAppend>> {
         let mut name = at.store.0.to_le_bytes().to_vec();
         name.extend(at.partition.0.to_le_bytes());
         let queues = self.queues.lock();
@@ -178,7 +155,7 @@ impl EmbeddedLog {
     /// Runs work that blocks on the disk on a thread that may block.
     async fn on_disk<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Arc<Shared>) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&Arc<LogState>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let shared = self.shared.clone();
         run(self.shared.options.commit, move || work(&shared)).await
@@ -196,137 +173,6 @@ async fn run<T: Send + 'static>(
             Err(error) => Err(Error::internal(format!("a task on the log's disk ended: {error}"))),
         },
     }
-}
-
-fn closed() -> Error {
-    Error::closed("the log was closed; open it again")
-}
-
-impl Shared {
-    fn open(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, options: EmbeddedOptions) -> Result<Self> {
-        let paths = Paths::new(&options.data_dir);
-        make_data_dir(&*disk, &paths.data_dir)?;
-        let lock = take_lock(&*disk, &paths)?;
-        let replayed = journal::replay(&disk, &paths)?;
-        let checks = Checks { at_open: options.check_at_open, journaled: &replayed.journaled };
-        let opened = recover::open_stores(&disk, &paths, checks)?;
-        replayed.let_go(&disk, &paths)?;
-        let budget = CacheBudget::new(options.tail_cache_bytes, options.tail_cache_total_bytes);
-        let budget = Arc::new(budget);
-        let stores = opened.into_iter().map(|(store, partitions)| {
-            (store, make_partitions(&paths, store, partitions, &budget))
-        });
-        Ok(Self {
-            stores: RwLock::new(Some(stores.collect())),
-            files: Files::new(disk.clone()),
-            poison: Poison::new(),
-            admin: Mutex::new(()),
-            lock: Mutex::new(Some(lock)),
-            disk,
-            clock,
-            options,
-            paths,
-            budget,
-        })
-    }
-
-    fn partition(&self, at: PartitionRef) -> Result<Arc<Partition>> {
-        let stores = self.stores.read();
-        let partitions = stores.as_ref().ok_or_else(closed)?.get(&at.store);
-        let partition = partitions.and_then(|all| all.get(at.partition.0 as usize));
-        partition.cloned().ok_or_else(|| no_such_log(at))
-    }
-
-    fn create(&self, store: StoreId, count: PartitionCount) -> Result<()> {
-        check_not_control(store)?;
-        let count = PartitionCount::new(count.0)?;
-        let _admin = self.admin.lock();
-        self.poison.check()?;
-        if let Some(held) = self.stores.read().as_ref().ok_or_else(closed)?.get(&store) {
-            return check_same_count(store, PartitionCount(held.len() as u32), count);
-        }
-        // A failed deletion may have left a directory under the name.
-        store::move_aside(&self.disk, &self.paths, store)?;
-        store::make(&self.disk, &self.paths, store, count)?;
-        self.sync_dir(&self.paths.logs)?;
-        let opened = count.partitions().map(|_| Opened::empty()).collect();
-        let partitions = make_partitions(&self.paths, store, opened, &self.budget);
-        self.stores.write().as_mut().ok_or_else(closed)?.insert(store, partitions);
-        Ok(())
-    }
-
-    fn delete(&self, store: StoreId) -> Result<()> {
-        check_not_control(store)?;
-        let _admin = self.admin.lock();
-        self.poison.check()?;
-        let partitions = self.stores.write().as_mut().ok_or_else(closed)?.remove(&store);
-        for partition in partitions.into_iter().flatten() {
-            partition.mark_deleted();
-        }
-        store::move_aside(&self.disk, &self.paths, store)?;
-        self.files.forget(&self.paths.store(store));
-        self.sync_dir(&self.paths.logs)?;
-        if let Err(error) = store::sweep(&self.disk, &self.paths, store) {
-            tracing::warn!(%error, "deleted store not removed from disk until the next start");
-        }
-        Ok(())
-    }
-
-    fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {
-        let _admin = self.admin.lock();
-        self.poison.check()?;
-        let partition = self.partition(at)?;
-        for path in partition.take_trimmed(before)? {
-            self.files.forget(&path);
-            // The log removes segments one by one, oldest first, so that no crash leaves a gap.
-            self.disk.remove(&path).map_err(|error| refused("remove", &path, &error))?;
-            self.sync_dir(&partition.dir)?;
-        }
-        Ok(())
-    }
-}
-
-/// Creates the data directory and its missing parents, durably.
-fn make_data_dir(disk: &dyn Disk, dir: &Path) -> Result<()> {
-    let is_missing = |dir: &&Path| disk.list(dir).is_err();
-    let missing = dir.ancestors().take_while(is_missing).count();
-    disk.create_dir(dir).map_err(|error| refused("make", dir, &error))?;
-    for parent in dir.ancestors().skip(1).take(missing.max(1)) {
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-        match disk.sync_dir(parent) {
-            // The directory belongs to another user, who is responsible for the durability of its
-            // names.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            synced => synced.map_err(|error| refused("make durable", parent, &error))?,
-        }
-    }
-    Ok(())
-}
-
-fn take_lock(disk: &dyn Disk, paths: &Paths) -> Result<Box<dyn DiskLock>> {
-    let path = paths.lock();
-    disk.lock(&path).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => Error::conflict(format!(
-            "{} is open in another process, or twice in this one; stop the other process or use \
-             another data directory",
-            paths.data_dir.display()
-        )),
-        _ => refused("lock", &path, &error),
-    })
-}
-
-fn make_partitions(
-    paths: &Paths,
-    store: StoreId,
-    opened: Vec<Opened>,
-    budget: &Arc<CacheBudget>,
-) -> Vec<Arc<Partition>> {
-    let places = PartitionCount(opened.len() as u32).partitions();
-    let partitions = places.zip(opened).map(|(partition, opened)| {
-        let at = PartitionRef { store, partition };
-        Arc::new(Partition::new(at, paths.partition(at), opened, budget))
-    });
-    partitions.collect()
 }
 
 #[async_trait]
@@ -347,7 +193,7 @@ impl ChangeLog for EmbeddedLog {
         let room = self.room.clone().acquire_many_owned(entry.len() as u32).await;
         let _room = room.map_err(|_| closed())?;
         let (reply, answer) = oneshot::channel();
-        let pending = Pending { partition, entry, reply, _room };
+        let pending = PendingAppend { partition, entry, reply, _room };
         queue.send(pending).await.map_err(|_| closed())?;
         drop(queue);
         answer.await.unwrap_or_else(|_| {
@@ -361,7 +207,7 @@ impl ChangeLog for EmbeddedLog {
     async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
         let partition = self.shared.partition(at)?;
         let mut found = partition.find(from, limit.bytes_max)?;
-        if let Found::Here(Records { records, .. }) = &found
+        if let ReadSource::Memory(Records { records, .. }) = &found
             && records.is_empty()
             && !limit.wait_max.is_zero()
         {
@@ -371,8 +217,8 @@ impl ChangeLog for EmbeddedLog {
             found = partition.find(from, limit.bytes_max)?;
         }
         match found {
-            Found::Here(records) => Ok(records),
-            Found::OnDisk => {
+            ReadSource::Memory(records) => Ok(records),
+            ReadSource::Segment => {
                 let bytes_max = limit.bytes_max;
                 self.on_disk(move |shared| shared.read_segment(&partition, from, bytes_max)).await
             }

@@ -24,12 +24,12 @@ pub enum CommitMode {
 
 /// Part of the log that is verified at open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CheckAtOpen {
+pub enum OpenVerification {
     /// Every segment, so that all damage is found at open.
-    Everything,
+    AllSegments,
     /// The last segment of each partition in full; header, name and length of the sealed segments.
     /// Damage in a sealed segment is found by the first read of it, and then stops the log.
-    LastSegments,
+    ActiveSegments,
 }
 
 /// Options of an embedded log.
@@ -53,7 +53,7 @@ pub struct EmbeddedOptions {
     /// Limit of these caches for all partitions together, in bytes; default 64 MiB.
     pub tail_cache_total_bytes: usize,
     /// Part of the log that is verified at open; default the last segments.
-    pub check_at_open: CheckAtOpen,
+    pub open_verification: OpenVerification,
 }
 
 impl EmbeddedOptions {
@@ -67,7 +67,7 @@ impl EmbeddedOptions {
             journal_bytes: 8 * 1024 * 1024,
             tail_cache_bytes: 1024 * 1024,
             tail_cache_total_bytes: 64 * 1024 * 1024,
-            check_at_open: CheckAtOpen::LastSegments,
+            open_verification: OpenVerification::ActiveSegments,
         }
     }
 }

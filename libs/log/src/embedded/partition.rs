@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 
 use super::format::HEADER_BYTES;
 use super::paths;
+use crate::append_notifier::AppendNotifier;
 use crate::change_log::{Bounds, LogRecord, no_such_log, trim_above_end};
-use crate::end_signal::EndSignal;
 use crate::tail_cache::{CacheBudget, TailCache};
 
 /// Bytes of a segment between two entries of its index.
@@ -25,7 +25,7 @@ const INDEX_STRIDE_BYTES: u64 = 64 * 1024;
 pub(super) struct Partition {
     pub(super) at: PartitionRef,
     pub(super) dir: PathBuf,
-    pub(super) end: EndSignal,
+    pub(super) end: AppendNotifier,
     pub(super) write: Mutex<WriteState>,
     pub(super) read: Mutex<ReadState>,
 }
@@ -110,21 +110,21 @@ pub(super) struct Plan {
 
 /// Source of the records of a read.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum ReadSource {
     /// Records from memory; empty at the end of the log.
-    Here(crate::Records),
+    Memory(crate::Records),
     /// Records in a segment file.
-    OnDisk,
+    Segment,
 }
 
 /// Result of opening a partition.
 #[derive(Debug)]
-pub(super) struct Opened {
+pub(super) struct OpenedPartition {
     pub(super) segments: Vec<Segment>,
     pub(super) write: WriteState,
 }
 
-impl Opened {
+impl OpenedPartition {
     /// Returns a partition without segments.
     pub(super) fn empty() -> Self {
         let write = WriteState {
@@ -141,7 +141,7 @@ impl Partition {
     pub(super) fn new(
         at: PartitionRef,
         dir: PathBuf,
-        opened: Opened,
+        opened: OpenedPartition,
         budget: &Arc<CacheBudget>,
     ) -> Self {
         let end = opened.write.offset_next;
@@ -153,7 +153,7 @@ impl Partition {
             is_deleted: false,
         };
         let (write, read) = (Mutex::new(opened.write), Mutex::new(read));
-        Self { at, dir, end: EndSignal::new(end), write, read }
+        Self { at, dir, end: AppendNotifier::new(end), write, read }
     }
 
     /// Returns the bounds; their time is the append time of the last record.
@@ -162,16 +162,16 @@ impl Partition {
     }
 
     /// Finds records from an offset on, in memory if they are cached.
-    pub(super) fn find(&self, from: Offset, bytes_max: usize) -> Result<Found> {
+    pub(super) fn find(&self, from: Offset, bytes_max: usize) -> Result<ReadSource> {
         let read = self.read.lock();
         let bounds = read.bounds(self.at)?;
         bounds.check(self.at, from)?;
         if from == bounds.end {
-            return Ok(Found::Here(crate::Records { records: Vec::new(), end: bounds.end }));
+            return Ok(ReadSource::Memory(crate::Records { records: Vec::new(), end: bounds.end }));
         }
         Ok(match read.cache.read(from, bytes_max) {
-            Some(records) => Found::Here(crate::Records { records, end: bounds.end }),
-            None => Found::OnDisk,
+            Some(records) => ReadSource::Memory(crate::Records { records, end: bounds.end }),
+            None => ReadSource::Segment,
         })
     }
 

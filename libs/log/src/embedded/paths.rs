@@ -41,7 +41,7 @@ impl Paths {
         self.logs.join(format!("{committer:04}{JOURNAL}"))
     }
 
-    pub(super) fn journal_while_made(&self, committer: usize) -> PathBuf {
+    pub(super) fn journal_temp(&self, committer: usize) -> PathBuf {
         self.logs.join(format!("{committer:04}{JOURNAL_BEING_MADE}"))
     }
 
@@ -69,7 +69,7 @@ pub(super) fn is_journal(name: &str) -> bool {
 }
 
 /// Returns whether a name is the name of a journal that was being created.
-pub(super) fn is_journal_being_made(name: &str) -> bool {
+pub(super) fn is_journal_temp(name: &str) -> bool {
     name.ends_with(JOURNAL_BEING_MADE)
 }
 

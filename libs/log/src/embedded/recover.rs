@@ -10,23 +10,25 @@ use forebay_core::clock::Timestamp;
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_core::{Error, Result};
 
-use super::fault::{damaged, refused, too_new};
+use super::errors::{damaged, io_error, too_new};
 use super::format::{
-    FRAME_HEADER_BYTES, HEADER_BYTES, Refused, STORE_FILE_BYTES, SegmentHeader, decode_store_file,
+    FRAME_HEADER_BYTES, FormatError, HEADER_BYTES, STORE_FILE_BYTES, SegmentHeader,
+    decode_store_file,
 };
-use super::journal::Journaled;
-use super::partition::{Active, Opened, Segment, SegmentIndex, WriteState};
+use super::journal::JournaledEnds;
+use super::options::OpenVerification;
+use super::partition::{Active, OpenedPartition, Segment, SegmentIndex, WriteState};
 use super::paths::{self, Paths, STORE_FILE};
-use super::scan::{SCAN_BYTES, Scanned, Scanner, was_durable};
-use super::{CheckAtOpen, store};
+use super::scan::{SCAN_BYTES, ScanStep, Scanner, was_durable};
+use super::store;
 use crate::disk::{Disk, DiskFile};
 
 /// Checks of the segments.
 #[derive(Clone, Copy)]
 pub(super) struct Checks<'a> {
-    pub(super) at_open: CheckAtOpen,
+    pub(super) at_open: OpenVerification,
     /// Acknowledged bytes according to the journals.
-    pub(super) journaled: &'a Journaled,
+    pub(super) journaled: &'a JournaledEnds,
 }
 
 /// Opens every store in a data directory, with its partitions. The journals must have been
@@ -35,9 +37,9 @@ pub(super) fn open_stores(
     disk: &Arc<dyn Disk>,
     paths: &Paths,
     checks: Checks<'_>,
-) -> Result<BTreeMap<StoreId, Vec<Opened>>> {
-    disk.create_dir(&paths.logs).map_err(|error| refused("make", &paths.logs, &error))?;
-    let names = disk.list(&paths.logs).map_err(|error| refused("list", &paths.logs, &error))?;
+) -> Result<BTreeMap<StoreId, Vec<OpenedPartition>>> {
+    disk.create_dir(&paths.logs).map_err(|error| io_error("make", &paths.logs, &error))?;
+    let names = disk.list(&paths.logs).map_err(|error| io_error("list", &paths.logs, &error))?;
     let mut stores = BTreeMap::new();
     for name in names {
         let dir = paths.logs.join(&name);
@@ -47,17 +49,17 @@ pub(super) fn open_stores(
             // The suffix of a journal equals the suffix of stores to remove.
             continue;
         } else if [paths::NEW, paths::DELETED].iter().any(|ending| name.ends_with(ending)) {
-            disk.remove_dir(&dir).map_err(|error| refused("remove", &dir, &error))?;
+            disk.remove_dir(&dir).map_err(|error| io_error("remove", &dir, &error))?;
         }
     }
     if let std::collections::btree_map::Entry::Vacant(control) =
         stores.entry(PartitionRef::CONTROL.store)
     {
         store::make(disk, paths, PartitionRef::CONTROL.store, PartitionCount(1))?;
-        control.insert(vec![Opened::empty()]);
+        control.insert(vec![OpenedPartition::empty()]);
     }
     for dir in [&paths.logs, &paths.data_dir] {
-        disk.sync_dir(dir).map_err(|error| refused("make durable", dir, &error))?;
+        disk.sync_dir(dir).map_err(|error| io_error("make durable", dir, &error))?;
     }
     Ok(stores)
 }
@@ -67,15 +69,16 @@ fn open_store(
     dir: &Path,
     store: StoreId,
     checks: Checks<'_>,
-) -> Result<Vec<Opened>> {
+) -> Result<Vec<OpenedPartition>> {
     let path = dir.join(STORE_FILE);
     let file = disk.open(&path).map_err(|error| missing_or_refused(&path, &error))?;
     let mut bytes = vec![0; STORE_FILE_BYTES];
-    let read = file.read_at(&mut bytes, 0).map_err(|error| refused("read", &path, &error))?;
+    let read = file.read_at(&mut bytes, 0).map_err(|error| io_error("read", &path, &error))?;
     let count =
         decode_store_file(&bytes[..read], store).map_err(|refused| format_error(&path, refused))?;
-    let mut partitions: Vec<Opened> = count.partitions().map(|_| Opened::empty()).collect();
-    let names = disk.list(dir).map_err(|error| refused("list", dir, &error))?;
+    let mut partitions: Vec<OpenedPartition> =
+        count.partitions().map(|_| OpenedPartition::empty()).collect();
+    let names = disk.list(dir).map_err(|error| io_error("list", dir, &error))?;
     for name in names {
         let Some(partition) = paths::partition_id(&name) else { continue };
         let Some(place) = partitions.get_mut(partition.0 as usize) else {
@@ -93,13 +96,13 @@ fn open_partition(
     store: StoreId,
     partition: PartitionId,
     checks: Checks<'_>,
-) -> Result<Opened> {
-    let names = disk.list(dir).map_err(|error| refused("list", dir, &error))?;
+) -> Result<OpenedPartition> {
+    let names = disk.list(dir).map_err(|error| io_error("list", dir, &error))?;
     let mut bases: Vec<Offset> =
         names.iter().filter_map(|name| paths::segment_base(name)).collect();
     bases.sort_unstable();
     let Some((last, sealed)) = bases.split_last() else {
-        return Ok(Opened::empty());
+        return Ok(OpenedPartition::empty());
     };
     let at = PartitionRef { store, partition };
     let mut segments = Vec::new();
@@ -111,7 +114,7 @@ fn open_partition(
     for (place, base) in sealed.iter().enumerate() {
         let next = bases[place + 1];
         let must_scan = !last_is_whole && next == *last;
-        let check = if must_scan { CheckAtOpen::Everything } else { checks.at_open };
+        let check = if must_scan { OpenVerification::AllSegments } else { checks.at_open };
         let sealed = SegmentFile::open(disk, dir, at, *base)?;
         let (segment, last_time) = sealed.open_sealed(next, check)?;
         append_time = append_time.max(last_time);
@@ -120,7 +123,7 @@ fn open_partition(
     let is_first = sealed.is_empty();
     let mut opened = file.open_last(disk, dir, append_time, is_first)?;
     segments.append(&mut opened.segments);
-    Ok(Opened { segments, write: opened.write })
+    Ok(OpenedPartition { segments, write: opened.write })
 }
 
 /// The file of one segment during recovery.
@@ -149,16 +152,16 @@ struct ScannedSegment {
 impl SegmentFile {
     fn open(disk: &Arc<dyn Disk>, dir: &Path, at: PartitionRef, base: Offset) -> Result<Self> {
         let path = paths::segment(dir, base);
-        let file = disk.open(&path).map_err(|error| refused("open", &path, &error))?;
-        let bytes = file.size().map_err(|error| refused("read", &path, &error))?;
+        let file = disk.open(&path).map_err(|error| io_error("open", &path, &error))?;
+        let bytes = file.size().map_err(|error| io_error("read", &path, &error))?;
         Ok(Self { file, path, at, base, bytes, journaled_bytes: 0 })
     }
 
     fn unreadable(&self, error: &io::Error) -> Error {
-        refused("read", &self.path, error)
+        io_error("read", &self.path, error)
     }
 
-    fn header(&self) -> Result<Result<SegmentHeader, Refused>> {
+    fn header(&self) -> Result<Result<SegmentHeader, FormatError>> {
         let mut bytes = [0; HEADER_BYTES as usize];
         let read = self.file.read_at(&mut bytes, 0).map_err(|error| self.unreadable(&error))?;
         Ok(SegmentHeader::decode(&bytes[..read], self.at, self.base))
@@ -177,20 +180,20 @@ impl SegmentFile {
         let mut scanner = Scanner::new(&*self.file, start, self.bytes, SCAN_BYTES);
         loop {
             match scanner.next().map_err(|error| self.unreadable(&error))? {
-                Scanned::Frame(frame) if frame.record.append_time < found.append_time_last => {
+                ScanStep::Frame(frame) if frame.record.append_time < found.append_time_last => {
                     return Err(damaged(
                         &self.path,
                         frame.at,
                         "an append time is below the previous one",
                     ));
                 }
-                Scanned::Frame(frame) => {
+                ScanStep::Frame(frame) => {
                     found.index.learn(frame.record.offset, frame.at);
                     found.append_time_last = frame.record.append_time;
                     found.proved_bytes = frame.header.synced_bytes;
                 }
-                Scanned::End => return Ok(found),
-                Scanned::Damage(_, how) => {
+                ScanStep::End => return Ok(found),
+                ScanStep::Damage(_, how) => {
                     found.damage = Some(how);
                     return Ok(found);
                 }
@@ -200,10 +203,10 @@ impl SegmentFile {
     }
 
     /// Opens a segment that is followed by another one: every byte of a sealed segment is durable.
-    fn open_sealed(&self, next: Offset, check: CheckAtOpen) -> Result<(Segment, Timestamp)> {
+    fn open_sealed(&self, next: Offset, check: OpenVerification) -> Result<(Segment, Timestamp)> {
         let header = self.header()?.map_err(|refused| format_error(&self.path, refused))?;
         let mut segment = Segment { base: self.base, bytes: self.bytes, index: None };
-        if check == CheckAtOpen::LastSegments {
+        if check == OpenVerification::ActiveSegments {
             self.check_length(next)?;
             return Ok((segment, header.append_time_floor));
         }
@@ -240,11 +243,11 @@ impl SegmentFile {
         dir: &Path,
         append_time: Timestamp,
         is_first: bool,
-    ) -> Result<Opened> {
+    ) -> Result<OpenedPartition> {
         let header = match self.header()? {
             Ok(header) => header,
-            Err(Refused::Version(version)) => return Err(too_new(&self.path, version)),
-            Err(Refused::Damaged(how)) => self.remake_header(append_time, is_first, how)?,
+            Err(FormatError::Version(version)) => return Err(too_new(&self.path, version)),
+            Err(FormatError::Damaged(how)) => self.remake_header(append_time, is_first, how)?,
         };
         let size = self.file.size().map_err(|error| self.unreadable(&error))?;
         let scanned =
@@ -260,10 +263,10 @@ impl SegmentFile {
                 "torn tail cut"
             );
         }
-        self.settle(&scanned).map_err(|error| refused("make durable", &self.path, &error))?;
+        self.settle(&scanned).map_err(|error| io_error("make durable", &self.path, &error))?;
         if scanned.proved_bytes == 0 {
             // If the segment has no frame, nothing proves that the file's name is durable.
-            disk.sync_dir(dir).map_err(|error| refused("make durable", dir, &error))?;
+            disk.sync_dir(dir).map_err(|error| io_error("make durable", dir, &error))?;
         }
         let (base, bytes) = (self.base, scanned.end);
         let active = Active { base, bytes, synced_bytes: bytes, is_closed: false };
@@ -275,7 +278,7 @@ impl SegmentFile {
         };
         let index = Some(scanned.index);
         let segment = Segment { base: self.base, bytes: scanned.end, index };
-        Ok(Opened { segments: vec![segment], write })
+        Ok(OpenedPartition { segments: vec![segment], write })
     }
 
     /// Fails unless damage at a byte can be a torn write.
@@ -306,7 +309,7 @@ impl SegmentFile {
             self.file.truncate(0)?;
             self.file.write_at(&header.encode(), 0)
         };
-        write().map_err(|error| refused("write", &self.path, &error))?;
+        write().map_err(|error| io_error("write", &self.path, &error))?;
         Ok(header)
     }
 
@@ -323,16 +326,16 @@ impl SegmentFile {
     }
 }
 
-fn format_error(path: &Path, refused: Refused) -> Error {
+fn format_error(path: &Path, refused: FormatError) -> Error {
     match refused {
-        Refused::Damaged(how) => damaged(path, 0, how),
-        Refused::Version(version) => too_new(path, version),
+        FormatError::Damaged(how) => damaged(path, 0, how),
+        FormatError::Version(version) => too_new(path, version),
     }
 }
 
 fn missing_or_refused(path: &Path, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::NotFound => damaged(path, 0, "the segment file is missing"),
-        _ => refused("open", path, error),
+        _ => io_error("open", path, error),
     }
 }

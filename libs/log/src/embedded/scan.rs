@@ -6,7 +6,7 @@ use bytes::Bytes;
 use forebay_core::id::Offset;
 use forebay_wire::entry::ENTRY_FRAME_BYTES_MAX;
 
-use super::format::{FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, Refused};
+use super::format::{FRAME_HEADER_BYTES, FormatError, FrameHeader, HEADER_BYTES};
 use crate::LogRecord;
 use crate::disk::DiskFile;
 
@@ -38,7 +38,7 @@ pub(super) struct Frame {
 
 /// Result of one step of a scan.
 #[derive(Debug)]
-pub(super) enum Scanned {
+pub(super) enum ScanStep {
     Frame(Frame),
     End,
     /// Byte at which no whole frame starts, and how the damage shows.
@@ -69,31 +69,31 @@ impl<'a> Scanner<'a> {
     }
 
     /// Returns the next frame. After damage the scanner does not advance.
-    pub(super) fn next(&mut self) -> io::Result<Scanned> {
+    pub(super) fn next(&mut self) -> io::Result<ScanStep> {
         if self.at == self.end {
-            return Ok(Scanned::End);
+            return Ok(ScanStep::End);
         }
         let at = self.at;
         let Some(header) = self.window(FRAME_HEADER_BYTES)?.and_then(|bytes| bytes.first_chunk())
         else {
-            return Ok(Scanned::Damage(at, "a frame's header is cut short"));
+            return Ok(ScanStep::Damage(at, "a frame's header is cut short"));
         };
         let header = match FrameHeader::decode(header) {
             Ok(header) => header,
-            Err(refused) => return Ok(Scanned::Damage(at, words(refused))),
+            Err(refused) => return Ok(ScanStep::Damage(at, words(refused))),
         };
         let offset = self.offset_next;
         let Some(frame) = self.window(header.frame_bytes())? else {
-            return Ok(Scanned::Damage(at, "a frame is cut short"));
+            return Ok(ScanStep::Damage(at, "a frame is cut short"));
         };
         if let Err(refused) = header.check(frame, at, offset) {
-            return Ok(Scanned::Damage(at, words(refused)));
+            return Ok(ScanStep::Damage(at, words(refused)));
         }
         let entry = Bytes::copy_from_slice(&frame[FRAME_HEADER_BYTES as usize..]);
         let record = LogRecord { offset, append_time: header.append_time, entry };
         self.at += header.frame_bytes();
         self.offset_next = offset.next();
-        Ok(Scanned::Frame(Frame { at, header, record }))
+        Ok(ScanStep::Frame(Frame { at, header, record }))
     }
 
     /// Returns the next bytes, or `None` if fewer remain.
@@ -115,10 +115,10 @@ impl<'a> Scanner<'a> {
     }
 }
 
-fn words(refused: Refused) -> &'static str {
+fn words(refused: FormatError) -> &'static str {
     match refused {
-        Refused::Damaged(how) => how,
-        Refused::Version(_) => "the version is unknown",
+        FormatError::Damaged(how) => how,
+        FormatError::Version(_) => "the version is unknown",
     }
 }
 

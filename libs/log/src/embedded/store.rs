@@ -7,7 +7,7 @@ use std::sync::Arc;
 use forebay_core::id::{PartitionCount, StoreId};
 use forebay_core::{Error, Result};
 
-use super::fault::{Room, not_written, refused};
+use super::errors::{DiskSpace, io_error, write_error};
 use super::format::{STORE_FILE_BYTES, encode_store_file};
 use super::paths::{DELETED, NEW, Paths, STORE_FILE};
 use crate::disk::Disk;
@@ -32,8 +32,8 @@ pub(super) fn make(
     };
     make().map_err(|error| {
         let bytes_free = disk.free_bytes(&paths.logs).unwrap_or_default();
-        let room = Room { bytes_needed: STORE_FILE_BYTES as u64, bytes_free };
-        not_written("make", &aside, &error, room)
+        let room = DiskSpace { bytes_needed: STORE_FILE_BYTES as u64, bytes_free };
+        write_error("make", &aside, &error, room)
     })
 }
 
@@ -47,7 +47,7 @@ pub(super) fn move_aside(disk: &Arc<dyn Disk>, paths: &Paths, store: StoreId) ->
     };
     match rename() {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(refused("remove", &dir, &error))
+            Err(io_error("remove", &dir, &error))
         }
         _ => Ok(()),
     }
@@ -59,7 +59,7 @@ pub(super) fn move_aside(disk: &Arc<dyn Disk>, paths: &Paths, store: StoreId) ->
 /// `Unavailable`; the next open removes the remaining files.
 pub(super) fn sweep(disk: &Arc<dyn Disk>, paths: &Paths, store: StoreId) -> Result<(), Error> {
     let aside = paths.store_aside(store, DELETED);
-    remove_if_there(disk, &aside).map_err(|error| refused("remove", &aside, &error))
+    remove_if_there(disk, &aside).map_err(|error| io_error("remove", &aside, &error))
 }
 
 fn remove_if_there(disk: &Arc<dyn Disk>, dir: &Path) -> io::Result<()> {

@@ -13,8 +13,8 @@ use tokio::sync::Semaphore;
 
 use super::KafkaOptions;
 use super::client::{Context, Ending, base_config, blocking, not_made, unavailable};
-use super::lineages::Lineages;
 use super::settings::Settings;
+use super::topic_incarnations::TopicIncarnations;
 
 /// Most requests that wait for an answer at the same time, each on a blocking thread.
 const QUESTIONS_MAX: usize = 16;
@@ -28,7 +28,7 @@ pub(super) struct Admin {
 
 /// Metadata of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct TopicSeen {
+pub(super) struct TopicMetadata {
     pub(super) partitions: u32,
     /// Replicas of the partition with the fewest replicas.
     pub(super) replicas: u32,
@@ -37,10 +37,10 @@ pub(super) struct TopicSeen {
 }
 
 /// Running brokers, and the metadata of one topic.
-pub(super) struct Seen {
+pub(super) struct ClusterMetadata {
     pub(super) brokers: Vec<i32>,
     /// `None` if the topic does not exist.
-    pub(super) topic: Option<TopicSeen>,
+    pub(super) topic: Option<TopicMetadata>,
 }
 
 impl Admin {
@@ -49,7 +49,7 @@ impl Admin {
         // No code polls this client's log queue, so the log level must keep the queue empty.
         config.set_log_level(RDKafkaLogLevel::Emerg);
         let client = config
-            .create_with_context(Context::new(Lineages::default()))
+            .create_with_context(Context::new(TopicIncarnations::default()))
             .map_err(|error| not_made("client", &error))?;
         Ok(Self {
             client: Arc::new(Ending::new(client)),
@@ -73,7 +73,7 @@ impl Admin {
     }
 
     /// Fetches the running brokers and the metadata of a topic.
-    pub(super) async fn look(&self, topic: &str) -> Result<Seen> {
+    pub(super) async fn look(&self, topic: &str) -> Result<ClusterMetadata> {
         let name = topic.to_owned();
         let seen = self.ask(move |client, timeout| look(client, &name, timeout)).await?;
         seen.map_err(|error| unavailable(&format!("look at topic {topic}"), &error))
@@ -167,28 +167,28 @@ impl Admin {
     }
 }
 
-fn look(client: &Client<Context>, topic: &str, timeout: Duration) -> KafkaResult<Seen> {
+fn look(client: &Client<Context>, topic: &str, timeout: Duration) -> KafkaResult<ClusterMetadata> {
     let metadata = client.fetch_metadata(Some(topic), timeout)?;
     let brokers = metadata.brokers().iter().map(|broker| broker.id()).collect();
     let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
-        return Ok(Seen { brokers, topic: None });
+        return Ok(ClusterMetadata { brokers, topic: None });
     };
     match found.error().map(RDKafkaErrorCode::from) {
         None | Some(RDKafkaErrorCode::LeaderNotAvailable) => {}
         Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => {
-            return Ok(Seen { brokers, topic: None });
+            return Ok(ClusterMetadata { brokers, topic: None });
         }
         Some(code) => return Err(KafkaError::MetadataFetch(code)),
     }
     let partitions = found.partitions();
     let replicas = partitions.iter().map(|partition| partition.replicas().len() as u32).min();
-    let topic = TopicSeen {
+    let topic = TopicMetadata {
         partitions: partitions.len() as u32,
         replicas: replicas.unwrap_or(0),
         is_ready: !partitions.is_empty()
             && partitions.iter().all(|partition| partition.leader() >= 0),
     };
-    Ok(Seen { brokers, topic: Some(topic) })
+    Ok(ClusterMetadata { brokers, topic: Some(topic) })
 }
 
 /// Returns the only result of a request about one topic.

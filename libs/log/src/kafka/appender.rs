@@ -22,9 +22,8 @@ use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::KafkaOptions;
-use super::client::{Context, Ending, base_config, hear_of_topics, not_made};
-use super::lineages::Lineages;
-use super::time_of;
+use super::client::{Context, Ending, base_config, hear_of_topics, not_made, time_of};
+use super::topic_incarnations::TopicIncarnations;
 use crate::change_log::Appended;
 
 /// Fewest bytes that an entry takes of the budget, which thereby also limits the number of waiting
@@ -36,7 +35,7 @@ type Client = Ending<FutureProducer<Context>>;
 /// The producer and the budget of its queue.
 pub(super) struct Appender {
     options: KafkaOptions,
-    lineages: Lineages,
+    incarnations: TopicIncarnations,
     /// Created by the first append, and recreated after a fatal error.
     producer: Mutex<Option<Arc<Client>>>,
     /// Budget of bytes that may be handed over.
@@ -44,7 +43,7 @@ pub(super) struct Appender {
 }
 
 /// An entry that was handed over to the producer.
-pub(super) struct Sent {
+pub(super) struct SentEntry {
     delivery: DeliveryFuture,
     _room: OwnedSemaphorePermit,
     _producer: Arc<Client>,
@@ -59,9 +58,9 @@ pub(super) enum Failure {
 }
 
 impl Appender {
-    pub(super) fn new(options: KafkaOptions, lineages: Lineages) -> Self {
+    pub(super) fn new(options: KafkaOptions, incarnations: TopicIncarnations) -> Self {
         let room = Arc::new(Semaphore::new(COMMIT_QUEUE_BYTES_MAX));
-        Self { options, lineages, producer: Mutex::default(), room }
+        Self { options, incarnations, producer: Mutex::default(), room }
     }
 
     /// Waits, in call order, until an entry of this size may be handed over.
@@ -78,17 +77,17 @@ impl Appender {
         partition: i32,
         entry: &Bytes,
         room: OwnedSemaphorePermit,
-    ) -> Result<Sent, Failure> {
+    ) -> Result<SentEntry, Failure> {
         let producer = self.producer().map_err(Failure::Told)?;
         let record = FutureRecord::<(), [u8]>::to(topic).partition(partition).payload(entry);
         match producer.send_result(record) {
-            Ok(delivery) => Ok(Sent { delivery, _room: room, _producer: producer }),
+            Ok(delivery) => Ok(SentEntry { delivery, _room: room, _producer: producer }),
             Err((error, _)) => Err(refused(error, entry)),
         }
     }
 
     /// Waits until a handed-over entry is acknowledged or has failed.
-    pub(super) async fn settle(&self, sent: Sent, entry: &Bytes) -> Result<Appended, Failure> {
+    pub(super) async fn settle(&self, sent: SentEntry, entry: &Bytes) -> Result<Appended, Failure> {
         match sent.delivery.await {
             Ok(Ok(delivery)) => appended(&delivery).map_err(Failure::Told),
             Ok(Err((error, _))) => Err(failed(error, entry)),
@@ -133,7 +132,7 @@ impl Appender {
         ] {
             config.set(name, value);
         }
-        config.create_with_context(Context::new(self.lineages.clone()))
+        config.create_with_context(Context::new(self.incarnations.clone()))
     }
 }
 
@@ -215,7 +214,7 @@ mod tests {
 
     /// Proves that the last error of several attempts says nothing about earlier attempts.
     #[test]
-    fn after_the_hand_over_only_a_size_is_refused_for_certain() {
+    fn producer_refuses_only_sizes_after_the_hand_over() {
         use RDKafkaErrorCode as Code;
         let entry = Bytes::from_static(b"entry");
         for (code, wanted) in [
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn before_the_hand_over_nothing_was_appended() {
+    fn failure_before_the_hand_over_appends_nothing() {
         use RDKafkaErrorCode as Code;
         let entry = Bytes::from_static(b"entry");
         for (code, wanted) in [

@@ -7,7 +7,7 @@ use super::topics::store_of;
 
 /// Returns the partitions of stores in a member's assignment; `None` for invalid bytes.
 pub(super) fn assigned_to(topic_prefix: &str, bytes: &[u8]) -> Option<Vec<PartitionRef>> {
-    let mut fields = Fields(bytes);
+    let mut fields = AssignmentFields(bytes);
     let _version = fields.i16()?;
     let mut assigned = Vec::new();
     for _ in 0..fields.count()? {
@@ -22,9 +22,9 @@ pub(super) fn assigned_to(topic_prefix: &str, bytes: &[u8]) -> Option<Vec<Partit
     Some(assigned)
 }
 
-struct Fields<'b>(&'b [u8]);
+struct AssignmentFields<'b>(&'b [u8]);
 
-impl<'b> Fields<'b> {
+impl<'b> AssignmentFields<'b> {
     fn take(&mut self, length: usize) -> Option<&'b [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;

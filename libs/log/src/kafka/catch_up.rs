@@ -24,7 +24,7 @@ use super::client::{
     Consumer, Context, Ending, consumer_config, is_passing, not_made, unavailable,
 };
 use super::follower::{record, remade};
-use super::lineages::Lineages;
+use super::topic_incarnations::TopicIncarnations;
 use crate::LogRecord;
 use crate::remote::now;
 
@@ -37,7 +37,7 @@ const SILENCE_PART: u32 = 4;
 /// The consumers, and the permits to use them.
 pub(super) struct CatchUp {
     options: KafkaOptions,
-    lineages: Lineages,
+    incarnations: TopicIncarnations,
     idle: Mutex<Vec<Cursor>>,
     turns: Arc<Semaphore>,
 }
@@ -47,7 +47,7 @@ struct Cursor {
     consumer: Ending<Consumer>,
     context: Context,
     /// `None` if the consumer must be assigned before the next read.
-    place: Option<Place>,
+    place: Option<CursorPlace>,
     /// Records that were received and not returned yet.
     received: VecDeque<LogRecord>,
     /// The consumer has reported the end of the log and does not report it again.
@@ -58,7 +58,7 @@ struct Cursor {
 }
 
 #[derive(Clone, PartialEq, Eq)]
-struct Place {
+struct CursorPlace {
     at: PartitionRef,
     number: i32,
     topic: Arc<str>,
@@ -69,16 +69,16 @@ struct Place {
 }
 
 /// A cursor in use, with its permit; returns to the pool on drop if it is consistent.
-struct Taken {
+struct CursorLease {
     pool: Arc<CatchUp>,
     cursor: Option<Cursor>,
     _turn: OwnedSemaphorePermit,
 }
 
 impl CatchUp {
-    pub(super) fn new(options: KafkaOptions, lineages: Lineages) -> Self {
+    pub(super) fn new(options: KafkaOptions, incarnations: TopicIncarnations) -> Self {
         let turns = Arc::new(Semaphore::new(CURSORS_MAX));
-        Self { options, lineages, idle: Mutex::default(), turns }
+        Self { options, incarnations, idle: Mutex::default(), turns }
     }
 
     /// Returns records from an offset on, as many as have arrived and fit, and at least one; none
@@ -99,8 +99,8 @@ impl CatchUp {
             return Err(Error::unavailable(message).with_partition(at.partition));
         };
         let deadline = now() + self.options.call_timeout;
-        let remade = self.lineages.remade(&topic);
-        let place = Place { at, number, topic, remade, next: from };
+        let remade = self.incarnations.remade(&topic);
+        let place = CursorPlace { at, number, topic, remade, next: from };
         let cursor = self.take(&place)?;
         let mut until = deadline;
         let was_standing = cursor.stands_at(&place);
@@ -108,7 +108,7 @@ impl CatchUp {
             // The consumer may be silent forever since its broker was away (librdkafka 5153).
             until = cursor.asked.unwrap_or_else(now) + self.options.call_timeout / SILENCE_PART;
         }
-        let taken = Taken { pool: self.clone(), cursor: Some(cursor), _turn };
+        let taken = CursorLease { pool: self.clone(), cursor: Some(cursor), _turn };
         let mut taken = taken.stand_at(&place).await?;
         let mut read = taken.read(bytes_max, until).await?;
         if was_standing && read.as_ref().is_some_and(Vec::is_empty) {
@@ -128,7 +128,7 @@ impl CatchUp {
     }
 
     /// Takes the cursor at this position, or another one that may be moved.
-    fn take(&self, place: &Place) -> Result<Cursor> {
+    fn take(&self, place: &CursorPlace) -> Result<Cursor> {
         let mut idle = self.idle.lock();
         // A consumer of the deleted topic may stay silent in the recreated one.
         idle.retain(|cursor| !cursor.is_outdated(place));
@@ -148,7 +148,7 @@ impl CatchUp {
         // A partition that is assigned waits for the fetch in progress.
         config.set("fetch.wait.max.ms", "20");
         config.set("enable.partition.eof", "true");
-        let context = Context::new(self.lineages.clone());
+        let context = Context::new(self.incarnations.clone());
         let consumer: Consumer = config
             .create_with_context(context.clone())
             .map_err(|error| not_made("consumer", &error))?;
@@ -175,7 +175,7 @@ impl CatchUp {
     }
 }
 
-impl Drop for Taken {
+impl Drop for CursorLease {
     fn drop(&mut self) {
         if let Some(mut cursor) = self.cursor.take() {
             cursor.used = now();
@@ -184,10 +184,10 @@ impl Drop for Taken {
     }
 }
 
-impl Taken {
+impl CursorLease {
     /// Moves the cursor to a position. If the caller gives up, the move continues, and the cursor
     /// is there for the caller's next attempt.
-    async fn stand_at(mut self, place: &Place) -> Result<Self> {
+    async fn stand_at(mut self, place: &CursorPlace) -> Result<Self> {
         if self.cursor.as_ref().is_some_and(|cursor| cursor.stands_at(place)) {
             return Ok(self);
         }
@@ -222,12 +222,12 @@ impl Taken {
 }
 
 impl Cursor {
-    fn stands_at(&self, place: &Place) -> bool {
+    fn stands_at(&self, place: &CursorPlace) -> bool {
         !self.is_ended && self.place.as_ref() == Some(place)
     }
 
     /// Returns whether the cursor reads an earlier topic of the same name.
-    fn is_outdated(&self, place: &Place) -> bool {
+    fn is_outdated(&self, place: &CursorPlace) -> bool {
         self.place.as_ref().is_some_and(|at| at.topic == place.topic && at.remade < place.remade)
     }
 
@@ -266,7 +266,7 @@ impl Cursor {
     }
 
     /// Assigns another position; blocks.
-    fn assign(&mut self, place: Place) -> KafkaResult<()> {
+    fn assign(&mut self, place: CursorPlace) -> KafkaResult<()> {
         self.place = None;
         self.received.clear();
         self.is_ended = false;
@@ -309,12 +309,14 @@ impl Cursor {
                     }
                 }
                 Err(error) => match failure(&error, place.at) {
-                    Failure::Ended => {
+                    CatchUpFailure::Ended => {
                         self.is_ended = true;
                         return Ok(None);
                     }
-                    Failure::Passing => {}
-                    Failure::Lasting(error) => return Err(error.with_partition(place.at.partition)),
+                    CatchUpFailure::Passing => {}
+                    CatchUpFailure::Lasting(error) => {
+                        return Err(error.with_partition(place.at.partition));
+                    }
                 },
             }
         }
@@ -322,7 +324,7 @@ impl Cursor {
 }
 
 /// Meaning of a consumer error for a read.
-enum Failure {
+enum CatchUpFailure {
     /// The log ends here.
     Ended,
     /// librdkafka recovers on its own.
@@ -330,19 +332,19 @@ enum Failure {
     Lasting(Error),
 }
 
-fn failure(error: &KafkaError, at: PartitionRef) -> Failure {
+fn failure(error: &KafkaError, at: PartitionRef) -> CatchUpFailure {
     use RDKafkaErrorCode as Code;
     if matches!(error, KafkaError::PartitionEOF(_)) {
-        return Failure::Ended;
+        return CatchUpFailure::Ended;
     }
     if is_passing(error) {
-        return Failure::Passing;
+        return CatchUpFailure::Passing;
     }
     match error.rdkafka_error_code() {
         Some(Code::AutoOffsetReset | Code::OffsetOutOfRange | Code::LogTruncation) => {
             let message = format!("the position in log {at} is lost ({error}); bootstrap again");
-            Failure::Lasting(Error::token_lost(message))
+            CatchUpFailure::Lasting(Error::token_lost(message))
         }
-        _ => Failure::Lasting(unavailable(&format!("read log {at}"), error)),
+        _ => CatchUpFailure::Lasting(unavailable(&format!("read log {at}"), error)),
     }
 }

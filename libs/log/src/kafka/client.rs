@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_core::Error;
+use forebay_core::clock::Timestamp;
 use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
@@ -13,7 +14,7 @@ use rdkafka::consumer::{ConsumerContext, StreamConsumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use super::KafkaOptions;
-use super::lineages::Lineages;
+use super::topic_incarnations::TopicIncarnations;
 
 /// Largest batch that clients send and accept, in bytes; equal to the brokers' limit in
 /// `infra/kafka`.
@@ -24,11 +25,11 @@ pub(super) type Consumer = StreamConsumer<Context>;
 
 /// The receiver of the log lines and errors that librdkafka reports outside its answers.
 #[derive(Clone)]
-pub(super) struct Context(Arc<Said>);
+pub(super) struct Context(Arc<ClientEvents>);
 
 /// Events that a client has reported and no code has handled yet.
-pub(super) struct Said {
-    lineages: Lineages,
+pub(super) struct ClientEvents {
+    incarnations: TopicIncarnations,
     /// Topics that were deleted and recreated while the client used them.
     remade: Mutex<BTreeSet<String>>,
     /// Whether no broker is reachable.
@@ -36,17 +37,17 @@ pub(super) struct Said {
 }
 
 impl Context {
-    pub(super) fn new(lineages: Lineages) -> Self {
+    pub(super) fn new(incarnations: TopicIncarnations) -> Self {
         let (remade, is_down) = (Mutex::default(), AtomicBool::new(false));
-        Self(Arc::new(Said { lineages, remade, is_down }))
+        Self(Arc::new(ClientEvents { incarnations, remade, is_down }))
     }
 
-    pub(super) fn said(&self) -> &Said {
+    pub(super) fn said(&self) -> &ClientEvents {
         &self.0
     }
 }
 
-impl Said {
+impl ClientEvents {
     /// Takes the recreated topics that were not handled yet.
     pub(super) fn take_remade(&self) -> BTreeSet<String> {
         std::mem::take(&mut *self.remade.lock())
@@ -66,7 +67,7 @@ impl ClientContext for Context {
         if facility == "METADATA" {
             // The client logs one METADATA line per partition; only one kind of line matters.
             if let Some((topic, id)) = remade_topic(message) {
-                self.0.lineages.note(topic, id);
+                self.0.incarnations.note(topic, id);
                 self.0.remade.lock().insert(topic.to_owned());
             }
             return;
@@ -182,6 +183,17 @@ pub(super) fn not_made(what: &str, error: &KafkaError) -> Error {
     Error::internal(format!("a Kafka {what} could not be made: {error}"))
 }
 
+/// Returns a record's append time. A record that the broker did not stamp does not advance the
+/// partition time, which is the running maximum.
+pub(super) fn time_of(timestamp: rdkafka::Timestamp) -> Timestamp {
+    match timestamp {
+        rdkafka::Timestamp::LogAppendTime(millis) => {
+            Timestamp::from_micros(millis.saturating_mul(1_000))
+        }
+        rdkafka::Timestamp::CreateTime(_) | rdkafka::Timestamp::NotAvailable => Timestamp::MIN,
+    }
+}
+
 /// Returns the error for a failed request that changed nothing relevant.
 pub(super) fn unavailable(doing: &str, error: &KafkaError) -> Error {
     Error::unavailable(format!(
@@ -211,7 +223,7 @@ mod tests {
     use super::remade_topic;
 
     #[test]
-    fn only_a_topic_that_had_an_id_was_made_anew() {
+    fn first_id_of_a_topic_is_no_recreation() {
         let line = "[thrd:main]: Topic a.store-7 changed id from kQ2x to AAAAAAAAAAAAAAAAAAAAAB";
         assert_eq!(remade_topic(line), Some(("a.store-7", "AAAAAAAAAAAAAAAAAAAAAB")));
         let first = "[thrd:main]: Topic a.b changed id from AAAAAAAAAAAAAAAAAAAAAA to kQ2x";

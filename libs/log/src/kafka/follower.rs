@@ -24,13 +24,14 @@ use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::{ClientContext as _, TopicPartitionList};
 use tokio::task::AbortHandle;
 
+use super::KafkaOptions;
 use super::client::{
-    Consumer, Context, Ending, blocking, consumer_config, is_passing, not_made, unavailable,
+    Consumer, Context, Ending, blocking, consumer_config, is_passing, not_made, time_of,
+    unavailable,
 };
-use super::lineages::Lineages;
-use super::tail::{OPENED_ANEW, Tail};
+use super::tail::{OPENED_ANEW, PartitionTail};
+use super::topic_incarnations::TopicIncarnations;
 use super::topics::Topic;
-use super::{KafkaOptions, time_of};
 use crate::LogRecord;
 
 /// Most records that go to a tail at once.
@@ -60,7 +61,7 @@ struct Main {
 
 #[derive(Default)]
 struct Table {
-    assigned: BTreeMap<Place, (u64, Weak<Tail>)>,
+    assigned: BTreeMap<Place, (u64, Weak<PartitionTail>)>,
     made: u64,
     /// Number of the last lookup of each topic after which the consumer refreshed its metadata,
     /// too.
@@ -68,7 +69,7 @@ struct Table {
 }
 
 /// A followed partition; dropping it ends the following.
-pub(super) struct Following {
+pub(super) struct TopicSubscription {
     follower: Arc<Follower>,
     place: Place,
     number: u64,
@@ -78,8 +79,11 @@ pub(super) struct Following {
 type Queue = Ending<StreamPartitionQueue<Context>>;
 
 impl Follower {
-    pub(super) fn start(options: &KafkaOptions, lineages: Lineages) -> Result<Arc<Self>> {
-        let context = Context::new(lineages);
+    pub(super) fn start(
+        options: &KafkaOptions,
+        incarnations: TopicIncarnations,
+    ) -> Result<Arc<Self>> {
+        let context = Context::new(incarnations);
         let mut config = consumer_config(options);
         // A newly followed partition waits for the fetch in progress.
         config.set("fetch.wait.max.ms", "100");
@@ -100,9 +104,9 @@ impl Follower {
         self: &Arc<Self>,
         topic: &Topic,
         partition: i32,
-        tail: &Arc<Tail>,
+        tail: &Arc<PartitionTail>,
         call_timeout: Duration,
-    ) -> Result<Option<Following>> {
+    ) -> Result<Option<TopicSubscription>> {
         let (follower, held) = (self.clone(), Arc::downgrade(tail));
         let (topic, from) = (topic.clone(), tail.next());
         let assigned = blocking(move || {
@@ -131,8 +135,8 @@ impl Follower {
         self: Arc<Self>,
         place: Place,
         from: Offset,
-        tail: Weak<Tail>,
-    ) -> Result<(Following, Queue), KafkaError> {
+        tail: Weak<PartitionTail>,
+    ) -> Result<(TopicSubscription, Queue), KafkaError> {
         let consumer = &self.main.consumer;
         let mut table = self.main.table.lock();
         if let Some((_, before)) = table.assigned.remove(&place) {
@@ -152,7 +156,7 @@ impl Follower {
         let number = table.made;
         table.assigned.insert(place.clone(), (number, tail));
         drop(table);
-        Ok((Following { follower: self, place, number, task: None }, queue))
+        Ok((TopicSubscription { follower: self, place, number, task: None }, queue))
     }
 
     /// Returns whether no broker is reachable, as far as the client has reported.
@@ -179,13 +183,13 @@ impl Drop for Follower {
     }
 }
 
-impl Following {
+impl TopicSubscription {
     pub(super) fn follower(&self) -> &Follower {
         &self.follower
     }
 }
 
-impl Drop for Following {
+impl Drop for TopicSubscription {
     fn drop(&mut self) {
         if let Some(task) = &self.task {
             task.abort();
@@ -295,7 +299,7 @@ pub(super) fn remade(at: PartitionRef) -> Error {
 }
 
 /// Fills a partition's tail until its queue reports a permanent error.
-async fn receive(queue: Queue, main: Arc<Main>, tail: Arc<Tail>) {
+async fn receive(queue: Queue, main: Arc<Main>, tail: Arc<PartitionTail>) {
     let mut received = Vec::new();
     loop {
         let mut next = Some(queue.recv().await);
@@ -321,7 +325,7 @@ async fn receive(queue: Queue, main: Arc<Main>, tail: Arc<Tail>) {
 }
 
 /// Ends a tail after a permanent error.
-fn end(tail: &Tail, error: &KafkaError) {
+fn end(tail: &PartitionTail, error: &KafkaError) {
     use RDKafkaErrorCode as Code;
     let at = tail.at;
     let moved = || {

@@ -39,7 +39,7 @@ const RELEASE_WAIT: Duration = Duration::from_secs(5);
 
 /// A member of a group. Dropping it leaves the group.
 pub struct KafkaGroup {
-    shared: Arc<Shared>,
+    shared: Arc<GroupState>,
     consumer: Arc<BaseConsumer<Member>>,
     owners: KafkaOwners,
     /// Thread that polls the client and runs its rebalance callbacks.
@@ -53,11 +53,11 @@ pub struct KafkaOwners {
     group: String,
     call_timeout: Duration,
     /// Last answer of the brokers.
-    known: tokio::sync::Mutex<Known>,
+    known: tokio::sync::Mutex<KnownOwners>,
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownOwners {
     asked: Option<Instant>,
     owners: BTreeMap<PartitionRef, String>,
 }
@@ -74,13 +74,13 @@ impl KafkaOwners {
             let (consumer, prefix) = (Arc::clone(&self.consumer), self.topic_prefix.clone());
             let (group, wait_max) = (self.group.clone(), self.call_timeout);
             let asking = blocking(move || ask_owners(&consumer, &group, &prefix, wait_max));
-            *known = Known { asked: Some(Instant::now()), owners: asking.await?? };
+            *known = KnownOwners { asked: Some(Instant::now()), owners: asking.await?? };
         }
         Ok(known.owners.get(&at).cloned())
     }
 }
 
-struct Shared {
+struct GroupState {
     topic_prefix: String,
     assigned: watch::Sender<Assigned>,
     /// Partitions whose duties the process still has, as last reported.
@@ -92,7 +92,7 @@ struct Shared {
 }
 
 /// Callbacks of the brokers' client.
-struct Member(Arc<Shared>);
+struct Member(Arc<GroupState>);
 
 impl KafkaGroup {
     /// Joins the group of this name among the processes of a log. Other members see this member
@@ -102,7 +102,7 @@ impl KafkaGroup {
     /// # Errors
     /// `Internal` if the client cannot be created.
     pub fn join(options: &KafkaOptions, group: &str, name: &str, instance: &str) -> Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(GroupState {
             topic_prefix: options.topic_prefix.clone(),
             assigned: watch::Sender::new(Assigned::Only(BTreeSet::new())),
             held: Mutex::new(Assigned::Only(BTreeSet::new())),
@@ -232,7 +232,7 @@ fn ask_owners(
     Ok(owners)
 }
 
-fn poll(consumer: &BaseConsumer<Member>, shared: &Shared) {
+fn poll(consumer: &BaseConsumer<Member>, shared: &GroupState) {
     while !shared.is_over.load(Ordering::Acquire) {
         match consumer.poll(LOOK_EVERY) {
             None | Some(Ok(_)) => {}
@@ -242,7 +242,7 @@ fn poll(consumer: &BaseConsumer<Member>, shared: &Shared) {
     consumer.unsubscribe();
 }
 
-impl Shared {
+impl GroupState {
     /// Returns the partitions of a list.
     fn partitions(&self, list: &TopicPartitionList) -> BTreeSet<PartitionRef> {
         let elements = list.elements();

@@ -16,11 +16,11 @@ mod catch_up;
 mod client;
 mod follower;
 mod group;
-mod lineages;
 mod options;
 mod readers;
 mod settings;
 mod tail;
+mod topic_incarnations;
 mod topics;
 
 use std::sync::Arc;
@@ -28,21 +28,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use forebay_core::clock::Timestamp;
 use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
 use forebay_core::{Error, ErrorCode, Result};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use self::appender::{Appender, Failure, Sent, located, unknown};
+use self::appender::{Appender, Failure, SentEntry, located, unknown};
 use self::catch_up::CatchUp;
 use self::client::unavailable;
 pub use self::group::{KafkaGroup, KafkaOwners};
-use self::lineages::Lineages;
 pub use self::options::KafkaOptions;
-use self::readers::{Open, Opening, Readers};
-use self::tail::{Found, Tail};
+use self::readers::{OpenTail, Opening, Readers};
+use self::tail::{PartitionTail, TailLookup};
+use self::topic_incarnations::TopicIncarnations;
 use self::topics::{Topic, Topics};
 use crate::change_log::{
     Appended, Bounds, ChangeLog, ReadLimit, Records, check_entry, check_not_control, no_such_log,
@@ -63,17 +62,17 @@ const DOUBT_AFTER: Duration = Duration::from_secs(10);
 /// Append times are the brokers' own (`LogAppendTime`), in whole milliseconds. Other programs may
 /// produce any record into a topic; the log returns such a record, and its readers skip it.
 pub struct KafkaLog {
-    shared: Arc<Shared>,
+    shared: Arc<KafkaState>,
     /// Task that closes idle tails and consumers.
     sweeper: AbortHandle,
 }
 
-struct Shared {
+struct KafkaState {
     topics: Topics,
     appender: Appender,
     readers: Readers,
     catch_up: Arc<CatchUp>,
-    lineages: Lineages,
+    incarnations: TopicIncarnations,
 }
 
 impl KafkaLog {
@@ -87,13 +86,13 @@ impl KafkaLog {
     pub async fn open(options: KafkaOptions) -> Result<Self> {
         let idle_timeout = options.idle_timeout;
         let topics = Topics::open(options.clone()).await?;
-        let lineages = Lineages::default();
-        let shared = Arc::new(Shared {
+        let incarnations = TopicIncarnations::default();
+        let shared = Arc::new(KafkaState {
             topics,
-            appender: Appender::new(options.clone(), lineages.clone()),
-            readers: Readers::new(options.clone(), lineages.clone()),
-            catch_up: Arc::new(CatchUp::new(options, lineages.clone())),
-            lineages,
+            appender: Appender::new(options.clone(), incarnations.clone()),
+            readers: Readers::new(options.clone(), incarnations.clone()),
+            catch_up: Arc::new(CatchUp::new(options, incarnations.clone())),
+            incarnations,
         });
         let swept = Arc::downgrade(&shared);
         let sweeper = tokio::spawn(async move {
@@ -114,15 +113,15 @@ impl Drop for KafkaLog {
     }
 }
 
-impl Shared {
+impl KafkaState {
     /// Hands an entry over; entries of one store are handed over in call order.
-    async fn send(&self, at: PartitionRef, entry: &Bytes) -> Result<(Sent, u64), Failure> {
+    async fn send(&self, at: PartitionRef, entry: &Bytes) -> Result<(SentEntry, u64), Failure> {
         let lookup = self.topics.lookup(at.store);
         let mut found = lookup.lock().await;
         let topic = self.topics.find(at, &mut found).await.map_err(Failure::Told)?;
         let number = topic.number(at).map_err(Failure::Told)?;
         let room = self.appender.room(entry).await.map_err(Failure::Told)?;
-        let begun = self.lineages.begin(at, &topic.name).map_err(Failure::Told)?;
+        let begun = self.incarnations.begin(at, &topic.name).map_err(Failure::Told)?;
         Ok((self.appender.send(&topic.name, number, entry, room)?, begun))
     }
 
@@ -138,7 +137,7 @@ impl Shared {
             Err(_) => return Err(self.topics.silent(at)),
         };
         match self.appender.settle(sent, entry).await {
-            Ok(_) if !self.lineages.is_same(&self.topics.name(at.store), begun) => {
+            Ok(_) if !self.incarnations.is_same(&self.topics.name(at.store), begun) => {
                 Err(unknown("the topic was deleted and recreated"))
             }
             Ok(appended) => {
@@ -266,7 +265,7 @@ impl Shared {
         looked.await.is_ok_and(|bounds| open.tail.spend_if_outrun(bounds.start))
     }
 
-    async fn open(&self, at: PartitionRef) -> Result<Open> {
+    async fn open(&self, at: PartitionRef) -> Result<OpenTail> {
         let topic = self.topics.get(at).await?;
         let bounds = self.watermarks(at, &topic).await?;
         self.readers.open(at, &topic, bounds).await
@@ -275,16 +274,16 @@ impl Shared {
     /// Returns records that the tail stores or receives in time; `None` if they are older.
     async fn read_tail(
         &self,
-        open: &Open,
+        open: &OpenTail,
         from: Offset,
         limit: ReadLimit,
     ) -> Result<Option<Records>> {
         let tail = &open.tail;
         let deadline = now() + limit.wait_max.min(WAIT_MAX);
         match tail.find(from, limit.bytes_max)? {
-            Found::Here(records) => return Ok(Some(records)),
-            Found::Below => return Ok(None),
-            Found::Ahead { end } => {
+            TailLookup::Here(records) => return Ok(Some(records)),
+            TailLookup::Below => return Ok(None),
+            TailLookup::Ahead { end } => {
                 // Only the brokers know what others have just appended.
                 if limit.wait_max.is_zero() || from > end {
                     self.bounds(tail.at).await?.check(tail.at, from)?;
@@ -299,10 +298,10 @@ impl Shared {
             };
             tail.wait_past(from, wait_max).await;
             match tail.find(from, limit.bytes_max)? {
-                Found::Here(records) => return Ok(Some(records)),
-                Found::Below => return Ok(None),
-                Found::Ahead { .. } if is_known => return Err(self.replace_follower(open)),
-                Found::Ahead { end } => {
+                TailLookup::Here(records) => return Ok(Some(records)),
+                TailLookup::Below => return Ok(None),
+                TailLookup::Ahead { .. } if is_known => return Err(self.replace_follower(open)),
+                TailLookup::Ahead { end } => {
                     let is_over = now() >= deadline;
                     if is_over && !open.follower().is_down() {
                         return Ok(Some(Records { records: Vec::new(), end }));
@@ -321,14 +320,19 @@ impl Shared {
     /// Breaks a tail whose follower does not deliver records that the log contains. A consumer may
     /// stay silent forever after its broker was away (librdkafka 5153); only a new consumer
     /// receives more.
-    fn replace_follower(&self, open: &Open) -> Error {
+    fn replace_follower(&self, open: &OpenTail) -> Error {
         let silent = self.topics.silent(open.tail.at);
         self.readers.retire(open.follower());
         open.tail.break_off(silent.clone());
         silent
     }
 
-    async fn read_behind(&self, tail: &Tail, from: Offset, bytes_max: usize) -> Result<Records> {
+    async fn read_behind(
+        &self,
+        tail: &PartitionTail,
+        from: Offset,
+        bytes_max: usize,
+    ) -> Result<Records> {
         let at = tail.at;
         let topic = self.topics.get(at).await?;
         let place = (topic.name.clone(), topic.number(at)?);
@@ -368,17 +372,6 @@ impl Shared {
     }
 }
 
-/// Returns a record's append time. A record that the broker did not stamp does not advance the
-/// partition time, which is the running maximum.
-fn time_of(timestamp: rdkafka::Timestamp) -> Timestamp {
-    match timestamp {
-        rdkafka::Timestamp::LogAppendTime(millis) => {
-            Timestamp::from_micros(millis.saturating_mul(1_000))
-        }
-        rdkafka::Timestamp::CreateTime(_) | rdkafka::Timestamp::NotAvailable => Timestamp::MIN,
-    }
-}
-
 #[async_trait]
 impl ChangeLog for KafkaLog {
     async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()> {
@@ -389,7 +382,7 @@ impl ChangeLog for KafkaLog {
 
     async fn delete(&self, store: StoreId) -> Result<()> {
         check_not_control(store)?;
-        self.shared.lineages.remove(&self.shared.topics.name(store));
+        self.shared.incarnations.remove(&self.shared.topics.name(store));
         let removed = self.shared.topics.remove(store).await;
         self.shared.catch_up.forget(|at| at.store == store);
         self.shared.readers.break_off(store, no_such_log);

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use super::KafkaOptions;
-use super::follower::{Follower, Following};
-use super::lineages::Lineages;
-use super::tail::Tail;
+use super::follower::{Follower, TopicSubscription};
+use super::tail::PartitionTail;
+use super::topic_incarnations::TopicIncarnations;
 use super::topics::Topic;
 use crate::change_log::Bounds;
 use crate::tail_cache::CacheBudget;
@@ -20,7 +20,7 @@ use crate::tail_cache::CacheBudget;
 /// The tails of all partitions with readers.
 pub(super) struct Readers {
     options: KafkaOptions,
-    lineages: Lineages,
+    incarnations: TopicIncarnations,
     budget: Arc<CacheBudget>,
     tails: Mutex<BTreeMap<PartitionRef, Arc<Opening>>>,
     /// The follower, which lives as long as a tail that it follows.
@@ -28,26 +28,26 @@ pub(super) struct Readers {
 }
 
 /// Slot of a tail that is open or being opened by one of its readers.
-pub(super) type Opening = OnceCell<Open>;
+pub(super) type Opening = OnceCell<OpenTail>;
 
 /// An open tail and the subscription that fills it.
-pub(super) struct Open {
-    pub(super) tail: Arc<Tail>,
-    following: Following,
+pub(super) struct OpenTail {
+    pub(super) tail: Arc<PartitionTail>,
+    following: TopicSubscription,
 }
 
-impl Open {
+impl OpenTail {
     pub(super) fn follower(&self) -> &Follower {
         self.following.follower()
     }
 }
 
 impl Readers {
-    pub(super) fn new(options: KafkaOptions, lineages: Lineages) -> Self {
+    pub(super) fn new(options: KafkaOptions, incarnations: TopicIncarnations) -> Self {
         let budget = CacheBudget::new(options.tail_cache_bytes, options.tail_cache_total_bytes);
         Self {
             options,
-            lineages,
+            incarnations,
             budget: Arc::new(budget),
             tails: Mutex::default(),
             follower: Mutex::default(),
@@ -70,14 +70,14 @@ impl Readers {
         at: PartitionRef,
         topic: &Topic,
         bounds: Bounds,
-    ) -> Result<Open> {
+    ) -> Result<OpenTail> {
         let number = topic.number(at)?;
-        let tail = Arc::new(Tail::new(at, bounds, self.budget.clone()));
+        let tail = Arc::new(PartitionTail::new(at, bounds, self.budget.clone()));
         let call_timeout = self.options.call_timeout;
         loop {
             let follower = self.follower()?;
             if let Some(following) = follower.follow(topic, number, &tail, call_timeout).await? {
-                return Ok(Open { tail, following });
+                return Ok(OpenTail { tail, following });
             }
             self.retire(&follower);
         }
@@ -88,7 +88,7 @@ impl Readers {
         if let Some(follower) = held.upgrade() {
             return Ok(follower);
         }
-        let follower = Follower::start(&self.options, self.lineages.clone())?;
+        let follower = Follower::start(&self.options, self.incarnations.clone())?;
         *held = Arc::downgrade(&follower);
         Ok(follower)
     }
@@ -102,7 +102,7 @@ impl Readers {
     }
 
     /// Returns the tail of a partition, if it is open.
-    pub(super) fn tail(&self, at: PartitionRef) -> Option<Arc<Tail>> {
+    pub(super) fn tail(&self, at: PartitionRef) -> Option<Arc<PartitionTail>> {
         let tails = self.tails.lock();
         tails.get(&at)?.get().map(|open| open.tail.clone())
     }

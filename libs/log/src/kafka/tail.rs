@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::LogRecord;
+use crate::append_notifier::AppendNotifier;
 use crate::change_log::{Bounds, Records};
-use crate::end_signal::EndSignal;
 use crate::remote::now;
 use crate::tail_cache::{CacheBudget, TailCache};
 
@@ -28,14 +28,14 @@ const LOST_FOR: Duration = Duration::from_secs(2);
 pub(super) const OPENED_ANEW: &str = "the log's tail was reopened; read again";
 
 /// The tail of one partition.
-pub(super) struct Tail {
+pub(super) struct PartitionTail {
     pub(super) at: PartitionRef,
-    state: Mutex<State>,
-    end: EndSignal,
+    state: Mutex<TailState>,
+    end: AppendNotifier,
     readers: AtomicUsize,
 }
 
-struct State {
+struct TailState {
     cache: TailCache,
     /// First offset of the log, as last reported.
     start: Offset,
@@ -43,12 +43,12 @@ struct State {
     next: Offset,
     /// End of the log, as last reported; never below `next`.
     end: Offset,
-    broken: Option<Broken>,
+    broken: Option<FollowerFailure>,
     used: Instant,
 }
 
 /// End of a tail's follower.
-struct Broken {
+struct FollowerFailure {
     error: Error,
     since: Instant,
     /// Whether the log did not cover the next offset of the follower.
@@ -56,7 +56,7 @@ struct Broken {
 }
 
 /// Result of a lookup of an offset in a tail.
-pub(super) enum Found {
+pub(super) enum TailLookup {
     Here(Records),
     /// The offset is older than the cached records.
     Below,
@@ -67,11 +67,11 @@ pub(super) enum Found {
 }
 
 /// Guard of a reader: while a guard exists, the tail is not idle.
-pub(super) struct Reading(Arc<Tail>);
+pub(super) struct Reading(Arc<PartitionTail>);
 
-impl Tail {
+impl PartitionTail {
     pub(super) fn new(at: PartitionRef, bounds: Bounds, budget: Arc<CacheBudget>) -> Self {
-        let state = State {
+        let state = TailState {
             cache: TailCache::new(budget),
             start: bounds.start,
             next: bounds.end,
@@ -79,7 +79,7 @@ impl Tail {
             broken: None,
             used: now(),
         };
-        let end = EndSignal::new(bounds.end);
+        let end = AppendNotifier::new(bounds.end);
         Self { at, state: Mutex::new(state), end, readers: AtomicUsize::new(0) }
     }
 
@@ -106,8 +106,8 @@ impl Tail {
         self.end_with(error, false);
     }
 
-    /// Ends this tail like [`Tail::break_off`], because the log does not cover the follower's
-    /// offset.
+    /// Ends this tail like [`PartitionTail::break_off`], because the log does not cover the
+    /// follower's offset.
     pub(super) fn lose_place(&self, error: Error) {
         self.end_with(error, true);
     }
@@ -115,7 +115,7 @@ impl Tail {
     fn end_with(&self, error: Error, has_lost_place: bool) {
         let mut state = self.state.lock();
         if state.broken.is_none() {
-            state.broken = Some(Broken { error, since: now(), has_lost_place });
+            state.broken = Some(FollowerFailure { error, since: now(), has_lost_place });
             state.cache.clear();
         }
         drop(state);
@@ -125,7 +125,7 @@ impl Tail {
     /// Returns whether the next access must open a new tail.
     pub(super) fn is_spent(&self) -> bool {
         let state = self.state.lock();
-        state.broken.as_ref().is_some_and(|Broken { error, since, .. }| {
+        state.broken.as_ref().is_some_and(|FollowerFailure { error, since, .. }| {
             error.code() != ErrorCode::TokenLost || since.elapsed() > LOST_FOR
         })
     }
@@ -151,7 +151,7 @@ impl Tail {
         is_passed
     }
 
-    pub(super) fn find(&self, from: Offset, bytes_max: usize) -> Result<Found> {
+    pub(super) fn find(&self, from: Offset, bytes_max: usize) -> Result<TailLookup> {
         let state = self.state.lock();
         if let Some(broken) = &state.broken {
             return Err(broken.error.clone());
@@ -160,11 +160,11 @@ impl Tail {
             state.bounds().check(self.at, from)?;
         }
         if from >= state.next {
-            return Ok(Found::Ahead { end: state.end });
+            return Ok(TailLookup::Ahead { end: state.end });
         }
         Ok(match state.cache.read(from, bytes_max) {
-            Some(records) => Found::Here(Records { records, end: state.end }),
-            None => Found::Below,
+            Some(records) => TailLookup::Here(Records { records, end: state.end }),
+            None => TailLookup::Below,
         })
     }
 
@@ -221,7 +221,7 @@ impl Tail {
     }
 }
 
-impl State {
+impl TailState {
     fn bounds(&self) -> Bounds {
         Bounds { start: self.start, end: self.end, server_time: None }
     }

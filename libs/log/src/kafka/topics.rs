@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::KafkaOptions;
-use super::admin::{Admin, TopicSeen};
+use super::admin::{Admin, TopicMetadata};
 use super::settings::{check_broker, check_topic, of_new_topic};
 use crate::change_log::{check_same_count, no_such_log};
 
@@ -165,7 +165,7 @@ impl Topics {
         Error::unavailable(message).with_partition(at.partition)
     }
 
-    async fn check(&self, name: &str, seen: &TopicSeen) -> Result<()> {
+    async fn check(&self, name: &str, seen: &TopicMetadata) -> Result<()> {
         let settings = self.admin.topic_settings(name).await?;
         check_topic(name, seen.replicas, &settings, &self.options)
     }

@@ -8,7 +8,7 @@ use forebay_core::clock::ManualClock;
 use forebay_core::id::{Offset, PartitionRef};
 use forebay_log::disk::SimDisk;
 use forebay_log::disk::sim::Loss;
-use forebay_log::embedded::{CheckAtOpen, Durability, EmbeddedLog};
+use forebay_log::embedded::{Durability, EmbeddedLog, OpenVerification};
 use forebay_log::{Appended, Bounds, ChangeLog};
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
 
 /// Requests and answers of a workload.
 #[derive(Default)]
-struct Told {
+struct WorkloadLedger {
     is_created: bool,
     is_deleted: bool,
     /// Entries sent to each partition, in order, including entries in flight.
@@ -32,7 +32,7 @@ struct Told {
 async fn work(
     log: &EmbeddedLog,
     clock: &ManualClock,
-    told: &mut Told,
+    told: &mut WorkloadLedger,
 ) -> Result<(), forebay_core::Error> {
     log.create(STORE, forebay_core::id::PartitionCount(3)).await?;
     told.is_created = true;
@@ -65,7 +65,7 @@ async fn work(
 }
 
 /// Compares the log after a crash with the requests and answers of the workload.
-async fn check(log: &EmbeddedLog, told: &Told, context: &str) {
+async fn check(log: &EmbeddedLog, told: &WorkloadLedger, context: &str) {
     for (partition, sent) in &told.sent {
         let bounds = match log.bounds(*partition).await {
             Ok(bounds) => bounds,
@@ -94,7 +94,7 @@ async fn check(log: &EmbeddedLog, told: &Told, context: &str) {
 }
 
 /// Result of a run of the workload.
-struct Ended {
+struct RunOutcome {
     is_complete: bool,
     /// Whether the crash left a journal.
     has_journal: bool,
@@ -103,7 +103,7 @@ struct Ended {
 /// Runs the workload on a disk that dies after some operations, and checks the remains twice: the
 /// second time after another crash in the middle of recovery. Each half of the journal takes one
 /// group, or a few.
-async fn crash_at(operations: u64, loss: Loss, durability: Durability) -> Ended {
+async fn crash_at(operations: u64, loss: Loss, durability: Durability) -> RunOutcome {
     let context = format!("power gone after {operations} operations, loss {loss:?}");
     let disk = sim_disk(operations);
     let mut options = sim_options();
@@ -111,9 +111,9 @@ async fn crash_at(operations: u64, loss: Loss, durability: Durability) -> Ended 
     options.durability = durability;
     options.journal_bytes = 2 * [4_096 + 1_200, 4_096 + 4_000][operations as usize % 2];
     disk.die_after(operations);
-    let mut told = Told::default();
-    options.check_at_open =
-        [CheckAtOpen::Everything, CheckAtOpen::LastSegments][operations as usize / 2 % 2];
+    let mut told = WorkloadLedger::default();
+    options.open_verification = [OpenVerification::AllSegments, OpenVerification::ActiveSegments]
+        [operations as usize / 2 % 2];
     let clock = clock();
     let ended = match open_at(&disk, options.clone(), clock.clone()).await {
         Ok(log) => work(&log, &clock, &mut told).await,
@@ -153,7 +153,7 @@ async fn crash_at(operations: u64, loss: Loss, durability: Durability) -> Ended 
         let last = read_all(&log, PartitionRef::CONTROL, after.offset).await.unwrap();
         assert_eq!(last.len(), 1, "{context}: what was appended after the recovery is gone");
     }
-    Ended { is_complete, has_journal }
+    RunOutcome { is_complete, has_journal }
 }
 
 async fn crash_everywhere(durability: Durability) {
@@ -176,7 +176,7 @@ async fn crash_everywhere(durability: Durability) {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_outlives_a_power_cut_at_every_operation() {
+async fn acknowledged_entries_survive_a_power_cut_at_every_operation() {
     crash_everywhere(Durability::Fsync).await;
 }
 
@@ -207,7 +207,7 @@ async fn a_buffered_log_that_was_closed_is_durable() {
 async fn a_disk_that_loses_acknowledged_bytes_is_noticed() {
     let disk: SimDisk = sim_disk(3);
     let log = open(&disk, sim_options()).await.unwrap();
-    let mut told = Told::default();
+    let mut told = WorkloadLedger::default();
     create(&log, 3).await;
     for number in 0..5 {
         told.sent.entry(at(0)).or_default().push(number);

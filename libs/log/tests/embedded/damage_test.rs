@@ -6,7 +6,7 @@ use forebay_core::ErrorCode;
 use forebay_core::id::Offset;
 use forebay_log::disk::SimDisk;
 use forebay_log::disk::sim::Loss;
-use forebay_log::embedded::{CheckAtOpen, EmbeddedOptions};
+use forebay_log::embedded::{EmbeddedOptions, OpenVerification};
 use forebay_log::{ChangeLog, LogRecord};
 use proptest::prelude::*;
 
@@ -25,8 +25,8 @@ async fn small_log(options: &EmbeddedOptions, entries: u64) -> (SimDisk, Vec<Log
     (disk, records)
 }
 
-fn options(check_at_open: CheckAtOpen) -> EmbeddedOptions {
-    EmbeddedOptions { segment_bytes: 700, check_at_open, ..sim_options() }
+fn options(open_verification: OpenVerification) -> EmbeddedOptions {
+    EmbeddedOptions { segment_bytes: 700, open_verification, ..sim_options() }
 }
 
 /// Returns the path and offset of the last frame of the last segment.
@@ -36,8 +36,8 @@ fn last_frame(disk: &SimDisk, records: &[LogRecord]) -> (PathBuf, usize) {
     (path, bytes - 32 - records.last().unwrap().entry.len())
 }
 
-async fn flip_every_bit(check_at_open: CheckAtOpen) {
-    let options = options(check_at_open);
+async fn flip_every_bit(open_verification: OpenVerification) {
+    let options = options(open_verification);
     let (disk, records) = small_log(&options, 12).await;
     let (last_path, last_at) = last_frame(&disk, &records);
     let files = segments(&disk);
@@ -79,17 +79,17 @@ async fn flip_every_bit(check_at_open: CheckAtOpen) {
 
 #[tokio::test]
 async fn every_flipped_bit_is_found_at_open() {
-    flip_every_bit(CheckAtOpen::Everything).await;
+    flip_every_bit(OpenVerification::AllSegments).await;
 }
 
 #[tokio::test]
 async fn every_flipped_bit_is_found_at_the_latest_when_it_is_read() {
-    flip_every_bit(CheckAtOpen::LastSegments).await;
+    flip_every_bit(OpenVerification::ActiveSegments).await;
 }
 
 #[tokio::test]
 async fn a_file_cut_short_anywhere_is_a_prefix_or_corrupt() {
-    let options = options(CheckAtOpen::Everything);
+    let options = options(OpenVerification::AllSegments);
     let (disk, records) = small_log(&options, 12).await;
     let (last_path, _) = last_frame(&disk, &records);
     for path in segments(&disk) {
@@ -114,7 +114,7 @@ async fn a_file_cut_short_anywhere_is_a_prefix_or_corrupt() {
 /// read; no read skips a record.
 #[tokio::test]
 async fn a_sealed_segment_cut_short_anywhere_is_found_at_the_latest_when_it_is_read() {
-    let options = options(CheckAtOpen::LastSegments);
+    let options = options(OpenVerification::ActiveSegments);
     let (disk, _) = small_log(&options, 12).await;
     let path = segments(&disk)[0].clone();
     let whole = disk.bytes(&path).unwrap();
@@ -142,7 +142,8 @@ async fn a_sealed_segment_cut_short_anywhere_is_found_at_the_latest_when_it_is_r
 /// appends.
 #[tokio::test]
 async fn damage_found_by_a_read_stops_the_log_with_its_own_error() {
-    let options = EmbeddedOptions { tail_cache_bytes: 0, ..options(CheckAtOpen::LastSegments) };
+    let options =
+        EmbeddedOptions { tail_cache_bytes: 0, ..options(OpenVerification::ActiveSegments) };
     let (disk, records) = small_log(&options, 12).await;
     let path = segments(&disk)[0].clone();
     disk.damage(&path, |bytes| bytes[100] ^= 1).unwrap();
@@ -161,19 +162,19 @@ async fn damage_found_by_a_read_stops_the_log_with_its_own_error() {
 
 #[tokio::test]
 async fn a_missing_segment_is_corrupt() {
-    let everything = options(CheckAtOpen::Everything);
+    let everything = options(OpenVerification::AllSegments);
     let (disk, _) = small_log(&everything, 12).await;
     let middle = segments(&disk)[1].clone();
     forebay_log::disk::Disk::remove(&disk, &middle).unwrap();
     let opened = open(&disk, everything).await;
     assert_eq!(opened.err().map(|error| error.code()), Some(ErrorCode::Corrupt));
-    let log = open(&disk, options(CheckAtOpen::LastSegments)).await.unwrap();
+    let log = open(&disk, options(OpenVerification::ActiveSegments)).await.unwrap();
     assert_eq!(code(read_all(&log, at(0), Offset(0)).await), ErrorCode::Corrupt);
 }
 
 #[tokio::test]
 async fn a_newer_format_asks_for_an_upgrade() {
-    let options = options(CheckAtOpen::Everything);
+    let options = options(OpenVerification::AllSegments);
     let (disk, _) = small_log(&options, 3).await;
     let path = segments(&disk)[0].clone();
     disk.damage(&path, |bytes| {
@@ -222,9 +223,9 @@ proptest! {
         check_everything in any::<bool>(),
     ) {
         let check = if check_everything {
-            CheckAtOpen::Everything
+            OpenVerification::AllSegments
         } else {
-            CheckAtOpen::LastSegments
+            OpenVerification::ActiveSegments
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {

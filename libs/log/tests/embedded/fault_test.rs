@@ -128,7 +128,7 @@ async fn a_failed_sync_stops_the_log_for_good() {
 /// Proves that a restart without a power cut does not trust the page cache, which shows bytes that
 /// never reached the disk.
 #[tokio::test]
-async fn what_a_failed_sync_left_in_the_page_cache_is_made_durable_before_it_is_read() {
+async fn recovery_syncs_bytes_of_a_failed_sync_before_reads() {
     for appends_after in 0..3 {
         let disk = sim_disk(4);
         let log = open(&disk, sim_options()).await.unwrap();

@@ -309,7 +309,7 @@ async fn a_store_made_anew_is_not_written_over_by_what_a_journal_has_of_the_old_
 }
 
 #[tokio::test]
-async fn what_a_journal_has_of_trimmed_segments_and_deleted_stores_is_passed_over() {
+async fn replay_skips_trimmed_segments_and_deleted_stores() {
     let disk = sim_disk(6);
     let mut options = sim_options();
     (options.segment_bytes, options.journal_bytes) = (500, 1 << 20);

@@ -21,7 +21,9 @@ use forebay_core::{Error, ErrorCode};
 use forebay_log::conformance::Fixture;
 use forebay_log::disk::sim::Loss;
 use forebay_log::disk::{Disk, RealDisk, SimDisk};
-use forebay_log::embedded::{CheckAtOpen, CommitMode, Durability, EmbeddedLog, EmbeddedOptions};
+use forebay_log::embedded::{
+    CommitMode, Durability, EmbeddedLog, EmbeddedOptions, OpenVerification,
+};
 use forebay_log::{ChangeLog, LogRecord, ReadLimit, change_log_conformance};
 
 const STORE: StoreId = StoreId(0xfeed);
@@ -153,7 +155,7 @@ async fn buffered() -> EmbeddedFixture {
 async fn without_cache() -> EmbeddedFixture {
     EmbeddedFixture::on_real_disk(|options| {
         options.tail_cache_bytes = 0;
-        options.check_at_open = CheckAtOpen::LastSegments;
+        options.open_verification = OpenVerification::ActiveSegments;
     })
     .await
 }
@@ -165,7 +167,7 @@ async fn simulated() -> EmbeddedFixture {
 async fn simulated_without_cache() -> EmbeddedFixture {
     EmbeddedFixture::on_sim_disk(|options| {
         options.tail_cache_bytes = 0;
-        options.check_at_open = CheckAtOpen::LastSegments;
+        options.open_verification = OpenVerification::ActiveSegments;
     })
     .await
 }

@@ -2,7 +2,7 @@
 //! conformance suite, and events that only Kafka and its other users can cause.
 
 mod flow_test;
-mod others_test;
+mod foreign_records_test;
 mod settings_test;
 mod support;
 

@@ -51,7 +51,7 @@ async fn a_log_whose_control_topic_is_wrong_does_not_open() {
 }
 
 #[tokio::test]
-async fn without_development_mode_one_replica_is_refused() {
+async fn open_refuses_one_replica_outside_development_mode() {
     let (admin, dev) = (Admin::new(), options());
     let KafkaOptions { bootstrap_servers, topic_prefix, .. } = dev;
     let options = KafkaOptions::new(bootstrap_servers, topic_prefix);

@@ -6,12 +6,13 @@ use std::time::Duration;
 use forebay_core::fold::{Blocked, PartitionState, Record};
 use forebay_core::id::{Offset, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::limits::{READER_DEFINITION_WAIT_MS, VERIFY_CHANGED_MAX};
+use forebay_core::schema_set::SchemaSet;
 use forebay_core::{Error, Result};
-use forebay_index::SchemaSet;
-use forebay_log::{CatalogFollower, ChangeLog, RecordRange, changed_keys, follow_version};
+use forebay_entries::{CatalogFollower, changed_keys, follow_version};
+use forebay_log::{ChangeLog, RecordRange};
 use forebay_wire::entry::decode_entry;
 
-use super::pass::Changing;
+use super::digest_scan::Changing;
 
 /// The log and the definitions of the store whose copies are compared.
 pub struct VerifyLog {

@@ -10,18 +10,18 @@ use forebay_core::id::{PartitionId, PartitionRef, Position, StoreId};
 use forebay_core::key_order::{DOCUMENTS, KeyOrder};
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
-use forebay_index::PartitionWriter;
-use forebay_snapshot::{FrozenShard, PastPartition, in_place};
+use forebay_replica::{ReplicaWriter, closed};
+use forebay_snapshot::{PointInTimePartition, RemoteShardExport};
+use forebay_tasks::block_in_place;
 use tonic::transport::Channel;
 
-use super::{BeginPass, Pass, VerifiedCopy};
-use crate::checkpoint::CheckpointDirectory;
-use crate::closing::closed;
+use super::{DigestScan, StartScan, VerifiedCopy};
+use crate::checkpoint_directory::CheckpointDirectory;
 use crate::reader::Reader;
 
 /// A shard that a replicator has frozen.
 pub struct ShardCopy {
-    shard: FrozenShard,
+    shard: RemoteShardExport,
     order: KeyOrder,
     state: PartitionState,
 }
@@ -30,7 +30,7 @@ impl ShardCopy {
     /// Freezes a replicator's shard of a partition, of the store version with this storage id.
     ///
     /// # Errors
-    /// Returns the errors of [`FrozenShard::freeze`] and [`FrozenShard::state`].
+    /// Returns the errors of [`RemoteShardExport::freeze`] and [`RemoteShardExport::state`].
     pub async fn freeze(
         replicator: Channel,
         definition: &Definition,
@@ -38,7 +38,8 @@ impl ShardCopy {
         partition: PartitionId,
     ) -> Result<Self> {
         let (name, order) = (&definition.name, KeyOrder::of(definition));
-        let mut shard = FrozenShard::freeze(replicator, name, Some(kept_as), partition, 0).await?;
+        let mut shard =
+            RemoteShardExport::freeze(replicator, name, Some(kept_as), partition, 0).await?;
         let state = shard.state().await?.state;
         Ok(Self { shard, order, state })
     }
@@ -54,7 +55,11 @@ impl VerifiedCopy for ShardCopy {
         Ok(self.state.clone())
     }
 
-    async fn read(&mut self, _: Position, begin: BeginPass) -> Result<(Pass, PartitionState)> {
+    async fn read(
+        &mut self,
+        _: Position,
+        begin: StartScan,
+    ) -> Result<(DigestScan, PartitionState)> {
         let (mut pass, order) = (begin(&self.state), self.order);
         let mut last = Vec::new();
         let take = |key: &[u8], row: &[u8]| {
@@ -77,11 +82,11 @@ impl VerifiedCopy for ShardCopy {
 }
 
 /// A snapshot, or the checkpoint of a reader: the past state of a partition.
-pub struct PastCopy(PastPartition);
+pub struct OfflineCopy(PointInTimePartition);
 
-impl PastCopy {
+impl OfflineCopy {
     /// Returns the copy of a snapshot.
-    pub fn of_snapshot(past: PastPartition) -> Self {
+    pub fn of_snapshot(past: PointInTimePartition) -> Self {
         Self(past)
     }
 
@@ -102,12 +107,12 @@ impl PastCopy {
         let at = PartitionRef { store: newest.store, partition };
         let (image, head) = CheckpointDirectory::newest_in(dir, at, newest.partitions)?;
         // The image is mapped read-only.
-        PastPartition::of_image(&image, head, definitions, u64::MAX).map(Self)
+        PointInTimePartition::of_image(&image, head, definitions, u64::MAX).map(Self)
     }
 }
 
 #[async_trait]
-impl VerifiedCopy for PastCopy {
+impl VerifiedCopy for OfflineCopy {
     fn moves(&self) -> bool {
         false
     }
@@ -116,9 +121,13 @@ impl VerifiedCopy for PastCopy {
         Ok(self.0.state().clone())
     }
 
-    async fn read(&mut self, _: Position, begin: BeginPass) -> Result<(Pass, PartitionState)> {
+    async fn read(
+        &mut self,
+        _: Position,
+        begin: StartScan,
+    ) -> Result<(DigestScan, PartitionState)> {
         let mut pass = begin(self.0.state());
-        in_place(|| {
+        block_in_place(|| {
             self.0.visit_rows(|key, row| {
                 pass.take(key, row);
                 Ok(())
@@ -142,16 +151,16 @@ impl ReaderCopy {
         Self { reader, partition, wait_max }
     }
 
-    async fn at_rest<T: Send + 'static>(
+    async fn quiesced<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&PartitionState, &PartitionWriter) -> Result<T> + Send + 'static,
+        work: impl FnOnce(&PartitionState, &dyn ReplicaWriter) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let shared = self.reader.shared();
-        let at_rest = &shared.partition(self.partition)?.at_rest;
+        let context = self.reader.context();
+        let quiesced = &context.partition(self.partition)?.quiesced;
         tokio::select! {
             biased;
-            () = shared.closing.closed() => Err(closed()),
-            done = at_rest.done(work) => done,
+            () = context.close_signal.closed() => Err(closed()),
+            done = quiesced.run_when_quiesced(work) => done,
         }
     }
 }
@@ -163,19 +172,23 @@ impl VerifiedCopy for ReaderCopy {
     }
 
     async fn state(&mut self) -> Result<PartitionState> {
-        self.at_rest(|state, _| Ok(state.clone())).await
+        self.quiesced(|state, _| Ok(state.clone())).await
     }
 
-    async fn read(&mut self, passed: Position, begin: BeginPass) -> Result<(Pass, PartitionState)> {
+    async fn read(
+        &mut self,
+        passed: Position,
+        begin: StartScan,
+    ) -> Result<(DigestScan, PartitionState)> {
         self.reader.wait_applied(self.partition, passed, self.wait_max).await?;
-        let read = |state: &PartitionState, writer: &PartitionWriter| {
+        let read = |state: &PartitionState, writer: &dyn ReplicaWriter| {
             let mut pass = begin(state);
-            writer.visit_rows(|key, row| {
+            writer.visit_rows(&mut |key, row| {
                 pass.take(key, row);
                 Ok(())
             })?;
             Ok((pass, state.clone()))
         };
-        self.at_rest(read).await
+        self.quiesced(read).await
     }
 }

@@ -8,8 +8,8 @@
 
 mod changes;
 mod copies;
-mod own;
-mod pass;
+mod digest_scan;
+mod self_check;
 
 use std::collections::BTreeMap;
 
@@ -20,17 +20,17 @@ use forebay_core::id::{PartitionRef, Position};
 use forebay_core::key::Key;
 use forebay_core::limits::VERIFY_NAMED_MAX;
 use forebay_core::row::{Document, row_schema_version};
+use forebay_core::schema_set::SchemaSet;
 use forebay_core::{Error, Result};
-use forebay_index::SchemaSet;
 
-use self::pass::Ranges;
+use self::digest_scan::Ranges;
 
 pub use self::changes::VerifyLog;
-pub use self::copies::{PastCopy, ReaderCopy, ShardCopy};
-pub use self::pass::Pass;
+pub use self::copies::{OfflineCopy, ReaderCopy, ShardCopy};
+pub use self::digest_scan::DigestScan;
 
 /// A function that starts a pass over a copy in this state.
-pub type BeginPass = Box<dyn FnOnce(&PartitionState) -> Pass + Send>;
+pub type StartScan = Box<dyn FnOnce(&PartitionState) -> DigestScan + Send>;
 
 /// A copy of one partition that is compared with another one.
 #[async_trait]
@@ -48,7 +48,11 @@ pub trait VerifiedCopy: Send {
     ///
     /// # Errors
     /// Returns the reason if the copy cannot be read or does not reach the position.
-    async fn read(&mut self, passed: Position, begin: BeginPass) -> Result<(Pass, PartitionState)>;
+    async fn read(
+        &mut self,
+        passed: Position,
+        begin: StartScan,
+    ) -> Result<(DigestScan, PartitionState)>;
 
     /// Releases the resources that other processes hold for the copy.
     async fn end(self: Box<Self>) {}
@@ -153,8 +157,8 @@ async fn compare(
 
 /// Two copies at one position.
 struct Both {
-    older: Pass,
-    newer: Pass,
+    older: DigestScan,
+    newer: DigestScan,
     state: PartitionState,
 }
 
@@ -167,13 +171,13 @@ async fn read_both(
     let before = older.state().await?;
     let begin = {
         let wanted = wanted.clone();
-        Box::new(move |state: &PartitionState| Pass::new(state.partition_time, wanted))
+        Box::new(move |state: &PartitionState| DigestScan::new(state.partition_time, wanted))
     };
     let (newer, state) = newer.read(before.position, begin).await?;
     check_same_log(&before, &state)?;
     let changing = log.changing(&before, &state).await?;
     let time = newer.time();
-    let begin = Box::new(move |_: &PartitionState| Pass::of_older(time, wanted, changing));
+    let begin = Box::new(move |_: &PartitionState| DigestScan::of_older(time, wanted, changing));
     let (mut older, mut folded) = older.read(before.position, begin).await?;
     log.fold(&mut folded, older.changing(), state.offset_applied).await?;
     older.settle();
@@ -261,12 +265,12 @@ mod tests {
     use forebay_core::key::KeyType;
     use forebay_core::layout::Layout;
     use forebay_core::schema::StoreSpec;
-    use forebay_core::value::{FieldType, ScalarType, Value};
+    use forebay_core::value::{FieldType, Value};
 
     use super::*;
 
     fn schema() -> Arc<SchemaAt> {
-        let number = FieldType::Scalar(ScalarType::Int64);
+        let number = FieldType::INT64;
         let spec = StoreSpec::documents("a", KeyType::Int64, 1).field("x", number);
         let definition = spec.field("y", number).define(StoreId(1)).unwrap();
         let layout = Layout::of(&definition);
@@ -297,7 +301,7 @@ mod tests {
     #[test]
     fn so_many_documents_are_named_and_the_rest_is_counted() {
         let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
-        let pass = || Pass::new(Timestamp::MIN, Ranges::new());
+        let pass = || DigestScan::new(Timestamp::MIN, Ranges::new());
         let state = PartitionState::new(at, PartitionCount(1));
         let both = Both { older: pass(), newer: pass(), state };
         let key = |number: usize| Key::plain(&number.to_le_bytes()).unwrap();

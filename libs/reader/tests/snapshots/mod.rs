@@ -12,11 +12,13 @@ use forebay_core::clock::Timestamp;
 use forebay_core::fold::{Documents, PartitionState, Record};
 use forebay_core::key::Key;
 use forebay_core::layout::Layout;
-use forebay_index::{ImageSink, SchemaSet};
+use forebay_core::replica_state::Progress;
+use forebay_core::schema_set::SchemaSet;
+use forebay_index::ImageSink;
 use forebay_log::ReadLimit;
 use forebay_snapshot::{
     BaseLayer, ChunkId, DeltaBlocks, DeltaLayer, ImageBuilder, ImageState, Manifest,
-    PartitionSnapshots, Progress, SnapshotStore,
+    PartitionSnapshots, SnapshotStore,
 };
 use forebay_testkit::objects::TestObjects;
 use forebay_wire::entry::decode_entry;

@@ -19,8 +19,8 @@ pub fn disk() -> SimDisk {
 }
 
 pub fn options(world: &World) -> ReaderOptions {
-    let checkpoint = CheckpointOptions { every: SECOND, ..CheckpointOptions::new(DIR) };
-    ReaderOptions { checkpoint: Some(checkpoint), ..world.options() }
+    let checkpoint = CheckpointOptions::new(DIR).every(SECOND);
+    world.options().checkpoint(checkpoint)
 }
 
 pub fn parts(world: &World, disk: &SimDisk) -> ReaderParts {

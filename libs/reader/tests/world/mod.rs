@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_core::Result;
-use forebay_core::catalog::ControlRecord;
+use forebay_core::catalog::{ControlRecord, SchemaAt};
 use forebay_core::change::{
     Change, ClientBatch, Condition, Entry, EntryBody, FieldChange, FieldOp, Verb,
 };
@@ -23,12 +23,15 @@ use forebay_core::id::{
     StoreId,
 };
 use forebay_core::key::{Key, KeyType};
+use forebay_core::layout::Layout;
 use forebay_core::partition::partition_of;
 use forebay_core::schema::{Definition, StoreSpec};
-use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::value::{FieldType, Value};
 use forebay_core::versions::StoreVersions;
-use forebay_log::{Appended, CatalogFollower, ChangeLog, MemoryLog};
+use forebay_entries::CatalogFollower;
+use forebay_log::{Appended, ChangeLog, MemoryLog};
 use forebay_reader::{LogBarriers, Reader, ReaderOptions, ReaderParts};
+use forebay_replica::{MemoryStorage, ReplicaOptions, ReplicaParts, StoreReplica};
 use forebay_wire::entry::encode_entry;
 use forebay_wire::token::Token;
 
@@ -78,14 +81,14 @@ pub struct World {
 }
 
 impl World {
-    /// Returns a store `users` with this many partitions, with the opening entry in each log.
+    /// Returns a store `users` with this many partitions, with the log header entry in each log.
     pub async fn new(partitions: u32) -> Self {
         Self::over(Arc::new(MemoryLog::new(TokioClock::new())), partitions).await
     }
 
     /// Returns the same store over another log.
     pub async fn over(log: Arc<dyn ChangeLog>, partitions: u32) -> Self {
-        let number = FieldType::Scalar(ScalarType::Int64);
+        let number = FieldType::INT64;
         let definition = StoreSpec::documents("users", KeyType::String, partitions)
             .field("age", number)
             .field("score", number)
@@ -101,17 +104,17 @@ impl World {
             definition,
             sequence: AtomicU64::new(0),
         };
-        world.control(EntryBody::Opening).await;
+        world.control(EntryBody::LogHeader).await;
         world.define(&world.definition).await;
         world.make_logs(LOG).await;
         world
     }
 
-    /// Creates the logs of the store, each with its opening entry.
+    /// Creates the logs of the store, each with its log header entry.
     pub async fn make_logs(&self, log_id: LogId) {
         self.log.create(STORE, self.definition.partitions).await.unwrap();
         for partition in self.definition.partitions.partitions() {
-            self.append_to(partition.0, log_id, EntryBody::Opening).await;
+            self.append_to(partition.0, log_id, EntryBody::LogHeader).await;
         }
     }
 
@@ -202,10 +205,25 @@ impl World {
             clock: self.clock.clone(),
             entropy: self.entropy.clone(),
             barriers: Arc::new(LogBarriers(self.log.clone())),
-            on_skipped: None,
             disk: None,
             replicator: None,
         }
+    }
+
+    /// Starts a replica of the store in memory, as a service does in its shards.
+    pub fn replica(&self, options: ReplicaOptions) -> StoreReplica {
+        let parts = ReplicaParts {
+            log: self.log.clone(),
+            catalog: self.catalog.clone(),
+            clock: self.clock.clone(),
+            entropy: self.entropy.clone(),
+            barriers: Arc::new(LogBarriers(self.log.clone())),
+            replicator: None,
+        };
+        let layout = Layout::of(&self.definition);
+        let schema = Arc::new(SchemaAt { definition: self.definition.clone(), layout });
+        let storage = Arc::new(MemoryStorage::new([schema.clone()]).unwrap());
+        StoreReplica::start(options, parts, &schema, storage).unwrap()
     }
 
     pub async fn open(&self) -> Reader {
@@ -269,7 +287,7 @@ pub fn if_absent(mut change: Change) -> Change {
 
 /// Returns the value of a field in the reader; `None` if document or field is absent.
 pub fn value(reader: &Reader, key: &str, name: &str) -> Result<Option<i64>> {
-    let document = reader.read_local(None, |view| view.get_document(key))?;
+    let document = reader.get(key)?;
     Ok(document.and_then(|document| match document.value(field(name)) {
         Some(Value::Int64(value)) => Some(*value),
         Some(other) => panic!("{other:?} in an int64 field"),

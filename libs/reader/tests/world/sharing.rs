@@ -14,8 +14,8 @@ pub const LONG: Duration = Duration::from_secs(60);
 
 /// Returns options with the documents in the same directory, where tests look for them.
 pub fn options(world: &World, dir: &Path) -> ReaderOptions {
-    let checkpoint = CheckpointOptions { memory_dir: None, ..CheckpointOptions::new(dir) };
-    ReaderOptions { checkpoint: Some(checkpoint), ..world.options() }
+    let checkpoint = CheckpointOptions::new(dir).memory_dir(None);
+    world.options().checkpoint(checkpoint)
 }
 
 pub fn parts(world: &World) -> ReaderParts {

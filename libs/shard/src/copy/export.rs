@@ -19,9 +19,10 @@ use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};
 
 use super::files::{PLAN, SHARD, refused, remove_folder, write_durably};
+use super::part::PartEnd;
 use super::pieces::{ExportFile, list};
 use super::ranges::{RowRange, split};
-use crate::error::explained;
+use crate::error::from_rocksdb;
 use crate::resources::Resources;
 use crate::shard::Shard;
 
@@ -66,7 +67,7 @@ impl Export {
         let begun = dir.with_extension("begun");
         remove_folder(&begun)?;
         fs::create_dir_all(&begun).map_err(|error| refused("freezing a shard", &error))?;
-        let freezing = |error| shard.explained(&error, "freezing a shard");
+        let freezing = |error| shard.engine_error(&error, "freezing a shard");
         let checkpoint = Checkpoint::new(&shard.db).map_err(freezing)?;
         checkpoint.create_checkpoint(begun.join(SHARD)).map_err(freezing)?;
         let db = open(&begun)?;
@@ -153,7 +154,9 @@ impl Export {
     pub fn rows_of<K: AsRef<[u8]>>(&self, keys: &[K], block: &mut RowsBlock) -> Result<usize> {
         for (number, key) in keys.iter().enumerate() {
             let row = self.db.get_pinned(key);
-            if let Some(row) = row.map_err(|error| explained(&error, "reading a frozen shard"))? {
+            if let Some(row) =
+                row.map_err(|error| from_rocksdb(&error, "reading a frozen shard"))?
+            {
                 block.push(key.as_ref(), &row);
             }
             if block.bytes().len() >= COPY_BLOCK_BYTES {
@@ -174,12 +177,12 @@ impl Export {
 
 fn open(dir: &Path) -> Result<DB> {
     let opened = DB::open_for_read_only(&Resources::export_options(), dir.join(SHARD), false);
-    opened.map_err(|error| explained(&error, "opening a frozen shard"))
+    opened.map_err(|error| from_rocksdb(&error, "opening a frozen shard"))
 }
 
 /// Returns the plan of a newly frozen shard, without id and name.
 fn plan(db: &DB, at: PartitionRef, mode: ExportMode) -> Result<v1::CopyPlan> {
-    let reading = |error| explained(&error, "reading a frozen shard");
+    let reading = |error| from_rocksdb(&error, "reading a frozen shard");
     let head = db.get_pinned(HEAD).map_err(reading)?;
     let head = head.map(|bytes| Head::decode(&bytes)).transpose()?;
     let Some((head, log_id)) = head.and_then(|head| head.log_id.map(|log_id| (head, log_id)))
@@ -214,16 +217,6 @@ fn plan(db: &DB, at: PartitionRef, mode: ExportMode) -> Result<v1::CopyPlan> {
     })
 }
 
-/// End of a part of a range, or of a piece of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PartEnd {
-    /// Digest of the rows of the part. For a piece of a file, the row count is 0 and the sum is the
-    /// digest of the bytes.
-    pub digest: RowsDigest,
-    /// Whether this is also the end of the range or file.
-    pub is_range_end: bool,
-}
-
 /// An iterator over the rows of a range, block by block.
 pub struct ExportRows<'e> {
     rows: DBRawIteratorWithThreadMode<'e, DB>,
@@ -252,7 +245,7 @@ impl ExportRows<'_> {
                 return Ok(None);
             }
         }
-        self.rows.status().map_err(|error| explained(&error, "reading a frozen shard"))?;
+        self.rows.status().map_err(|error| from_rocksdb(&error, "reading a frozen shard"))?;
         Ok(Some(self.end_part(true)))
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use forebay_core::{Error, ErrorCode, Result};
 
-use crate::error::explained;
+use crate::error::from_rocksdb;
 
 /// Name of the plan's file, at both ends.
 pub(super) const PLAN: &str = "plan";
@@ -27,7 +27,7 @@ pub(super) fn refused(doing: &str, error: &io::Error) -> Error {
 pub(super) fn engine_refused(doing: &str, error: &rocksdb::Error) -> Error {
     match NO_ROOM.iter().any(|no_room| error.as_ref().contains(no_room)) {
         true => full(doing),
-        false => explained(error, doing),
+        false => from_rocksdb(error, doing),
     }
 }
 

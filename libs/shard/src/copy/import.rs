@@ -16,11 +16,11 @@ use prost::Message;
 use rocksdb::{DB, IngestExternalFileOptions};
 use rustix::fs::statvfs;
 
-use super::export::PartEnd;
 use super::files::{
     PLAN, SHARD, engine_refused, refused, remove_folder, sync_folder, write_durably,
 };
-use super::parts::PartsJournal;
+use super::part::{PartEnd, PartSource};
+use super::parts_journal::PartsJournal;
 use super::pieces::{are_sound, open_whole, write_piece};
 use super::row_parts::{RowPart, write_rows};
 use crate::resources::Resources;
@@ -39,30 +39,6 @@ pub struct RangeDone {
     pub bytes: u64,
     /// Whether the range or file is complete.
     pub is_ended: bool,
-}
-
-/// A block of a part.
-#[derive(Clone, Debug)]
-pub struct PartBlock<B> {
-    /// Rows, or bytes of a file.
-    pub bytes: B,
-    /// End of the part, if the part ends with this block.
-    pub end: Option<PartEnd>,
-    /// Whether the block was compressed in transit. If the first block of a part was not
-    /// compressed, the part is stored uncompressed.
-    pub was_compressed: bool,
-}
-
-/// A source of the blocks of a part.
-pub trait PartSource {
-    /// Type of a block's bytes.
-    type Block: AsRef<[u8]>;
-
-    /// Returns the next block.
-    ///
-    /// # Errors
-    /// The reason why there is no block; nothing of the part counts then.
-    fn next_block(&mut self) -> Result<PartBlock<Self::Block>>;
 }
 
 /// A shard that is being copied to this process. Parts of different ranges may be written

@@ -4,11 +4,13 @@
 mod export;
 mod files;
 mod import;
-mod parts;
+mod part;
+mod parts_journal;
 mod pieces;
 mod ranges;
 mod row_parts;
 
-pub use export::{Export, ExportMode, ExportRows, PartEnd};
-pub use import::{Import, PartBlock, PartSource, RangeDone};
+pub use export::{Export, ExportMode, ExportRows};
+pub use import::{Import, RangeDone};
+pub use part::{PartBlock, PartEnd, PartSource};
 pub use pieces::ExportFile;

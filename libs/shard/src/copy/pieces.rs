@@ -13,9 +13,8 @@ use forebay_wire::shard_copy::{FileKind, PieceDigest, file_kind};
 use forebay_wire::v1;
 use rocksdb::{DB, ErrorKind};
 
-use super::export::PartEnd;
 use super::files::{engine_refused, refused, sync_folder};
-use super::import::{PartBlock, PartSource};
+use super::part::{PartBlock, PartEnd, PartSource};
 use crate::resources::Resources;
 
 /// Message of the engine for a missing file.

@@ -3,7 +3,7 @@
 use forebay_core::Result;
 use rocksdb::{DB, Range};
 
-use crate::error::explained;
+use crate::error::from_rocksdb;
 
 /// Most steps of the search for one bound; each step halves the interval of keys.
 const LOOKS_MAX: usize = 64;
@@ -63,7 +63,9 @@ fn ends(db: &DB) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
     let mut end = |seek: fn(&mut rocksdb::DBRawIterator<'_>)| {
         seek(&mut rows);
         let key = rows.key().map(<[u8]>::to_vec);
-        rows.status().map(|()| key).map_err(|error| explained(&error, "looking for ranges of rows"))
+        rows.status()
+            .map(|()| key)
+            .map_err(|error| from_rocksdb(&error, "looking for ranges of rows"))
     };
     let first = end(|rows| rows.seek_to_first())?;
     Ok(first.zip(end(|rows| rows.seek_to_last())?))

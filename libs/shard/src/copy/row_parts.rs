@@ -10,9 +10,8 @@ use forebay_wire::shard_copy::block_rows;
 use forebay_wire::v1;
 use rocksdb::{Options, SstFileWriter};
 
-use super::export::PartEnd;
 use super::files::{engine_refused, refused, sync_folder};
-use super::import::{PartBlock, PartSource};
+use super::part::{PartBlock, PartEnd, PartSource};
 use crate::resources::Resources;
 
 const DOING: &str = "writing a part of a copy";

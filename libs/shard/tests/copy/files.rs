@@ -5,7 +5,7 @@ use std::path::Path;
 use forebay_core::rows_digest::RowsDigest;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_shard::{Export, ExportMode, Import, PartBlock, PartEnd, PartSource};
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 use forebay_wire::shard_copy::{FileKind, PieceDigest, file_kind};
 use forebay_wire::v1;
 
@@ -16,14 +16,14 @@ use super::{MODES, copy_all, filled, folder_of_copy, freeze, write};
 const BLOCK: usize = 96 << 10;
 
 /// A source that sends the pieces of a file in small blocks, and breaks off after some blocks.
-struct Torn<'l> {
+struct InterruptedSource<'l> {
     pieces: Vec<(Vec<u8>, PartEnd)>,
     blocks_left: &'l mut usize,
     /// Bytes of the first piece that were sent.
     gone: usize,
 }
 
-impl PartSource for Torn<'_> {
+impl PartSource for InterruptedSource<'_> {
     type Block = Vec<u8>;
 
     fn next_block(&mut self) -> Result<PartBlock<Vec<u8>>> {
@@ -72,12 +72,12 @@ fn copy_torn(export: &Export, import: &Import, blocks: &mut usize) -> bool {
             return true;
         }
         let pieces = pieces(export, file, done.bytes);
-        write(import, file, Torn { pieces, blocks_left: blocks, gone: 0 })
+        write(import, file, InterruptedSource { pieces, blocks_left: blocks, gone: 0 })
     })
 }
 
 #[test]
-fn it_breaks_off_at_any_block_and_goes_on_behind_whole_pieces() {
+fn interrupted_copy_resumes_after_whole_pieces() {
     let from = tempfile::tempdir().unwrap();
     let world = World::new();
     let replica = filled(&world, from.path(), 20_000);
@@ -115,9 +115,9 @@ fn it_breaks_off_at_any_block_and_goes_on_behind_whole_pieces() {
 }
 
 /// A source that sends a single piece, with any end.
-struct Told(Option<(Vec<u8>, PartEnd)>);
+struct SinglePiece(Option<(Vec<u8>, PartEnd)>);
 
-impl PartSource for Told {
+impl PartSource for SinglePiece {
     type Block = Vec<u8>;
 
     fn next_block(&mut self) -> Result<PartBlock<Vec<u8>>> {
@@ -141,7 +141,7 @@ fn a_piece_that_is_not_what_its_source_says_is_refused() {
     let directory = directory(to.path());
     let import = directory.begin_import(export.plan().clone()).unwrap();
     let refused = |file: usize, bytes: Vec<u8>, end: PartEnd| {
-        let error = import.write_part(file, &mut Told(Some((bytes, end)))).unwrap_err();
+        let error = import.write_part(file, &mut SinglePiece(Some((bytes, end)))).unwrap_err();
         assert_eq!(error.code(), ErrorCode::Corrupt, "{error}");
         assert_eq!(import.range(file).bytes, 0, "nothing of it counts");
     };
@@ -151,7 +151,7 @@ fn a_piece_that_is_not_what_its_source_says_is_refused() {
     };
     // The test flips each bit of a small file, and some bits of a large file.
     let (current, table) = (file_of(FileKind::Current), file_of(FileKind::Table));
-    let mut dice = Dice::new(3);
+    let mut dice = SeededRng::new(3);
     for file in [current, table] {
         let (bytes, end) = pieces(&export, file, 0).remove(0);
         let bits = bytes.len() * 8;
@@ -176,7 +176,7 @@ fn a_piece_that_is_not_what_its_source_says_is_refused() {
     refused(current, longer.clone(), end_of(&longer, true));
     refused(current, longer.clone(), end_of(&longer, false));
     refused(current, Vec::new(), end_of(&[], false));
-    let beyond = import.write_part(1_000, &mut Told(None)).unwrap_err();
+    let beyond = import.write_part(1_000, &mut SinglePiece(None)).unwrap_err();
     assert_eq!(beyond.code(), ErrorCode::InvalidArgument);
     // The refused pieces do not prevent the correct ones.
     copy_all(&export, &import);
@@ -261,7 +261,11 @@ fn files_that_make_no_shard_or_another_one_are_not_taken_in() {
                 pieces = vec![(shorter.clone(), end_of(&shorter, true))];
             }
             let mut blocks = usize::MAX;
-            assert!(write(&import, place, Torn { pieces, blocks_left: &mut blocks, gone: 0 }));
+            assert!(write(
+                &import,
+                place,
+                InterruptedSource { pieces, blocks_left: &mut blocks, gone: 0 }
+            ));
         }
         let error = directory.take_in(import).unwrap_err();
         assert_eq!(error.code(), ErrorCode::Corrupt, "{error}");
@@ -302,7 +306,7 @@ fn files_that_make_no_shard_or_another_one_are_not_taken_in() {
 }
 
 #[test]
-fn what_was_durable_and_is_gone_is_copied_anew() {
+fn import_copies_lost_durable_files_again() {
     let from = tempfile::tempdir().unwrap();
     let world = World::new();
     let replica = filled(&world, from.path(), 1_000);

@@ -42,7 +42,7 @@ fn a_copy_that_was_given_up_goes_once_a_shard_has_passed_it() {
 }
 
 #[test]
-fn what_was_copied_of_another_log_stays() {
+fn import_of_another_log_stays() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let world = World::new();
     let mut replica = world.resume(from.path());
@@ -60,7 +60,7 @@ fn what_was_copied_of_another_log_stays() {
 }
 
 #[test]
-fn what_was_copied_of_a_store_goes_with_it() {
+fn removing_a_store_removes_its_imports() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let world = World::new();
     let mut replica = world.resume(from.path());

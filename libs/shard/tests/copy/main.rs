@@ -14,7 +14,7 @@ use forebay_core::key::KeyType;
 use forebay_core::rows_digest::RowsDigest;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_shard::{Export, ExportMode, Import, PartBlock, PartEnd, PartSource};
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 use forebay_wire::shard_copy::RowsBlock;
 use support::*;
 
@@ -167,7 +167,7 @@ fn a_copy_goes_on_behind_what_is_durable() {
     let world = World::new();
     let replica = filled(&world, from.path(), 60_000);
     for mode in MODES {
-        let (to, mut dice) = (tempfile::tempdir().unwrap(), Dice::new(5));
+        let (to, mut dice) = (tempfile::tempdir().unwrap(), SeededRng::new(5));
         let (mut turns, mut breaks) = (0, 0);
         let place = from.path().join("copies/1");
         let mut export = freeze(&replica, &place, mode);
@@ -200,7 +200,7 @@ fn a_copy_goes_on_behind_what_is_durable() {
 }
 
 #[test]
-fn one_process_copies_to_a_place_and_a_kill_at_its_end_loses_nothing() {
+fn second_import_conflicts_and_kill_at_the_end_loses_nothing() {
     let from = tempfile::tempdir().unwrap();
     let world = World::new();
     let replica = filled(&world, from.path(), 1_000);

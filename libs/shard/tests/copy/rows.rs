@@ -13,13 +13,13 @@ use super::support::*;
 use super::{ONE_RANGE, digest, filled, folder_of_copy, freeze};
 
 /// A source that sends given rows, with any digest.
-struct Told {
+struct RowsSource {
     rows: Vec<(Vec<u8>, Vec<u8>)>,
     digest: RowsDigest,
     was_compressed: bool,
 }
 
-impl PartSource for Told {
+impl PartSource for RowsSource {
     type Block = Vec<u8>;
 
     fn next_block(&mut self) -> forebay_core::Result<PartBlock<Vec<u8>>> {
@@ -31,11 +31,11 @@ impl PartSource for Told {
     }
 }
 
-fn told(rows: &[(&[u8], &[u8])]) -> Told {
+fn rows_source(rows: &[(&[u8], &[u8])]) -> RowsSource {
     let mut digest = RowsDigest::default();
     rows.iter().for_each(|(key, value)| digest.add(key, value));
     let rows = rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
-    Told { rows, digest, was_compressed: true }
+    RowsSource { rows, digest, was_compressed: true }
 }
 
 #[test]
@@ -46,29 +46,29 @@ fn rows_that_are_not_what_their_source_says_are_refused() {
     let export = freeze(&replica, &from.path().join("copies/1"), ONE_RANGE);
     let directory = directory(to.path());
     let import = directory.begin_import(export.plan().clone()).unwrap();
-    let refused = |mut rows: Told| import.write_part(0, &mut rows).unwrap_err().code();
+    let refused = |mut rows: RowsSource| import.write_part(0, &mut rows).unwrap_err().code();
     let [a, b]: [(&[u8], &[u8]); 2] = [(b"a", b"1"), (b"b", b"2")];
-    assert_eq!(refused(told(&[b, a])), ErrorCode::Corrupt);
-    assert_eq!(refused(told(&[a, a])), ErrorCode::Corrupt);
-    let Told { rows, digest, was_compressed } = told(&[a, b]);
+    assert_eq!(refused(rows_source(&[b, a])), ErrorCode::Corrupt);
+    assert_eq!(refused(rows_source(&[a, a])), ErrorCode::Corrupt);
+    let RowsSource { rows, digest, was_compressed } = rows_source(&[a, b]);
     let more = RowsDigest { rows: digest.rows + 1, ..digest };
     let other = RowsDigest { sum: digest.sum ^ 1, ..digest };
     for digest in [more, other] {
         assert_eq!(
-            refused(Told { rows: rows.clone(), digest, was_compressed }),
+            refused(RowsSource { rows: rows.clone(), digest, was_compressed }),
             ErrorCode::Corrupt
         );
     }
     let keys: Vec<_> = (0..=COPY_PART_ROWS_MAX).map(|key| key.swap_bytes().to_le_bytes()).collect();
     let many: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &b""[..])).collect();
-    assert_eq!(refused(told(&many)), ErrorCode::Corrupt);
+    assert_eq!(refused(rows_source(&many)), ErrorCode::Corrupt);
     let folder = folder_of_copy(to.path());
     let left = std::fs::read_dir(folder).unwrap().map(|name| name.unwrap().file_name());
     let left: Vec<_> = left.filter(|name| name.to_string_lossy().ends_with(".sst")).collect();
     assert!(left.is_empty(), "what does not count takes no room: {left:?}");
     assert_eq!(import.digest(), RowsDigest::default(), "nothing of it counts");
     // A copy that makes no shard is removed.
-    assert!(import.write_part(0, &mut told(&[a, b])).unwrap());
+    assert!(import.write_part(0, &mut rows_source(&[a, b])).unwrap());
     assert_eq!(directory.take_in(import).unwrap_err().code(), ErrorCode::Corrupt);
     assert!(directory.resume_import("users", AT.partition).unwrap().is_none(), "it is over");
 
@@ -93,12 +93,12 @@ fn an_empty_key_is_a_key() {
     assert!(rows.iter().any(|(key, _)| *key == HEAD));
     let directory = directory(to.path());
     let import = directory.begin_import(export.plan().clone()).unwrap();
-    assert!(import.write_part(0, &mut told(&rows)).unwrap());
+    assert!(import.write_part(0, &mut rows_source(&rows)).unwrap());
     directory.take_in(import).unwrap();
     let copy = world.resume(to.path());
     assert!(copy.live() == replica.live());
     let again = freeze(&copy, &to.path().join("copies/1"), ONE_RANGE);
-    assert_eq!(digest(&again).0, told(&rows).digest);
+    assert_eq!(digest(&again).0, rows_source(&rows).digest);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_part_that_came_as_it_was_is_kept_as_it_came() {
     let value = [7; 100_000];
     let sizes = [true, false].map(|was_compressed| {
         let import = directory.begin_import(export.plan().clone()).unwrap();
-        let mut rows = Told { was_compressed, ..told(&[(b"a", &value)]) };
+        let mut rows = RowsSource { was_compressed, ..rows_source(&[(b"a", &value)]) };
         assert!(import.write_part(0, &mut rows).unwrap());
         std::fs::metadata(folder_of_copy(to.path()).join("0.sst")).unwrap().len()
     });

@@ -26,7 +26,7 @@ use forebay_core::schema::{Alteration, Definition, StoreSpec};
 use forebay_core::state_rows::{Followed, Resumed};
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_shard::{Resources, ShardDirectory, ShardWriter};
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 
 pub const AT: PartitionRef = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
 pub const ONE: PartitionCount = PartitionCount(1);
@@ -85,17 +85,17 @@ impl World {
 
     /// Returns the record at an offset.
     pub fn record(&self, offset: Offset) -> Record {
-        let mut dice = Dice::new(offset.0);
+        let mut dice = SeededRng::new(offset.0);
         let append_time = Timestamp::from_micros(offset.0 as i64 * 1_000 - dice.below(5) as i64);
         let drops = (offset.0 / ENTRIES_PER_DROP) as usize % DROPS_MAX;
         let definition = &self.0[drops].definition;
         let body = match offset.0 {
-            0 => EntryBody::Opening,
+            0 => EntryBody::LogHeader,
             n if n % 17 == 3 => EntryBody::Heartbeat,
             n => EntryBody::Changes(batches(&mut dice, definition, n)),
         };
         let schema_version = match body {
-            EntryBody::Opening => SchemaVersion(0),
+            EntryBody::LogHeader => SchemaVersion(0),
             _ => definition.version,
         };
         let source = (offset.0 % 23 == 5).then(|| {
@@ -133,7 +133,7 @@ impl World {
     }
 }
 
-fn batches(dice: &mut Dice, definition: &Definition, n: u64) -> Vec<ClientBatch> {
+fn batches(dice: &mut SeededRng, definition: &Definition, n: u64) -> Vec<ClientBatch> {
     let count = if n % 50 == 7 { 1_000 } else { 1 + dice.below(40) };
     let first = n * 1_000 / CLIENTS as u64;
     let of = |client: usize, changes| ClientBatch { client: ClientId(client as u128), changes };
@@ -148,7 +148,7 @@ fn batches(dice: &mut Dice, definition: &Definition, n: u64) -> Vec<ClientBatch>
     vec![of(client, changes), of(CLIENTS + client, rest)]
 }
 
-fn change(dice: &mut Dice, definition: &Definition, n: u64, sequence: u64) -> Change {
+fn change(dice: &mut SeededRng, definition: &Definition, n: u64, sequence: u64) -> Change {
     let field = |name: &str| definition.field(name).unwrap().id;
     let verb = *dice.pick(&[Verb::Delete, Verb::Put, Verb::Upsert, Verb::Upsert, Verb::Upsert]);
     let mut fields = Vec::new();
@@ -223,7 +223,7 @@ impl Replica<'_> {
 
     /// Applies entries outside the log, with `documents` documents that do not compress together.
     pub fn fill(&mut self, documents: usize) {
-        let mut dice = Dice::new(documents as u64);
+        let mut dice = SeededRng::new(documents as u64);
         for first in (0..documents).step_by(1_000) {
             let definition = &self.world.0[self.state.schema_version.0 as usize - 1].definition;
             let field = definition.field("text").unwrap().id;

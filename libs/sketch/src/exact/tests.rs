@@ -68,7 +68,7 @@ proptest! {
     }
 
     #[test]
-    fn one_float_comes_back(bits in any::<u64>()) {
+    fn single_float_survives_the_sum(bits in any::<u64>()) {
         let value = f64::from_bits(bits);
         prop_assume!(value.is_finite());
         prop_assert_eq!(sum(&[value]), value);
@@ -103,7 +103,7 @@ fn halves_round_to_even_and_more_than_halves_up() {
 }
 
 #[test]
-fn nothing_is_lost_between_far_numbers() {
+fn sum_of_distant_numbers_is_exact() {
     let least = f64::from_bits(1);
     assert_eq!(sum(&[f64::MAX, least, -f64::MAX]), least);
     assert_eq!(sum(&[f64::MAX, f64::MAX]), f64::INFINITY);

@@ -2,33 +2,37 @@
 
 use std::sync::Arc;
 
+use forebay_core::fields::Fields;
 use forebay_core::row::encode_value;
 use forebay_core::view::AggregateSpec;
 use forebay_core::{Error, Result};
 
-use super::{AggregateState, Folded};
-use crate::bytes;
+use super::{AggregateState, StateLayout, StateSummary};
 use crate::distinct::Distinct;
-use crate::extreme::Extreme;
-use crate::frequent::Frequent;
+use crate::first_last::{FirstLast, take_value};
+use crate::frequent_items::FrequentItems;
+use crate::min_max::MinMax;
 use crate::moments::PowerSums;
-use crate::ordered::{Ordered, take_value};
 use crate::quantiles::Quantiles;
-use crate::shape::Shape;
 
 /// Version of the byte form of a state.
 const VERSION: u8 = 1;
 
-fn tag(shape: Shape) -> u8 {
-    match shape {
-        Shape::Count => 1,
-        Shape::PowerSums { .. } => 2,
-        Shape::Extreme { is_greatest: false } => 3,
-        Shape::Extreme { is_greatest: true } => 4,
-        Shape::Ordered { .. } => 5,
-        Shape::Distinct { .. } => 6,
-        Shape::Quantiles { .. } => 7,
-        Shape::Frequent { .. } => 8,
+/// Returns a cursor over the bytes of a state or tile.
+pub(crate) fn byte_cursor(bytes: &[u8]) -> Fields<'_> {
+    Fields::new(bytes, || Error::corrupt("the state ends too early"))
+}
+
+fn tag(layout: StateLayout) -> u8 {
+    match layout {
+        StateLayout::Count => 1,
+        StateLayout::PowerSums { .. } => 2,
+        StateLayout::MinMax { is_greatest: false } => 3,
+        StateLayout::MinMax { is_greatest: true } => 4,
+        StateLayout::FirstLast { .. } => 5,
+        StateLayout::Distinct { .. } => 6,
+        StateLayout::Quantiles { .. } => 7,
+        StateLayout::FrequentItems { .. } => 8,
     }
 }
 
@@ -39,21 +43,21 @@ impl AggregateState {
     /// # Errors
     /// Returns `Internal` if a sketch cannot be encoded.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
-        out.extend_from_slice(&[VERSION, tag(Shape::of(&self.spec))]);
-        match &self.folded {
-            Folded::Count(count) => out.extend_from_slice(&count.to_le_bytes()),
-            Folded::PowerSums(sums) => sums.encode(out),
-            Folded::Extreme(extreme) => {
+        out.extend_from_slice(&[VERSION, tag(StateLayout::of(&self.spec))]);
+        match &self.summary {
+            StateSummary::Count(count) => out.extend_from_slice(&count.to_le_bytes()),
+            StateSummary::PowerSums(sums) => sums.encode(out),
+            StateSummary::MinMax(extreme) => {
                 out.push(u8::from(extreme.best().is_some()));
                 if let Some(best) = extreme.best() {
                     out.extend_from_slice(&(best.encoded_bytes() as u16).to_le_bytes());
                     encode_value(best, out);
                 }
             }
-            Folded::Ordered(ordered) => ordered.encode(out),
-            Folded::Distinct(distinct) => distinct.encode(out)?,
-            Folded::Quantiles(quantiles) => quantiles.encode(out),
-            Folded::Frequent(frequent) => frequent.encode(out, self.input()),
+            StateSummary::FirstLast(ordered) => ordered.encode(out),
+            StateSummary::Distinct(distinct) => distinct.encode(out)?,
+            StateSummary::Quantiles(quantiles) => quantiles.encode(out),
+            StateSummary::FrequentItems(frequent) => frequent.encode(out, self.input()),
         }
         Ok(())
     }
@@ -64,7 +68,7 @@ impl AggregateState {
     /// Returns `UpgradeNeeded` for a version that this build does not know; `Corrupt` for bytes
     /// that no state of this aggregate has: rebuild the state from its events.
     pub fn decode(spec: &Arc<AggregateSpec>, state: &[u8]) -> Result<Self> {
-        let mut fields = bytes::fields(state);
+        let mut fields = byte_cursor(state);
         let [version, found] = fields.take()?;
         if version > VERSION {
             let message = format!(
@@ -73,17 +77,17 @@ impl AggregateState {
             );
             return Err(Error::upgrade_needed(message));
         }
-        let shape = Shape::of(spec);
-        if version != VERSION || found != tag(shape) {
+        let layout = StateLayout::of(spec);
+        if version != VERSION || found != tag(layout) {
             return Err(Error::corrupt("the state is of another aggregate"));
         }
         let input = spec.input().unwrap_or(forebay_core::value::ScalarType::Int64);
-        let folded = match shape {
-            Shape::Count => Folded::Count(fields.u64()?),
-            Shape::PowerSums { powers } => {
-                Folded::PowerSums(PowerSums::decode(&mut fields, powers)?)
+        let summary = match layout {
+            StateLayout::Count => StateSummary::Count(fields.u64()?),
+            StateLayout::PowerSums { powers } => {
+                StateSummary::PowerSums(PowerSums::decode(&mut fields, powers)?)
             }
-            Shape::Extreme { is_greatest } => {
+            StateLayout::MinMax { is_greatest } => {
                 let best = match fields.take()? {
                     [0] => None,
                     [1] => Some(take_value(&mut fields, input)?),
@@ -93,23 +97,25 @@ impl AggregateState {
                         ));
                     }
                 };
-                Folded::Extreme(Extreme::new(is_greatest).with(best))
+                StateSummary::MinMax(MinMax::new(is_greatest).with(best))
             }
-            Shape::Ordered { is_latest, count } => {
-                Folded::Ordered(Ordered::new(is_latest, count).decode(&mut fields, input)?)
-            }
-            Shape::Distinct { lg_k } => {
+            StateLayout::FirstLast { is_latest, count } => StateSummary::FirstLast(
+                FirstLast::new(is_latest, count).decode(&mut fields, input)?,
+            ),
+            StateLayout::Distinct { lg_k } => {
                 let sketch = fields.bytes(fields.rest().len())?;
-                Folded::Distinct(Distinct::decode(sketch, lg_k)?)
+                StateSummary::Distinct(Distinct::decode(sketch, lg_k)?)
             }
-            Shape::Quantiles { k } => Folded::Quantiles(Quantiles::decode(&mut fields, k)?),
-            Shape::Frequent { lg_counters } => {
-                Folded::Frequent(Frequent::decode(&mut fields, lg_counters, input)?)
+            StateLayout::Quantiles { k } => {
+                StateSummary::Quantiles(Quantiles::decode(&mut fields, k)?)
+            }
+            StateLayout::FrequentItems { lg_counters } => {
+                StateSummary::FrequentItems(FrequentItems::decode(&mut fields, lg_counters, input)?)
             }
         };
         if !fields.rest().is_empty() {
             return Err(Error::corrupt("bytes follow the end of the state"));
         }
-        Ok(Self { spec: spec.clone(), folded })
+        Ok(Self { spec: spec.clone(), summary })
     }
 }

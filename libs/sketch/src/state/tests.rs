@@ -13,9 +13,9 @@ fn state(kind: AggregateKind, input: Option<ScalarType>) -> AggregateState {
     AggregateState::new(&Arc::new(spec)).unwrap()
 }
 
-fn at(number: u64) -> EventAt {
+fn at(number: u64) -> EventOrder {
     let position = Position { epoch: Epoch(0), offset: Offset(number), place: 0 };
-    EventAt { time: Timestamp::from_micros(number as i64), position }
+    EventOrder { time: Timestamp::from_micros(number as i64), position }
 }
 
 fn every_kind() -> Vec<AggregateKind> {
@@ -186,7 +186,9 @@ fn states_come_back_from_their_bytes() {
 #[test]
 fn states_of_other_aggregates_neither_merge_nor_decode() {
     use AggregateKind as Kind;
-    let alike = |a: &AggregateState, b: &AggregateState| Shape::of(&a.spec) == Shape::of(&b.spec);
+    let alike = |a: &AggregateState, b: &AggregateState| {
+        StateLayout::of(&a.spec) == StateLayout::of(&b.spec)
+    };
     for mut into in int_states() {
         for from in int_states() {
             let decoded = AggregateState::decode(&into.spec, &bytes_of(&from));
@@ -221,5 +223,5 @@ fn values_of_another_type_change_nothing() {
     let error = sum.insert(Some(&Value::Float64(1.0)), at(0)).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
     assert_eq!(sum.values().unwrap(), [None]);
-    assert_eq!(sum.spec.outputs()[0].field_type, FieldType::Scalar(ScalarType::Int64));
+    assert_eq!(sum.spec.outputs()[0].field_type, FieldType::INT64);
 }

@@ -7,8 +7,8 @@ use forebay_core::clock::Timestamp;
 use forebay_core::id::{Epoch, Offset, Position};
 use forebay_core::value::{ScalarType, Value};
 use forebay_core::view::{AggregateKind, AggregateSpec, Window};
-use forebay_sketch::{Aggregates, Event, EventAt, FoldPlan, Windows};
-use forebay_testkit::random::Dice;
+use forebay_sketch::{Aggregates, Event, EventOrder, FoldPlan, Windows};
+use forebay_testkit::random::SeededRng;
 
 /// An event of the model.
 #[derive(Clone, Debug)]
@@ -23,10 +23,10 @@ pub struct Row {
 }
 
 impl Row {
-    pub fn at(&self) -> EventAt {
+    pub fn at(&self) -> EventOrder {
         let offset = Offset(self.offset);
         let position = Position { epoch: Epoch(1), offset, place: (self.offset % 3) as u16 };
-        EventAt { time: Timestamp::from_micros(self.time), position }
+        EventOrder { time: Timestamp::from_micros(self.time), position }
     }
 
     /// Returns the inputs of the plan's aggregates, by the type of each.
@@ -70,7 +70,7 @@ pub fn plan(windows: Vec<Window>, lateness_us: i64) -> FoldPlan {
 
 /// Returns a stream in log order. Event times are scattered around partition time, values repeat,
 /// and some are missing or NaN. Floats add up without rounding, except in a wild stream.
-pub fn stream(dice: &mut Dice, rows: usize, is_wild: bool) -> Vec<Row> {
+pub fn stream(dice: &mut SeededRng, rows: usize, is_wild: bool) -> Vec<Row> {
     let mut partition_time = -3_000_i64;
     let row = |offset: usize| {
         partition_time += dice.below(20) as i64;

@@ -23,9 +23,10 @@ const TRIED_MIN: Duration = Duration::from_millis(SNAPSHOT_RETRY_MS);
 const CLOCK_MAX: Duration = Duration::from_secs(30);
 const AT_ONCE: usize = 16;
 
-/// The tests of a server of this kind, whose list pages contain this number of objects.
+/// The tests of a server of this kind, whose list pages contain this number of objects, and one
+/// request to which removes at most that number of objects.
 macro_rules! object_server_tests {
-    ($kind:expr, $page:expr) => {
+    ($kind:expr, $page:expr, $removed:expr) => {
         #[tokio::test]
         async fn snapshots_live_from_their_build_to_their_end() {
             servers::life(servers::shared($kind)).await;
@@ -33,7 +34,7 @@ macro_rules! object_server_tests {
 
         #[tokio::test]
         async fn lists_of_more_than_a_page_are_whole() {
-            servers::pages(servers::shared($kind), $page).await;
+            servers::pages(servers::shared($kind), $page, $removed).await;
         }
 
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -141,12 +142,12 @@ pub async fn life(server: &ObjectServer) {
     assert_eq!(beside.newest(None).await.unwrap(), None);
 }
 
-pub async fn pages(server: &ObjectServer, page: usize) {
+pub async fn pages(server: &ObjectServer, page: u64, removed: u64) {
     let url = server.make_bucket("pages").unwrap();
     let snapshots = open(&url, server.options()).partition(AT);
     let newest = build(&snapshots, 1, 10, b"some bytes of it").await.unwrap();
     // Marks of removed snapshots precede the newest one by name, in the same list.
-    let marks = (0..page as u64 + 5).map(|offset| SnapshotName {
+    let marks = (0..page + 5).map(|offset| SnapshotName {
         log_id: LogId(1),
         offset_applied: Offset(offset),
         ..newest.name()
@@ -157,7 +158,7 @@ pub async fn pages(server: &ObjectServer, page: usize) {
     assert_eq!(snapshots.newest(None).await.unwrap(), Some(newest.clone()));
     assert_eq!(snapshots.list().await.unwrap().len(), 1);
     // The number of chunks exceeds what one request removes.
-    let orphans: Vec<_> = (0..1_050_u64).map(|word| word.to_le_bytes()).collect();
+    let orphans: Vec<_> = (0..removed + 50).map(|word| word.to_le_bytes()).collect();
     let put = stream::iter(&orphans)
         .map(|bytes| snapshots.put_chunk(ChunkId::of(bytes, 2), bytes.to_vec().into()));
     put.buffer_unordered(AT_ONCE).try_collect::<()>().await.unwrap();

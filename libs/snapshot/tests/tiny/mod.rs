@@ -8,8 +8,9 @@ use forebay_core::id::{
     StoreId,
 };
 use forebay_core::key::KeyType;
+use forebay_core::replica_state::Progress;
 use forebay_core::schema::StoreSpec;
-use forebay_snapshot::{BaseLayer, ChunkId, Manifest, PartitionSnapshots, Progress};
+use forebay_snapshot::{BaseLayer, ChunkId, Manifest, PartitionSnapshots};
 use futures::TryStreamExt;
 
 pub const AT: PartitionRef = PartitionRef { store: StoreId(7), partition: PartitionId(3) };

@@ -11,7 +11,7 @@ use forebay_core::id::{DocumentVersion, Offset, PartitionCount, Position, StoreI
 use forebay_core::limits::{LIST_COMPONENTS_MAX, ROW_BYTES_MAX};
 use forebay_core::outcome::Verdict;
 use forebay_core::schema::{Alteration, Definition, StoreOptions, StoreSpec};
-use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
+use forebay_core::value::{FieldType, Value, VectorType};
 use forebay_core::versions::VersionNumber;
 use forebay_wire::outcome::{ChangeOutcome, ChangeResult};
 use forebay_wire::v1;
@@ -82,7 +82,7 @@ proptest! {
         for result in [
             ChangeResult::appended(position),
             ChangeResult::judged(position, Verdict::Applied),
-            ChangeResult::judged(position, Verdict::NotMet(version)),
+            ChangeResult::judged(position, Verdict::ConditionFailed(version)),
             ChangeResult::judged(position, Verdict::TooLarge),
             ChangeResult::failed(error),
         ] {
@@ -196,7 +196,7 @@ fn a_key_value_store_may_leave_its_field_out_and_has_no_other() {
     let mut wire = v1::StoreSpec::from(&spec);
     wire.fields.clear();
     assert_eq!(StoreSpec::try_from(wire.clone()), Ok(spec.clone()));
-    let other = spec.field("more", FieldType::Scalar(ScalarType::Bool));
+    let other = spec.field("more", FieldType::BOOL);
     wire.fields = v1::StoreSpec::from(&other).fields;
     let error = StoreSpec::try_from(wire).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
@@ -212,7 +212,7 @@ fn a_heartbeat_of_0_is_the_default_one() {
 #[test]
 fn a_definition_is_checked_when_it_is_read() {
     let spec = StoreSpec::documents("users", forebay_core::key::KeyType::String, 4)
-        .field("age", FieldType::Scalar(ScalarType::Int32));
+        .field("age", FieldType::INT32);
     let good = v1::Definition::from(&spec.define(StoreId(1)).unwrap());
     assert!(Definition::try_from(good.clone()).is_ok());
     type Break = fn(&mut v1::Definition);
@@ -282,9 +282,12 @@ fn positions_and_conditions_keep_their_bounds() {
 fn verdicts_come_back_through_a_result() {
     let position = Position::default();
     let version = Some(DocumentVersion(9));
-    for verdict in
-        [Verdict::Applied, Verdict::NotMet(None), Verdict::NotMet(version), Verdict::TooLarge]
-    {
+    for verdict in [
+        Verdict::Applied,
+        Verdict::ConditionFailed(None),
+        Verdict::ConditionFailed(version),
+        Verdict::TooLarge,
+    ] {
         let result = ChangeResult::judged(position, verdict);
         let wire = v1::ChangeResult::from(&result);
         assert_eq!(ChangeResult::try_from(wire).unwrap().verdict(), Some(verdict));

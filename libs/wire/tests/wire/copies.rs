@@ -1,7 +1,7 @@
 //! Golden vectors of the byte forms of a shard copy. `UPDATE_VECTORS=1` rewrites the file.
 
 use forebay_core::rows_digest::RowsDigest;
-use forebay_testkit::vectors::{check, hex, read, unhex};
+use forebay_testkit::vectors::{check, read};
 use forebay_wire::shard_copy::{PieceDigest, RowsBlock, block_rows, part_record, read_parts};
 use forebay_wire::v1;
 use serde_json::{Value, json};
@@ -14,12 +14,15 @@ fn block(name: &str, rows: &[(&[u8], &[u8])]) -> Value {
         block.push(key, value);
         digest.add(key, value);
     }
-    let row = |(key, value): &(&[u8], &[u8])| json!({"key_hex": hex(key), "value_hex": hex(value)});
+    let row = |(key, value): &(&[u8], &[u8])| {
+        let (key, value) = (hex::encode(key), hex::encode(value));
+        json!({"key_hex": key, "value_hex": value})
+    };
     json!({
         "name": name,
         "rows": rows.iter().map(row).collect::<Vec<_>>(),
-        "block_hex": hex(block.bytes()),
-        "digest_hex": hex(&digest.sum.to_le_bytes()),
+        "block_hex": hex::encode(block.bytes()),
+        "digest_hex": hex::encode(digest.sum.to_le_bytes()),
     })
 }
 
@@ -30,11 +33,12 @@ fn piece_digest(bytes: &[u8]) -> [u8; 16] {
 }
 
 fn piece(name: &str, bytes: &[u8]) -> Value {
-    json!({"name": name, "bytes_hex": hex(bytes), "digest_hex": hex(&piece_digest(bytes))})
+    let digest = piece_digest(bytes);
+    json!({"name": name, "bytes_hex": hex::encode(bytes), "digest_hex": hex::encode(digest)})
 }
 
 fn record(name: &str, part: &v1::CopyPart) -> Value {
-    json!({"name": name, "record_hex": hex(&part_record(part))})
+    json!({"name": name, "record_hex": hex::encode(part_record(part))})
 }
 
 fn vectors() -> Value {
@@ -75,7 +79,7 @@ fn vectors() -> Value {
 fn the_bytes_of_copies_are_those_of_the_vectors() {
     check("copy.json", &vectors(), COMMAND);
     let held: Value = read("copy.json");
-    let text = |of: &Value, name: &str| unhex(of[name].as_str().unwrap());
+    let text = |of: &Value, name: &str| hex::decode(of[name].as_str().unwrap()).unwrap();
     for vector in held["blocks"].as_array().unwrap() {
         let bytes = text(vector, "block_hex");
         let rows: Vec<_> = block_rows(&bytes).map(Result::unwrap).collect();

@@ -11,7 +11,7 @@ use forebay_core::schema::StoreSpec;
 use forebay_core::value::Value;
 use forebay_wire::dead_letter::Cursor;
 use forebay_wire::entry::{
-    ENTRY_HEADER_BYTES, decode_entry, encode_entry, frame_log_id, log_id_told,
+    ENTRY_HEADER_BYTES, decode_entry, encode_entry, frame_log_id, peek_log_id,
 };
 use forebay_wire::v1;
 use forebay_wire::v1::entry::Body;
@@ -41,9 +41,9 @@ proptest! {
     fn entries_come_back(entry in strategies::entry()) {
         let frame = encode_entry(&entry).unwrap();
         prop_assert_eq!(frame_log_id(&frame), Ok(entry.log_id));
-        let opens = matches!(entry.body, EntryBody::Opening).then_some(entry.log_id);
-        prop_assert_eq!(log_id_told(&frame, Offset(0)), opens);
-        prop_assert_eq!(log_id_told(&frame, Offset(1)), Some(entry.log_id));
+        let opens = matches!(entry.body, EntryBody::LogHeader).then_some(entry.log_id);
+        prop_assert_eq!(peek_log_id(&frame, Offset(0)), opens);
+        prop_assert_eq!(peek_log_id(&frame, Offset(1)), Some(entry.log_id));
         prop_assert_eq!(&decode_entry(&frame).unwrap(), &entry);
         prop_assert_eq!(encode_entry(&entry).unwrap(), frame);
     }
@@ -118,7 +118,7 @@ fn a_newer_header_halts_whatever_its_body_is() {
 /// Proves that the body of a newer build halts the partition: a known change with one part that
 /// this build does not know.
 #[test]
-fn what_a_newer_build_may_have_written_halts() {
+fn entry_of_a_newer_build_halts_the_partition() {
     type Break = fn(&mut v1::Change);
     let newer: [(&str, Break); 9] = [
         ("verb", |change| change.verb = 5),
@@ -174,7 +174,7 @@ fn an_unknown_member_on_the_wire_is_an_unset_one() {
 }
 
 #[test]
-fn what_no_build_writes_is_skipped() {
+fn invalid_entry_is_skipped() {
     type Break = fn(&mut v1::Change);
     let corrupt: [(&str, Break); 8] = [
         ("no verb", |change| change.verb = 0),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use forebay_core::id::PartitionId;
 use forebay_core::limits::NAME_BYTES_MAX;
 use forebay_core::{Error, ErrorCode};
-use forebay_wire::error::{ERROR_MESSAGE_BYTES_MAX, as_held};
+use forebay_wire::error::{ERROR_MESSAGE_BYTES_MAX, as_stored_error};
 use forebay_wire::status::{error_of_status, grpc_code, status_of_error, write_error_of_status};
 use forebay_wire::v1;
 use forebay_wire::v1::change_stream_client::ChangeStreamClient;
@@ -120,7 +120,7 @@ fn messages_and_names_are_cut_at_whole_characters() {
 #[test]
 fn a_held_message_is_corrupt_unless_it_is_newer() {
     for code in ErrorCode::ALL {
-        let held = as_held(Error::new(code, "why").with_store("users"));
+        let held = as_stored_error(Error::new(code, "why").with_store("users"));
         let newer = code == ErrorCode::UpgradeNeeded;
         let expected = if newer { ErrorCode::UpgradeNeeded } else { ErrorCode::Corrupt };
         assert_eq!((held.code(), held.message()), (expected, "why"));
@@ -130,7 +130,7 @@ fn a_held_message_is_corrupt_unless_it_is_newer() {
 
 /// A service that answers every call with the error whose number is the request's partition. A call
 /// with partition 0 waits forever and is counted when it arrives.
-struct Refusing {
+struct RefusingStream {
     arrived: Arc<Semaphore>,
 }
 
@@ -141,7 +141,7 @@ fn refusal(number: u32) -> Error {
 }
 
 #[tonic::async_trait]
-impl ChangeStream for Refusing {
+impl ChangeStream for RefusingStream {
     type SubscribeStream =
         Pin<Box<dyn Stream<Item = Result<v1::SubscribeResponse, Status>> + Send>>;
 
@@ -169,26 +169,26 @@ impl ChangeStream for Refusing {
 }
 
 /// A server in a runtime of its own; dropping it also cuts its connections.
-struct Serving {
+struct StatusServer {
     address: SocketAddr,
     arrived: Arc<Semaphore>,
     runtime: Option<Runtime>,
 }
 
-impl Serving {
+impl StatusServer {
     fn start() -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let arrived = Arc::new(Semaphore::new(0));
-        let refusing = Refusing { arrived: arrived.clone() };
+        let refusing = RefusingStream { arrived: arrived.clone() };
         let server = Server::builder().add_service(ChangeStreamServer::new(refusing));
         runtime.spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
         Self { address, arrived, runtime: Some(runtime) }
     }
 }
 
-impl Drop for Serving {
+impl Drop for StatusServer {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -212,7 +212,7 @@ fn as_sent(number: u32) -> Error {
 
 #[test]
 fn every_error_survives_a_real_connection() {
-    let serving = Serving::start();
+    let serving = StatusServer::start();
     calling(async {
         let mut client = client(serving.address);
         for code in ErrorCode::ALL {
@@ -235,7 +235,7 @@ const WAITS: v1::BoundsRequest = v1::BoundsRequest { store_id: 1, partition: 0 }
 
 #[test]
 fn a_call_that_ran_out_of_time_may_have_appended() {
-    let serving = Serving::start();
+    let serving = StatusServer::start();
     calling(async {
         let mut request = Request::new(WAITS);
         request.set_timeout(Duration::from_millis(1));
@@ -247,7 +247,7 @@ fn a_call_that_ran_out_of_time_may_have_appended() {
 
 #[test]
 fn a_call_that_was_cut_may_have_appended() {
-    let serving = Serving::start();
+    let serving = StatusServer::start();
     calling(async {
         let mut client = client(serving.address);
         let waiting = tokio::spawn(async move { client.bounds(WAITS).await });

@@ -249,8 +249,7 @@ fn stream_spec() -> impl Strategy<Value = StoreSpec> {
     let log_bytes = option::of(1..=u64::MAX);
     (shape, columns, log_bytes).prop_map(
         |((name, key_type, partitions, options), fields, bytes)| {
-            let is_time =
-                |field: &&FieldSpec| field.field_type == FieldType::Scalar(ScalarType::Timestamp);
+            let is_time = |field: &&FieldSpec| field.field_type == FieldType::TIMESTAMP;
             let event_time = fields.iter().find(is_time).map(|field| field.name.clone());
             let options =
                 StoreOptions { ttl_us: None, versioned: false, log_bytes: bytes, ..options };
@@ -363,7 +362,7 @@ fn aim(alteration: &mut Alteration, definition: &Definition, place: prop::sample
         Alteration::RenameField { from, .. } => from.clone_from(&field.name),
         Alteration::WidenField { name, to } => {
             name.clone_from(&field.name);
-            *to = FieldType::Scalar(ScalarType::Float64);
+            *to = FieldType::FLOAT64;
         }
         _ => {}
     }
@@ -378,7 +377,7 @@ pub fn control_record() -> impl Strategy<Value = ControlRecord> {
 
 pub fn entry_body() -> impl Strategy<Value = EntryBody> {
     prop_oneof![
-        1 => Just(EntryBody::Opening),
+        1 => Just(EntryBody::LogHeader),
         4 => vec(client_batch(), 0..4).prop_map(EntryBody::Changes),
         1 => Just(EntryBody::Definition),
         1 => Just(EntryBody::Heartbeat),

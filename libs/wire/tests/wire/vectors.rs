@@ -19,7 +19,7 @@ use forebay_core::view::{
     Predicate, ViewSpec, Window,
 };
 use forebay_core::{Error, ErrorCode};
-use forebay_testkit::vectors::{self, hex};
+use forebay_testkit::vectors;
 use forebay_wire::entry::{decode_entry, encode_entry};
 use forebay_wire::token::Token;
 use forebay_wire::v1;
@@ -29,7 +29,7 @@ use serde_json::{Value as Json, json};
 use crate::frames::{good_change, sealed_as, sealed_change, sealed_entry};
 
 fn bytes_of(hex: &Json) -> Vec<u8> {
-    vectors::unhex(hex.as_str().unwrap())
+    hex::decode(hex.as_str().unwrap()).unwrap()
 }
 
 /// Compares with the file, or writes it; returns the file's content.
@@ -120,8 +120,8 @@ fn changes() -> EntryBody {
 
 fn define() -> EntryBody {
     let mut spec = StoreSpec::documents("users", KeyType::Int64, 8)
-        .field("tenant", FieldType::Scalar(ScalarType::String))
-        .field("age", FieldType::Scalar(ScalarType::Int32))
+        .field("tenant", FieldType::STRING)
+        .field("age", FieldType::INT32)
         .field("tags", FieldType::List(ScalarType::String))
         .field("embedding", FieldType::Vector(VectorType::F16, 16));
     spec.partition_key = Some("tenant".into());
@@ -156,7 +156,7 @@ fn events() -> EntryBody {
 fn define_view() -> EntryBody {
     let EntryBody::Control(ControlRecord::Define(source)) = define_stream() else { unreachable!() };
     let cities = StoreSpec::documents("cities", KeyType::String, 2)
-        .field("country", FieldType::Scalar(ScalarType::String))
+        .field("country", FieldType::STRING)
         .define(StoreId(0xc171e5))
         .unwrap();
     let rating = || "rating".to_owned();
@@ -209,9 +209,9 @@ fn define_view() -> EntryBody {
 
 fn define_stream() -> EntryBody {
     let mut spec = StoreSpec::stream("ratings", KeyType::Int64, 8)
-        .field("at", FieldType::Scalar(ScalarType::Timestamp))
-        .field("rating", FieldType::Scalar(ScalarType::Float32))
-        .field("device", FieldType::Scalar(ScalarType::String));
+        .field("at", FieldType::TIMESTAMP)
+        .field("rating", FieldType::FLOAT32)
+        .field("device", FieldType::STRING);
     let devices = ["phone", "desktop"].map(|name| Value::String(name.to_owned()));
     spec.stream = Some(StreamSpec { event_time: Some("at".into()) });
     spec.fields[1].rules.required = true;
@@ -239,7 +239,7 @@ fn entries() -> Vec<(&'static str, &'static str, Entry)> {
     let copied = Source { previous: Some(position(40, 3)), ..first };
     let delete = EntryBody::Control(ControlRecord::Delete(StoreId(0xfeed)));
     vec![
-        ("opening", "opening", entry(0, None, EntryBody::Opening)),
+        ("opening", "opening", entry(0, None, EntryBody::LogHeader)),
         ("changes", "changes", entry(3, None, changes())),
         ("no changes", "changes", entry(3, None, EntryBody::Changes(Vec::new()))),
         ("definition", "definition", entry(3, None, EntryBody::Definition)),
@@ -312,13 +312,14 @@ fn entries_are_as_the_vectors_say() {
             "schema_version": entry.schema_version.0,
             "changes": entry.change_count(),
             "copied": entry.source.is_some(),
-            "frame": hex(&encode_entry(entry).unwrap()),
+            "frame": hex::encode(encode_entry(entry).unwrap()),
         })
     });
     let refused = refused_entries();
-    let refused = refused.iter().map(
-        |(name, code, frame)| json!({ "name": name, "code": code.name(), "frame": hex(frame) }),
-    );
+    let refused = refused.iter().map(|(name, code, frame)| {
+        let frame = hex::encode(frame);
+        json!({ "name": name, "code": code.name(), "frame": frame })
+    });
     let made = json!({
         "spec": "proto/spec/entry.md",
         "entries": made.collect::<Vec<_>>(),
@@ -360,7 +361,7 @@ fn tokens_are_as_the_vectors_say() {
         json!({
             "store_id": format!("{:016x}", token.store.0),
             "positions": positions.collect::<Vec<_>>(),
-            "token": hex(&token.encode()),
+            "token": hex::encode(token.encode()),
         })
     });
     let made = json!({ "spec": "proto/spec/token.md", "tokens": made.collect::<Vec<_>>() });

@@ -144,7 +144,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_newer_build_says_asks_for_an_upgrade() {
+fn view_of_a_newer_build_needs_an_upgrade() {
     let window = v1::NamedWindow { name: "w".into(), window: None };
     let aggregate = Some(v1::Aggregate::default());
     let feature = v1::Feature { name: "f".into(), aggregate, ..v1::Feature::default() };

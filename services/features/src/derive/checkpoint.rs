@@ -5,15 +5,17 @@
 use std::collections::BTreeMap;
 
 use forebay_core::fold::{Applied, PartitionState};
-use forebay_core::id::{LogId, Offset, PartitionCount, PartitionId, PartitionRef, Position};
+use forebay_core::id::{
+    LogId, Offset, PartitionCount, PartitionId, PartitionRef, Position, StoreId,
+};
 use forebay_core::key::{Key, KeyType};
 use forebay_core::key_order::{Direction, KeyOrder};
 use forebay_core::state_rows::Followed;
 use forebay_core::{Error, Result};
-use forebay_log::CopiedLog;
+use forebay_entries::ExactlyOnceSink;
 use forebay_shard::{Shard, ShardDirectory, ShardWriter};
 
-use super::source::SourceLog;
+use super::source::{SourceLog, StateChanges};
 use crate::rows::ValueRows;
 
 const ORDER: KeyOrder = KeyOrder { primary: KeyType::Bytes, partition: None };
@@ -23,64 +25,70 @@ pub(super) struct Checkpoint {
     writer: ShardWriter,
     rows: ValueRows,
     /// The stored state of each partition of the view.
-    kept: BTreeMap<PartitionId, Came>,
+    appended: BTreeMap<PartitionId, LastAppended>,
 }
 
 /// Offset up to which one of the view's logs was read back, and the last source position that the
 /// log holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Came {
+pub(super) struct LastAppended {
     pub(super) log_id: LogId,
     pub(super) next: Offset,
     pub(super) position: Option<Position>,
 }
 
 impl Checkpoint {
-    /// Resumes the checkpoint that an earlier process has left for a partition, or creates one.
+    /// Resumes the checkpoint that an earlier process has left for a partition of a store, or
+    /// creates one.
     ///
     /// # Errors
     /// `Unavailable` if the disk refuses; `Corrupt`.
     pub(super) fn open(
         directory: &ShardDirectory,
+        store: StoreId,
         at: PartitionRef,
         partitions: PartitionCount,
     ) -> Result<(Self, SourceLog)> {
         let rows = ValueRows::new()?;
         let Some((writer, resumed)) = directory.resume(at, partitions, ORDER)? else {
-            let (writer, kept) = (directory.create(at, ORDER)?, BTreeMap::new());
-            let source = SourceLog::new(PartitionState::new(at, partitions), None);
-            return Ok((Self { writer, rows, kept }, source));
+            let (writer, appended) = (directory.create(at, ORDER)?, BTreeMap::new());
+            let source = SourceLog::new(store, PartitionState::new(at, partitions), None);
+            return Ok((Self { writer, rows, appended }, source));
         };
-        let kept = read(writer.shard(), &rows)?;
-        let source = SourceLog::new(resumed.state, resumed.followed.append_time);
-        Ok((Self { writer, rows, kept }, source))
+        let appended = read(writer.shard(), &rows)?;
+        let source = SourceLog::new(store, resumed.state, resumed.followed.append_time);
+        Ok((Self { writer, rows, appended }, source))
     }
 
     /// Returns the state of each partition of the view.
-    pub(super) fn came(&self) -> &BTreeMap<PartitionId, Came> {
-        &self.kept
+    pub(super) fn appended(&self) -> &BTreeMap<PartitionId, LastAppended> {
+        &self.appended
     }
 
     /// Records that all events up to the source's state were sent. Costs no disk access.
     ///
     /// # Errors
     /// `Unavailable` if the disk refuses.
-    pub(super) fn keep(&mut self, source: &mut SourceLog, targets: &[CopiedLog]) -> Result<()> {
-        let from = source.state.partition.partition;
-        let Applied { clients, sources, .. } = source.take_changed();
+    pub(super) fn keep(
+        &mut self,
+        source: &mut SourceLog,
+        targets: &[ExactlyOnceSink],
+    ) -> Result<()> {
+        let from = source.partition().partition;
+        let StateChanges { clients, sources } = source.take_unsaved();
         let mut applied = Applied { clients, sources, ..Applied::default() };
         for target in targets {
-            let (partition, up_to) = (target.partition().partition, target.up_to());
-            let position = up_to.came.get(&from).copied();
-            let came = Came { log_id: up_to.log_id, next: up_to.next, position };
-            if self.kept.insert(partition, came) != Some(came) {
-                let row = self.rows.row(came.encode(), None)?;
+            let (partition, progress) = (target.partition().partition, target.progress());
+            let position = progress.received.get(&from).copied();
+            let last = LastAppended { log_id: progress.log_id, next: progress.next, position };
+            if self.appended.insert(partition, last) != Some(last) {
+                let row = self.rows.row(last.encode(), None)?;
                 applied.writes.push((target_key(partition), Some(row)));
             }
         }
-        let append_time = source.append_time;
+        let append_time = source.append_time();
         let followed = Followed { append_time, copy: 1, is_served: true, opened: None };
-        self.writer.apply(&applied, &source.state, followed)
+        self.writer.apply(&applied, source.state(), followed)
     }
 
     /// Flushes the checkpoint to disk.
@@ -96,16 +104,16 @@ fn target_key(partition: PartitionId) -> Key {
     Key::from_identity_bytes(&partition.0.to_le_bytes())
 }
 
-fn read(shard: &Shard, rows: &ValueRows) -> Result<BTreeMap<PartitionId, Came>> {
+fn read(shard: &Shard, rows: &ValueRows) -> Result<BTreeMap<PartitionId, LastAppended>> {
     let view = shard.view()?;
     let mut found = view.scan(&ORDER.all(), Direction::Forward);
-    let mut kept = BTreeMap::new();
+    let mut appended = BTreeMap::new();
     while let Some((key, row)) = found.next()? {
         let partition = key.as_bytes().try_into().map_err(|_| damaged())?;
-        let came = Came::decode(rows.bytes(row)?).ok_or_else(damaged)?;
-        kept.insert(PartitionId(u32::from_le_bytes(partition)), came);
+        let last = LastAppended::decode(rows.bytes(row)?).ok_or_else(damaged)?;
+        appended.insert(PartitionId(u32::from_le_bytes(partition)), last);
     }
-    Ok(kept)
+    Ok(appended)
 }
 
 fn damaged() -> Error {
@@ -115,7 +123,7 @@ fn damaged() -> Error {
     )
 }
 
-impl Came {
+impl LastAppended {
     fn encode(self) -> Vec<u8> {
         let mut row = Vec::new();
         row.extend_from_slice(&self.log_id.0.to_le_bytes());
@@ -143,9 +151,9 @@ mod tests {
     #[test]
     fn rows_are_read_back() {
         for position in [None, Some(Position { place: 3, ..Position::default() })] {
-            let came = Came { log_id: LogId(7), next: Offset(9), position };
-            assert_eq!(Came::decode(&came.encode()), Some(came));
-            assert_eq!(Came::decode(&came.encode()[1..]), None);
+            let last = LastAppended { log_id: LogId(7), next: Offset(9), position };
+            assert_eq!(LastAppended::decode(&last.encode()), Some(last));
+            assert_eq!(LastAppended::decode(&last.encode()[1..]), None);
         }
     }
 }

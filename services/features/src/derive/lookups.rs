@@ -8,8 +8,7 @@ use forebay_core::row::Document;
 use forebay_core::value::Value;
 use forebay_core::view::View;
 use forebay_core::{Error, Result};
-use forebay_index::DocumentKey;
-use forebay_reader::{Reader, ReaderOptions};
+use forebay_reader::{DocumentKey, Reader, ReaderOptions};
 
 use crate::parts::FeatureParts;
 
@@ -31,13 +30,13 @@ impl Lookups {
             if readers.contains_key(&lookup.store) {
                 continue;
             }
-            let catalog = parts.catalog.catalog();
+            let catalog = parts.context.catalog.catalog();
             let schema =
                 catalog.living().find(|schema| schema.definition.versions.home() == lookup.store);
             let gone = || Error::not_found("a store of the view's lookups was deleted");
             let name = &schema.ok_or_else(gone)?.definition.name;
             let mut options = ReaderOptions::new(name);
-            options.snapshots = parts.snapshots.clone();
+            options.snapshots = parts.context.snapshots.clone();
             let reader = Reader::open(options, parts.reader_parts()).await?;
             readers.insert(lookup.store, reader);
         }
@@ -61,6 +60,6 @@ impl Lookups {
             // No store has keys of this type.
             _ => return Ok(None),
         };
-        reader.read_local(None, |view| view.get_document(key))
+        reader.get(key)
     }
 }

@@ -6,10 +6,10 @@
 //! partition of an event depends on no lookup, so an event that is derived again goes to the same
 //! partition.
 
+mod batch;
 mod checkpoint;
 mod event;
 mod lookups;
-mod round;
 mod source;
 
 use std::collections::BTreeMap;
@@ -22,18 +22,18 @@ use forebay_core::entropy::Entropy;
 use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_core::schema::Definition;
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_log::{CopiedFrom, CopiedLog, CopiedUpTo, find_log_id};
-use forebay_snapshot::in_place;
+use forebay_entries::{CopyOrigin, ExactlyOnceSink, SinkProgress, find_log_id};
+use forebay_tasks::block_in_place;
 use futures::future::{select_all, try_join_all};
 use tracing::{debug, warn};
 
-use self::checkpoint::{Came, Checkpoint};
+pub(crate) use self::batch::BATCH_WINDOW_US;
+use self::checkpoint::{Checkpoint, LastAppended};
 use self::event::Derivation;
 use self::lookups::Lookups;
-pub(crate) use self::round::TOGETHER_US;
 pub(crate) use self::source::SourceLog;
 use crate::counts::Counters;
-use crate::events::DerivedUpTo;
+use crate::events::DerivedOffsets;
 use crate::parts::FeatureParts;
 
 /// Interval between two flushes of the checkpoints.
@@ -41,9 +41,9 @@ const FLUSH_EVERY_US: i64 = 10_000_000;
 /// Interval between two checks for other processes that derive the same partitions; until the
 /// check, entries that another process has appended before have no effect.
 const LOOK_EVERY_US: i64 = 1_000_000;
-/// Minimum time between two rounds at the end of the logs, so that events that arrive one by one
+/// Minimum time between two batches at the end of the logs, so that events that arrive one by one
 /// are appended together, with one sync and one fold for many.
-const ROUND_EVERY: Duration = Duration::from_millis(10);
+const BATCH_EVERY: Duration = Duration::from_millis(10);
 /// Wait before a failed derivation restarts.
 const BEGIN_WAIT: Duration = Duration::from_millis(200);
 /// Minimum wait, and half of the maximum, while another process derives the same partitions.
@@ -53,7 +53,7 @@ const YIELD_WAIT: Duration = Duration::from_secs(2);
 pub(crate) async fn derive(
     parts: FeatureParts,
     definition: Definition,
-    (counters, derived): (Arc<Counters>, DerivedUpTo),
+    (counters, derived): (Arc<Counters>, DerivedOffsets),
 ) {
     loop {
         let begun = Deriver::begin(&parts, &definition, &counters, &derived).await;
@@ -65,7 +65,7 @@ pub(crate) async fn derive(
         match ended {
             Ok(()) => {
                 debug!(%view, "another process derives the view");
-                tokio::time::sleep(yield_wait(&*parts.entropy)).await;
+                tokio::time::sleep(yield_wait(&*parts.context.entropy)).await;
             }
             Err(error) if error.code() == ErrorCode::Unavailable => {
                 debug!(%view, %error, "derivation of events restarted");
@@ -90,17 +90,17 @@ struct Deriver<'p> {
     source: Definition,
     derivation: Derivation,
     sources: Vec<(SourceLog, Checkpoint)>,
-    targets: Vec<CopiedLog>,
+    targets: Vec<ExactlyOnceSink>,
     /// Receives the offsets up to which the targets have the events.
-    derived: DerivedUpTo,
-    /// Start of the last round.
-    rounded: Timestamp,
+    derived: DerivedOffsets,
+    /// Time of the last batch.
+    batched: Timestamp,
     /// Time of the last check for other processes.
     looked: Timestamp,
     /// Time of the last flush of the checkpoints.
     flushed: Timestamp,
     /// Time of the last heartbeat to all partitions.
-    beaten: Timestamp,
+    heartbeat_at: Timestamp,
 }
 
 impl<'p> Deriver<'p> {
@@ -108,10 +108,10 @@ impl<'p> Deriver<'p> {
         parts: &'p FeatureParts,
         definition: &Definition,
         counters: &Arc<Counters>,
-        derived: &DerivedUpTo,
+        derived: &DerivedOffsets,
     ) -> Result<Self> {
         let view = definition.view().ok_or_else(|| Error::internal("the stream is no view"))?;
-        let catalog = parts.catalog.catalog();
+        let catalog = parts.context.catalog.catalog();
         let gone = || Error::not_found("the stream of a view was deleted");
         let source = catalog.store(view.source).and_then(|history| history.newest());
         let source = source.ok_or_else(gone)?.definition.clone();
@@ -119,19 +119,20 @@ impl<'p> Deriver<'p> {
         let derivation = Derivation::new(definition, &source, lookups, Arc::clone(counters))?;
         let logs = source.written();
         let directory = parts.shards.derived(definition.store);
-        let ours = parts.membership.assigned().borrow().of(logs.store, logs.partitions);
+        let home = source.versions.home();
+        let ours = parts.context.membership.assigned().borrow().of(logs.store, logs.partitions);
         let mut sources = Vec::new();
         for partition in ours {
             let at = logs.at(partition);
-            let opened = in_place(|| Checkpoint::open(&directory, at, logs.partitions));
+            let opened = block_in_place(|| Checkpoint::open(&directory, home, at, logs.partitions));
             let (checkpoint, mut source) = opened?;
             begin_at_log(parts, &mut source).await?;
-            derived.note(definition.store, partition, source.state.offset_applied);
+            derived.note(definition.store, partition, source.state().offset_applied);
             sources.push((source, checkpoint));
         }
         let found = definition.written().all().map(|at| find(parts, at, &sources));
         let targets = try_join_all(found).await?;
-        let now = parts.clock.now();
+        let now = parts.context.clock.now();
         Ok(Self {
             parts,
             definition: definition.clone(),
@@ -140,10 +141,10 @@ impl<'p> Deriver<'p> {
             sources,
             targets,
             derived: derived.clone(),
-            rounded: Timestamp::MIN,
+            batched: Timestamp::MIN,
             looked: now,
             flushed: now,
-            beaten: Timestamp::MIN,
+            heartbeat_at: Timestamp::MIN,
         })
     }
 
@@ -158,15 +159,15 @@ impl<'p> Deriver<'p> {
     async fn go_on(&mut self) -> Result<bool> {
         let parts = self.parts;
         try_join_all(self.sources.iter_mut().map(|(source, _)| source.read(parts))).await?;
-        if let Some(round) = self.round().await? {
-            self.rounded = parts.clock.now();
-            self.send(round).await?;
+        if let Some(batch) = self.next_batch().await? {
+            self.batched = parts.context.clock.now();
+            self.append_batch(batch).await?;
         }
         let is_at_end = self.sources.iter().all(|(source, _)| source.is_at_end());
         if is_at_end {
-            self.beat().await?;
+            self.append_heartbeats().await?;
         }
-        let now = parts.clock.now();
+        let now = parts.context.clock.now();
         if now.micros_since(self.looked) >= LOOK_EVERY_US {
             self.looked = now;
             if self.look_for_others().await? {
@@ -176,12 +177,12 @@ impl<'p> Deriver<'p> {
         if now.micros_since(self.flushed) >= FLUSH_EVERY_US {
             self.flushed = now;
             let checkpoints = self.sources.iter().map(|(_, checkpoint)| checkpoint);
-            in_place(|| checkpoints.map(Checkpoint::flush).collect::<Result<Vec<_>>>())?;
+            block_in_place(|| checkpoints.map(Checkpoint::flush).collect::<Result<Vec<_>>>())?;
         }
         if is_at_end {
             self.wait().await?;
-            let since = parts.clock.now().micros_since(self.rounded).max(0).unsigned_abs();
-            tokio::time::sleep(ROUND_EVERY.saturating_sub(Duration::from_micros(since))).await;
+            let since = parts.context.clock.now().micros_since(self.batched).max(0).unsigned_abs();
+            tokio::time::sleep(BATCH_EVERY.saturating_sub(Duration::from_micros(since))).await;
         }
         Ok(false)
     }
@@ -206,14 +207,15 @@ impl<'p> Deriver<'p> {
     /// Returns whether another process derives from the same partitions, as may happen during a
     /// reassignment.
     async fn look_for_others(&mut self) -> Result<bool> {
-        let log = &*self.parts.log;
+        let log = &*self.parts.context.log;
         try_join_all(self.targets.iter_mut().map(|target| target.read_back(log))).await?;
-        let froms = self.sources.iter().map(|(source, _)| source.state.partition.partition);
-        let is_overtaken = |from: PartitionId| {
-            let came = |target: &CopiedLog| target.up_to().came.get(&from).copied();
-            self.targets.iter().any(|target| came(target) != target.sent(from))
+        let froms = self.sources.iter().map(|(source, _)| source.partition().partition);
+        let is_fenced = |from: PartitionId| {
+            let received =
+                |target: &ExactlyOnceSink| target.progress().received.get(&from).copied();
+            self.targets.iter().any(|target| received(target) != target.sent(from))
         };
-        if froms.into_iter().any(is_overtaken) {
+        if froms.into_iter().any(is_fenced) {
             return Ok(true);
         }
         for (source, checkpoint) in &mut self.sources {
@@ -224,23 +226,27 @@ impl<'p> Deriver<'p> {
 
     /// Appends heartbeats while no events arrive, because the view's windows move with its log's
     /// time.
-    async fn beat(&mut self) -> Result<()> {
+    async fn append_heartbeats(&mut self) -> Result<()> {
         let (parts, interval) = (self.parts, self.interval());
-        let beats =
-            self.sources.iter().map(|(of, _)| of.beat(parts, self.source.version, interval));
+        let beats = self
+            .sources
+            .iter()
+            .map(|(of, _)| of.append_heartbeat(parts, self.source.version, interval));
         try_join_all(beats).await?;
-        let now = parts.clock.now();
-        if now.micros_since(self.beaten) < interval.as_micros() as i64 {
+        let now = parts.context.clock.now();
+        if now.micros_since(self.heartbeat_at) < interval.as_micros() as i64 {
             return Ok(());
         }
-        self.beaten = now;
+        self.heartbeat_at = now;
         // The slowest source may still yield an older event.
         let slowest = self.sources.iter().map(|(source, _)| source);
-        let Some(slowest) = slowest.min_by_key(|source| source.append_time) else { return Ok(()) };
-        let Some(append_time) = slowest.append_time else { return Ok(()) };
-        let (partition, position) = (slowest.state.partition.partition, slowest.state.position);
-        let from = CopiedFrom { partition, position, append_time };
-        let (log, version) = (&*parts.log, self.definition.version);
+        let Some(slowest) = slowest.min_by_key(|source| source.append_time()) else {
+            return Ok(());
+        };
+        let Some(append_time) = slowest.append_time() else { return Ok(()) };
+        let (partition, position) = (slowest.partition().partition, slowest.state().position);
+        let from = CopyOrigin { partition, position, append_time };
+        let (log, version) = (&*parts.context.log, self.definition.version);
         let sent = self.targets.iter_mut();
         let sent = sent.map(|target| target.send(log, from, version, EntryBody::Heartbeat));
         try_join_all(sent).await.map(drop)
@@ -251,15 +257,15 @@ impl<'p> Deriver<'p> {
 /// trimmed since. Only entries that every view has derived are trimmed, so another process has
 /// derived them.
 async fn begin_at_log(parts: &FeatureParts, source: &mut SourceLog) -> Result<()> {
-    let at = source.state.partition;
-    let bounds = parts.log.bounds(at).await?;
-    let log_id = find_log_id(&*parts.log, at, bounds).await?;
-    if source.state.log_id.is_none() {
-        source.state.log_id = log_id;
-        source.state.offset_applied = bounds.start;
+    let at = source.partition();
+    let bounds = parts.context.log.bounds(at).await?;
+    let log_id = find_log_id(&*parts.context.log, at, bounds).await?;
+    if source.state().log_id.is_none() {
+        source.begin_at(log_id, bounds.start);
+        return Ok(());
     }
-    if source.state.log_id == log_id {
-        source.state.offset_applied = source.state.offset_applied.max(bounds.start);
+    if source.state().log_id == log_id {
+        source.begin_at(log_id, source.state().offset_applied.max(bounds.start));
         return Ok(());
     }
     let message = "the stream's log was recreated after the view's derivation began, so events are \
@@ -272,19 +278,20 @@ async fn find(
     parts: &FeatureParts,
     at: PartitionRef,
     sources: &[(SourceLog, Checkpoint)],
-) -> Result<CopiedLog> {
-    let log = &*parts.log;
+) -> Result<ExactlyOnceSink> {
+    let log = &*parts.context.log;
     let log_id = find_log_id(log, at, log.bounds(at).await?).await?;
     let known = |(source, checkpoint): &(SourceLog, Checkpoint)| {
-        let came = checkpoint.came().get(&at.partition).copied();
-        came.map(|came| (source.state.partition.partition, came))
+        let appended = checkpoint.appended().get(&at.partition).copied();
+        appended.map(|appended| (source.partition().partition, appended))
     };
-    let known: Option<BTreeMap<PartitionId, Came>> = sources.iter().map(known).collect();
-    let known = known.filter(|known| known.values().all(|came| Some(came.log_id) == log_id));
+    let known: Option<BTreeMap<PartitionId, LastAppended>> = sources.iter().map(known).collect();
+    let known = known.filter(|known| known.values().all(|last| Some(last.log_id) == log_id));
     let Some((known, log_id)) = known.filter(|known| !known.is_empty()).zip(log_id) else {
-        return CopiedLog::find(log, at).await;
+        return ExactlyOnceSink::find(log, at).await;
     };
-    let next = known.values().map(|came| came.next).min().unwrap_or_default();
-    let came = known.into_iter().filter_map(|(from, came)| Some((from, came.position?))).collect();
-    CopiedLog::resume(log, at, CopiedUpTo { log_id, next, came }).await
+    let next = known.values().map(|last| last.next).min().unwrap_or_default();
+    let received =
+        known.into_iter().filter_map(|(from, last)| Some((from, last.position?))).collect();
+    ExactlyOnceSink::resume(log, at, SinkProgress { log_id, next, received }).await
 }

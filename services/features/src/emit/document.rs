@@ -12,7 +12,7 @@ use forebay_sketch::GroupTiles;
 use crate::plan::Plan;
 
 /// The emission of a group.
-pub(super) struct Emitted {
+pub(super) struct GroupEmission {
     /// The document of the group; `None` if its key is too long.
     pub(super) document: Option<(Key, Vec<FieldChange>)>,
     /// Time at which a window's values change even if no event arrives.
@@ -20,7 +20,7 @@ pub(super) struct Emitted {
 }
 
 /// Builder of documents at one position of a partition.
-pub(super) struct EmittedDocument<'p> {
+pub(super) struct DocumentBuilder<'p> {
     pub(super) plan: &'p Plan,
     pub(super) position: Position,
     /// The partition's time.
@@ -29,16 +29,16 @@ pub(super) struct EmittedDocument<'p> {
     pub(super) now: Timestamp,
 }
 
-impl EmittedDocument<'_> {
+impl DocumentBuilder<'_> {
     /// Computes all values of a group, with the position at which they are valid.
     ///
     /// # Errors
     /// `Corrupt` for an invalid group name; else as the aggregates.
-    pub(super) fn of(&self, group: &[u8], tiles: &GroupTiles) -> Result<Emitted> {
+    pub(super) fn of(&self, group: &[u8], tiles: &GroupTiles) -> Result<GroupEmission> {
         let Self { plan, position, at, .. } = self;
         let mut next: Option<Timestamp> = None;
         let Some(emission) = &plan.view.emission else {
-            return Ok(Emitted { document: None, next });
+            return Ok(GroupEmission { document: None, next });
         };
         let mut ids = emission.fields.iter();
         let mut fields = Vec::with_capacity(emission.fields.len() + 1);
@@ -61,7 +61,7 @@ impl EmittedDocument<'_> {
         let values = plan.group_values(group)?;
         let key = plan.view.document_key(&|column| plan.group_value(&values, column));
         let document = key.and_then(|key| Key::plain(&key).ok()).map(|key| (key, fields));
-        Ok(Emitted { document, next })
+        Ok(GroupEmission { document, next })
     }
 
     /// Returns how long, from now on, a window's values may be read: until they change, plus the

@@ -7,7 +7,6 @@
 //! emit a group again without harm.
 
 mod document;
-mod pending;
 mod target;
 
 use std::collections::BTreeMap;
@@ -18,28 +17,27 @@ use forebay_core::catalog::SchemaAt;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::PartitionId;
 use forebay_core::{ErrorCode, Result};
-use forebay_reader::{Read, StoreFollower};
-use forebay_snapshot::in_place;
+use forebay_replica::{Read, StoreReplica};
+use forebay_tasks::block_in_place;
 use tracing::{debug, warn};
 
-pub(crate) use self::pending::{Changed, Pending, Settled};
-
-use self::document::{Emitted, EmittedDocument};
+use self::document::{DocumentBuilder, GroupEmission};
 use self::target::EmitLogs;
 use crate::counts::Counters;
+use crate::dirty_groups::{DirtyGroups, EmittedGroup, GroupChange};
 use crate::fold::ViewShards;
 use crate::parts::FeatureParts;
 
 /// Number of groups that are emitted together.
-const TOGETHER: usize = 500;
+const BATCH_GROUPS: usize = 500;
 /// Number of batches of one partition before the next partition's turn.
-const TURNS_MAX: usize = 64;
+const BATCHES_MAX: usize = 64;
 
 /// Emits the values of a view until the task is dropped.
 pub(crate) async fn emit(
     parts: FeatureParts,
     schema: Arc<SchemaAt>,
-    follower: StoreFollower,
+    follower: StoreReplica,
     shards: ViewShards,
     counters: Arc<Counters>,
 ) {
@@ -63,7 +61,7 @@ pub(crate) async fn emit(
 
 struct Emitter {
     parts: FeatureParts,
-    follower: StoreFollower,
+    follower: StoreReplica,
     shards: ViewShards,
     counters: Arc<Counters>,
     logs: EmitLogs,
@@ -74,16 +72,16 @@ struct Emitter {
 impl Emitter {
     /// Emits all changed groups.
     async fn tick(&mut self) -> Result<()> {
-        for (partition, pending) in self.shards.told() {
+        for (partition, dirty) in self.shards.replicas().shared() {
             // A partition that is being rebuilt is not complete yet.
             if self.follower.admit(&Read::local(), &[partition]).await.is_err() {
                 continue;
             }
-            for _ in 0..TURNS_MAX {
-                let taken = pending.take(TOGETHER);
+            for _ in 0..BATCHES_MAX {
+                let taken = dirty.take(BATCH_GROUPS);
                 if !taken.is_empty() {
-                    self.emit(partition, &pending, taken).await?;
-                } else if !self.refill(partition, &pending)? {
+                    self.emit(partition, &dirty, taken).await?;
+                } else if !self.refill(partition, &dirty)? {
                     break;
                 }
             }
@@ -92,21 +90,21 @@ impl Emitter {
     }
 
     /// Reads more changed groups from the shard's rows; returns whether there may be some.
-    fn refill(&mut self, partition: PartitionId, pending: &Pending) -> Result<bool> {
-        if !pending.take_more() {
+    fn refill(&mut self, partition: PartitionId, dirty: &DirtyGroups) -> Result<bool> {
+        if !dirty.take_more() {
             return Ok(false);
         }
         let cursor = self.cursors.entry(partition).or_default();
-        let told = in_place(|| self.shards.changed_groups(partition, cursor, TOGETHER));
-        let told = told.inspect_err(|_| pending.note_more())?;
-        for (group, changed) in &told {
-            pending.note(group, *changed);
+        let found = block_in_place(|| self.shards.changed_groups(partition, cursor, BATCH_GROUPS));
+        let found = found.inspect_err(|_| dirty.note_more())?;
+        for (group, changed) in &found {
+            dirty.note(group, *changed);
         }
-        let last = told.into_iter().nth(TOGETHER - 1);
+        let last = found.into_iter().nth(BATCH_GROUPS - 1);
         match last {
             Some((group, _)) => {
                 *cursor = group;
-                pending.note_more();
+                dirty.note_more();
             }
             None => cursor.clear(),
         }
@@ -116,24 +114,24 @@ impl Emitter {
     async fn emit(
         &mut self,
         partition: PartitionId,
-        pending: &Pending,
-        groups: Vec<(Vec<u8>, Changed)>,
+        dirty: &DirtyGroups,
+        groups: Vec<(Vec<u8>, GroupChange)>,
     ) -> Result<()> {
-        let now = self.parts.clock.now();
+        let now = self.parts.context.clock.now();
         let names = groups.iter().map(|(group, _)| group.as_slice());
-        let emitted = in_place(|| self.emitted(partition, names, now));
+        let emitted = block_in_place(|| self.emitted(partition, names, now));
         // After a failure, the shard's rows still list these groups.
-        let emitted = emitted.inspect_err(|_| pending.note_more())?;
+        let emitted = emitted.inspect_err(|_| dirty.note_more())?;
         let (documents, moments): (Vec<_>, Vec<_>) =
-            emitted.into_iter().map(|Emitted { document, next }| (document, next)).unzip();
+            emitted.into_iter().map(|GroupEmission { document, next }| (document, next)).unzip();
         let documents = documents.into_iter().flatten().collect();
-        self.logs.append(documents).await.inspect_err(|_| pending.note_more())?;
-        let now = self.parts.clock.now();
-        let settled = groups.into_iter().zip(moments).map(|((group, changed), next)| {
+        self.logs.append(documents).await.inspect_err(|_| dirty.note_more())?;
+        let now = self.parts.context.clock.now();
+        let emitted = groups.into_iter().zip(moments).map(|((group, changed), next)| {
             self.counters.emitted(now.micros_since(changed.since));
-            Settled { group, position: changed.position, next }
+            EmittedGroup { group, position: changed.position, next }
         });
-        pending.settle(settled.collect());
+        dirty.note_emitted(emitted.collect());
         Ok(())
     }
 
@@ -142,12 +140,12 @@ impl Emitter {
         partition: PartitionId,
         groups: impl Iterator<Item = &'g [u8]>,
         now: Timestamp,
-    ) -> Result<Vec<Emitted>> {
+    ) -> Result<Vec<GroupEmission>> {
         let plan = self.shards.plan();
-        let shard = self.shards.shard(partition)?;
+        let shard = self.shards.replicas().shard(partition)?;
         let view = shard.view()?;
         let (at, position) = (view.partition_time(), view.position());
-        let making = EmittedDocument { plan, position, at, now };
+        let making = DocumentBuilder { plan, position, at, now };
         groups.map(|group| making.of(group, &self.shards.tiles(&view, group)?)).collect()
     }
 }

@@ -9,7 +9,7 @@ use forebay_core::id::{
 use forebay_core::key::Key;
 use forebay_core::partition::partition_of;
 use forebay_core::{Error, Result};
-use forebay_log::find_log_id;
+use forebay_entries::find_log_id;
 use forebay_wire::entry::encode_entry;
 use futures::future::try_join_all;
 
@@ -42,7 +42,7 @@ impl EmitLogs {
     /// `NotFound` if the store was deleted; else as the log: some documents may then have been
     /// appended.
     pub(super) async fn append(&mut self, documents: Vec<(Key, Vec<FieldChange>)>) -> Result<()> {
-        let catalog = self.parts.catalog.catalog();
+        let catalog = self.parts.context.catalog.catalog();
         let gone = || Error::not_found("the store that the view materializes to was deleted");
         let store = catalog.living().find(|schema| schema.definition.versions.home() == self.store);
         let schema = store.ok_or_else(gone)?;
@@ -57,7 +57,7 @@ impl EmitLogs {
         }
         let client = match self.client {
             Some(client) => client,
-            None => *self.client.insert(self.parts.entropy.client_id()?),
+            None => *self.client.insert(self.parts.context.entropy.client_id()?),
         };
         let mut appends = Vec::with_capacity(sorted.len());
         for (partition, changes) in sorted {
@@ -66,7 +66,7 @@ impl EmitLogs {
             let body = EntryBody::Changes(vec![ClientBatch { client, changes }]);
             appends.push((at, entry(log_id, version, body)?));
         }
-        let log = &self.parts.log;
+        let log = &self.parts.context.log;
         let appends = appends.into_iter().map(|(at, entry)| log.append(at, entry));
         try_join_all(appends).await.map(drop)
     }
@@ -75,7 +75,7 @@ impl EmitLogs {
         if let Some(known) = self.log_ids.get(&at) {
             return Ok(*known);
         }
-        let log = &*self.parts.log;
+        let log = &*self.parts.context.log;
         let found = find_log_id(log, at, log.bounds(at).await?).await?;
         let found =
             found.ok_or_else(|| Error::unavailable("the log has no entry yet; try again"))?;

@@ -14,7 +14,7 @@ use forebay_core::partition::xxh3_64;
 use forebay_core::schema::{ColumnIndex, Definition};
 use forebay_core::value::{FieldType, Value};
 use forebay_core::{Error, Result};
-use forebay_shard::{EVENT_AT_BYTES, EventAt};
+use forebay_shard::{EVENT_POSITION_BYTES, EventPosition};
 
 /// Key order of all rows of a stream's shard except the events.
 pub(super) const ORDER: KeyOrder = KeyOrder { primary: KeyType::Bytes, partition: None };
@@ -33,7 +33,7 @@ pub(super) struct Indexes(Vec<(FieldId, FieldType, ColumnIndex)>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
     pub(super) time: Timestamp,
-    pub(super) at: EventAt,
+    pub(super) at: EventPosition,
 }
 
 impl Indexes {
@@ -79,7 +79,7 @@ impl Indexes {
 }
 
 impl Entry {
-    const BYTES: usize = 8 + EVENT_AT_BYTES;
+    const BYTES: usize = 8 + EVENT_POSITION_BYTES;
 
     fn put(self, key: &mut Vec<u8>) {
         key.extend(ordered_i64(self.time.as_micros()));
@@ -94,7 +94,7 @@ impl Entry {
         let damaged = || Error::corrupt("an index entry names no event");
         let (_, entry) = key.split_last_chunk::<{ Self::BYTES }>().ok_or_else(damaged)?;
         let (time, at) = entry.split_first_chunk::<8>().ok_or_else(damaged)?;
-        let at = EventAt::from_bytes(at.try_into().map_err(|_| damaged())?);
+        let at = EventPosition::from_bytes(at.try_into().map_err(|_| damaged())?);
         Ok(Self { time: Timestamp::from_micros(number_of_ordered(*time)), at })
     }
 }
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn an_entry_is_read_back_from_the_end_of_its_key() {
-        let at = EventAt { offset: Offset(7), place: 3 };
+        let at = EventPosition { offset: Offset(7), place: 3 };
         let entry = Entry { time: Timestamp::from_micros(-9), at };
         let mut key = by_range(FieldId(2), Some(&Value::String("Rome".to_owned())));
         assert!(Entry::of_key(&key).is_err());
@@ -230,7 +230,7 @@ mod tests {
             let range = between(FieldId(1), Some(&from), Some(&to));
             let mut key = stored_key(&by_range(FieldId(1), Some(&found)));
             let time = Timestamp::from_micros(time);
-            Entry { time, at: EventAt::default() }.put(&mut key);
+            Entry { time, at: EventPosition::default() }.put(&mut key);
             let is_in = range.from <= key && key < range.to;
             prop_assert_eq!(is_in, a <= value && value < b);
         }
@@ -241,7 +241,7 @@ mod tests {
             let range = span.of_key(b"ada");
             let mut key = stored_key(&by_key(b"ada"));
             let time = Timestamp::from_micros(time.into());
-            Entry { time, at: EventAt::default() }.put(&mut key);
+            Entry { time, at: EventPosition::default() }.put(&mut key);
             let is_in = range.from <= key && key < range.to;
             prop_assert_eq!(is_in, span.has(time));
         }

@@ -1,13 +1,13 @@
 //! The retained events of streams: stored by their positions in the logs; found by key, by indexed
 //! columns and by event time; deleted once their retention has passed.
 
-mod kept;
+mod event_shards;
 mod keys;
-mod retain;
+mod retention;
 mod select;
 pub mod service;
-mod stored;
+mod stored_event;
 
-pub(crate) use self::kept::EventShards;
-pub(crate) use self::retain::{DerivedUpTo, retain};
-pub(crate) use self::select::{By, Selected, Selection};
+pub(crate) use self::event_shards::{EventRows, EventShards};
+pub(crate) use self::retention::{DerivedOffsets, run_retention};
+pub(crate) use self::select::{EventLookup, SelectedEvent, Selection};

@@ -8,23 +8,23 @@ use forebay_core::clock::Timestamp;
 use forebay_core::id::{FieldId, Offset, PartitionId};
 use forebay_core::key_order::{Direction, KeyRange};
 use forebay_core::limits::{SELECT_BYTES_MAX, SELECT_READ_MAX, SELECT_SCANNED_MAX};
-use forebay_core::merge::compare;
 use forebay_core::row::{Document, row_schema_version};
 use forebay_core::schema::ColumnIndex;
+use forebay_core::schema_set::SchemaSet;
 use forebay_core::value::Value;
+use forebay_core::value::compare;
 use forebay_core::{Error, Result};
-use forebay_index::SchemaSet;
-use forebay_shard::{EventAt, Shard, View};
+use forebay_shard::{EventPosition, Shard, View};
 
 use super::keys::{Entry, Span, between};
-use super::stored::StoredEvent;
+use super::stored_event::StoredEvent;
 
 /// Number of events that are read together.
 const READ_AT_ONCE: usize = 64;
 
 /// Lookup of events.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum By {
+pub(crate) enum EventLookup {
     /// By event time.
     Time,
     /// By the identity bytes of their key.
@@ -38,7 +38,7 @@ pub(crate) enum By {
 /// Query for events: their lookup, order and columns.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
-    pub(crate) by: By,
+    pub(crate) by: EventLookup,
     /// First time, and first time after the span.
     pub(crate) span: (Option<i64>, Option<i64>),
     /// Requested columns; all if empty.
@@ -51,9 +51,9 @@ pub(crate) struct Selection {
 
 /// A selected event.
 #[derive(Clone, Debug)]
-pub(crate) struct Selected {
+pub(crate) struct SelectedEvent {
     pub(crate) partition: PartitionId,
-    pub(crate) at: EventAt,
+    pub(crate) at: EventPosition,
     pub(crate) time: Timestamp,
     pub(crate) append_time: Timestamp,
     /// Identity bytes of the key.
@@ -62,7 +62,7 @@ pub(crate) struct Selected {
     pub(crate) columns: Document,
 }
 
-impl Selected {
+impl SelectedEvent {
     /// Returns the bytes of the key and the columns.
     pub(crate) fn bytes(&self) -> usize {
         let columns = self.columns.cells().iter().filter_map(|cell| cell.value.as_ref());
@@ -80,14 +80,20 @@ impl Selection {
         shard: &Shard,
         view: &View<'_>,
         schemas: &SchemaSet,
-    ) -> Result<Vec<Selected>> {
+    ) -> Result<Vec<SelectedEvent>> {
         let partition = shard.partition().partition;
-        let reading =
-            Reading { selection: self, shard, view, schemas, partition, scans: SELECT_SCANNED_MAX };
+        let select = PartitionSelect {
+            selection: self,
+            shard,
+            view,
+            schemas,
+            partition,
+            scans: SELECT_SCANNED_MAX,
+        };
         match (&self.by, self.order_by) {
-            (_, Some(_)) => reading.all_ordered(),
-            (By::Between(..), None) => reading.found_ordered(),
-            (_, None) => reading.in_order(),
+            (_, Some(_)) => select.all_ordered(),
+            (EventLookup::Between(..), None) => select.found_ordered(),
+            (_, None) => select.in_order(),
         }
     }
 
@@ -100,14 +106,14 @@ impl Selection {
         &self,
         (shard, view, schemas): (&Shard, &View<'_>, &SchemaSet),
         first: Offset,
-        mut take: impl FnMut(Vec<Selected>) -> Result<bool>,
+        mut take: impl FnMut(Vec<SelectedEvent>) -> Result<bool>,
     ) -> Result<()> {
         let partition = shard.partition().partition;
-        let reading =
-            Reading { selection: self, shard, view, schemas, partition, scans: usize::MAX };
+        let select =
+            PartitionSelect { selection: self, shard, view, schemas, partition, scans: usize::MAX };
         match (&self.by, self.span) {
-            (By::Time, (None, None)) => reading.all(first, take),
-            _ => reading.entries(|entries| take(reading.read(entries)?)),
+            (EventLookup::Time, (None, None)) => select.all(first, take),
+            _ => select.entries(|entries| take(select.read(entries)?)),
         }
     }
 
@@ -115,28 +121,28 @@ impl Selection {
     ///
     /// # Errors
     /// `LimitExceeded` if the events exceed the bytes of an answer.
-    pub(crate) fn merge(&self, events: Vec<Selected>) -> Result<Vec<Selected>> {
+    pub(crate) fn merge(&self, events: Vec<SelectedEvent>) -> Result<Vec<SelectedEvent>> {
         let events = self.first(events);
         events.iter().try_fold(0, weigh)?;
         Ok(events)
     }
 
     /// Returns the first events, in order.
-    fn first(&self, mut events: Vec<Selected>) -> Vec<Selected> {
+    fn first(&self, mut events: Vec<SelectedEvent>) -> Vec<SelectedEvent> {
         events.sort_by(|a, b| self.order(a, b));
         events.truncate(self.limit);
         events
     }
 
     /// Compares by value, with missing values last; then by time and position.
-    fn order(&self, a: &Selected, b: &Selected) -> Ordering {
+    fn order(&self, a: &SelectedEvent, b: &SelectedEvent) -> Ordering {
         let turned = |order: Ordering| if self.is_descending { order.reverse() } else { order };
         let column = self.order_by.unwrap_or_default();
         let by_value = match (a.columns.value(column), b.columns.value(column)) {
             (Some(a), Some(b)) => turned(compare_all(a, b)),
             (a, b) => b.is_some().cmp(&a.is_some()),
         };
-        let place = |it: &Selected| (it.time, it.partition, it.at);
+        let place = |it: &SelectedEvent| (it.time, it.partition, it.at);
         by_value.then_with(|| turned(place(a).cmp(&place(b))))
     }
 
@@ -146,10 +152,12 @@ impl Selection {
 
     fn range(&self) -> KeyRange {
         match &self.by {
-            By::Time => self.span().all(),
-            By::Key(key) => self.span().of_key(key),
-            By::Equal(column, index, value) => self.span().of_value(*column, *index, value),
-            By::Between(column, from, to) => between(*column, from.as_ref(), to.as_ref()),
+            EventLookup::Time => self.span().all(),
+            EventLookup::Key(key) => self.span().of_key(key),
+            EventLookup::Equal(column, index, value) => {
+                self.span().of_value(*column, *index, value)
+            }
+            EventLookup::Between(column, from, to) => between(*column, from.as_ref(), to.as_ref()),
         }
     }
 }
@@ -160,7 +168,7 @@ fn compare_all(a: &Value, b: &Value) -> Ordering {
 }
 
 /// Execution of a selection in one partition.
-struct Reading<'r> {
+struct PartitionSelect<'r> {
     selection: &'r Selection,
     shard: &'r Shard,
     view: &'r View<'r>,
@@ -170,14 +178,14 @@ struct Reading<'r> {
     scans: usize,
 }
 
-impl Reading<'_> {
+impl PartitionSelect<'_> {
     /// Reads all events from an offset on, in the order of their positions.
     fn all(
         &self,
         first: Offset,
-        mut take: impl FnMut(Vec<Selected>) -> Result<bool>,
+        mut take: impl FnMut(Vec<SelectedEvent>) -> Result<bool>,
     ) -> Result<()> {
-        let first = EventAt { offset: first.max(self.shard.events_from()), place: 0 };
+        let first = EventPosition { offset: first.max(self.shard.events_from()), place: 0 };
         let mut found = self.view.scan_events(first, Direction::Forward)?;
         let mut events = Vec::with_capacity(READ_AT_ONCE);
         while let Some((at, row)) = found.next()? {
@@ -190,7 +198,7 @@ impl Reading<'_> {
     }
 
     /// Reads events whose index entries already have the requested order.
-    fn in_order(&self) -> Result<Vec<Selected>> {
+    fn in_order(&self) -> Result<Vec<SelectedEvent>> {
         let (mut events, mut bytes, mut read) = (Vec::new(), 0, 0);
         self.entries(|batch| {
             read += batch.len();
@@ -206,12 +214,12 @@ impl Reading<'_> {
     }
 
     /// Sorts the index entries by event time first, and reads only the events of the first ones.
-    fn found_ordered(&self) -> Result<Vec<Selected>> {
-        let mut first: BinaryHeap<Turned> = BinaryHeap::new();
+    fn found_ordered(&self) -> Result<Vec<SelectedEvent>> {
+        let mut first: BinaryHeap<HeapEntry> = BinaryHeap::new();
         let is_descending = self.selection.is_descending;
         self.entries(|batch| {
             for entry in batch {
-                first.push(Turned { entry: *entry, is_descending });
+                first.push(HeapEntry { entry: *entry, is_descending });
                 if first.len() > self.selection.limit {
                     first.pop();
                 }
@@ -230,18 +238,18 @@ impl Reading<'_> {
     }
 
     /// Reads all events, and keeps the first ones.
-    fn all_ordered(&self) -> Result<Vec<Selected>> {
+    fn all_ordered(&self) -> Result<Vec<SelectedEvent>> {
         let (mut events, mut bytes, mut read) = (Vec::new(), 0, 0);
         let most = 2 * self.selection.limit.max(READ_AT_ONCE);
         self.entries(|batch| {
             read += batch.len();
             check_read(read)?;
             let mut more = self.read(batch)?;
-            bytes += more.iter().map(Selected::bytes).sum::<usize>();
+            bytes += more.iter().map(SelectedEvent::bytes).sum::<usize>();
             events.append(&mut more);
             if events.len() >= most || bytes > 2 * SELECT_BYTES_MAX {
                 events = self.selection.merge(std::mem::take(&mut events))?;
-                bytes = events.iter().map(Selected::bytes).sum();
+                bytes = events.iter().map(SelectedEvent::bytes).sum();
             }
             Ok(true)
         })?;
@@ -255,8 +263,8 @@ impl Reading<'_> {
         let mut found = self.view.scan(&self.selection.range(), direction);
         let (mut batch, mut scanned) = (Vec::with_capacity(READ_AT_ONCE), 0);
         // A batch exceeds the limit only if the order requires all entries.
-        let is_in_order =
-            self.selection.order_by.is_none() && !matches!(self.selection.by, By::Between(..));
+        let is_in_order = self.selection.order_by.is_none()
+            && !matches!(self.selection.by, EventLookup::Between(..));
         let most = if is_in_order { self.selection.limit } else { READ_AT_ONCE };
         let at_once = READ_AT_ONCE.min(most);
         while let Some((key, _)) = found.next()? {
@@ -282,7 +290,7 @@ impl Reading<'_> {
     }
 
     /// Reads the events of some entries; skips events whose index value merely collides.
-    fn read(&self, entries: &[Entry]) -> Result<Vec<Selected>> {
+    fn read(&self, entries: &[Entry]) -> Result<Vec<SelectedEvent>> {
         let places: Vec<_> = entries.iter().map(|entry| entry.at).collect();
         let rows = self.view.events(&places)?;
         let mut events = Vec::with_capacity(rows.len());
@@ -300,16 +308,16 @@ impl Reading<'_> {
         Ok(events)
     }
 
-    fn event(&self, at: EventAt, row: &[u8]) -> Result<Option<Selected>> {
+    fn event(&self, at: EventPosition, row: &[u8]) -> Result<Option<SelectedEvent>> {
         let stored = StoredEvent::decode(row)?;
         let version = row_schema_version(stored.row).unwrap_or_default();
         let unknown = || Error::corrupt("the definition of an event is not known");
         let schema = self.schemas.get(version).ok_or_else(unknown)?;
         let columns = self.widened(Document::decode(stored.row, &schema.layout)?);
         let is_it = match &self.selection.by {
-            By::Time | By::Between(..) => true,
-            By::Key(key) => stored.key == key,
-            By::Equal(column, _, value) => columns
+            EventLookup::Time | EventLookup::Between(..) => true,
+            EventLookup::Key(key) => stored.key == key,
+            EventLookup::Equal(column, _, value) => columns
                 .value(*column)
                 .is_some_and(|found| compare(found, value).is_some_and(Ordering::is_eq)),
         };
@@ -321,7 +329,7 @@ impl Reading<'_> {
             wanted.is_empty() || wanted.contains(&field) || *order_by == Some(field)
         };
         let columns = columns.copied_where(|cell| is_wanted(cell.field));
-        Ok(Some(Selected {
+        Ok(Some(SelectedEvent {
             partition: self.partition,
             at,
             time: stored.head.time,
@@ -345,7 +353,7 @@ impl Reading<'_> {
 }
 
 /// Returns the sum of the bytes with one more event.
-fn weigh(bytes: usize, event: &Selected) -> Result<usize> {
+fn weigh(bytes: usize, event: &SelectedEvent) -> Result<usize> {
     let bytes = bytes + event.bytes();
     if bytes > SELECT_BYTES_MAX {
         let message = "the select returns too many bytes; name fewer columns, or a lower limit";
@@ -364,19 +372,19 @@ fn check_read(read: usize) -> Result<()> {
 
 /// Heap element that keeps the first entries of the requested order: the last one is popped first.
 #[derive(PartialEq, Eq)]
-struct Turned {
+struct HeapEntry {
     entry: Entry,
     is_descending: bool,
 }
 
-impl Ord for Turned {
+impl Ord for HeapEntry {
     fn cmp(&self, other: &Self) -> Ordering {
         let order = self.entry.cmp(&other.entry);
         if self.is_descending { order.reverse() } else { order }
     }
 }
 
-impl PartialOrd for Turned {
+impl PartialOrd for HeapEntry {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }

@@ -16,9 +16,9 @@ use forebay_core::row::Document;
 use forebay_core::schema::{ColumnIndex, Definition, Field};
 use forebay_core::value::{FieldType, Value};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_reader::Read;
-use forebay_serve::{Owner, forwarded, is_forwarded};
-use forebay_shard::EventAt;
+use forebay_replica::Read;
+use forebay_runtime::{Owner, forwarded, is_forwarded};
+use forebay_shard::EventPosition;
 use forebay_wire::document::{fields_message, set_fields};
 use forebay_wire::status::{error_of_status, status_of_error};
 use forebay_wire::token::Token;
@@ -32,9 +32,9 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-use super::{By, Selected, Selection};
+use super::{EventLookup, SelectedEvent, Selection};
+use crate::feature_store::Features;
 use crate::streams::Stream;
-use crate::values::Features;
 
 /// Number of selects that a process answers concurrently; others wait.
 const SELECTS_AT_ONCE: usize = 32;
@@ -60,11 +60,11 @@ impl EventsService {
 
     /// Returns the stream, and the validated request. An unknown stream or column may be new, so
     /// the method then reads the control log to its end and tries again.
-    async fn begin(&self, request: &v1::SelectRequest) -> Result<(Stream, Asked)> {
+    async fn begin(&self, request: &v1::SelectRequest) -> Result<(Stream, SelectSpec)> {
         let begin = || {
             let stream = self.features.stream(&request.stream)?;
-            let asked = Asked::of(request, &stream.schema.definition)?;
-            Ok((stream, asked))
+            let spec = SelectSpec::of(request, &stream.schema.definition)?;
+            Ok((stream, spec))
         };
         match begin() {
             Err(error) if is_of_definition(&error) => match self.features.catch_up().await {
@@ -80,7 +80,7 @@ impl EventsService {
         request: v1::SelectRequest,
         came_with: &MetadataMap,
     ) -> Result<v1::SelectResponse> {
-        let (stream, asked) = self.begin(&request).await?;
+        let (stream, spec) = self.begin(&request).await?;
         // The semaphore is never closed. A forwarded request holds a permit of the process that
         // forwards it.
         let _turn = match is_forwarded(came_with) {
@@ -90,14 +90,14 @@ impl EventsService {
         let definition = &stream.schema.definition;
         let mut ours = Vec::new();
         let mut theirs = Vec::new();
-        for partition in &asked.partitions {
+        for partition in &spec.partitions {
             let at = definition.written().at(*partition);
             match self.features.peers().owner(at, came_with).await? {
                 Owner::Here => ours.push(*partition),
-                Owner::Peer(peer) => theirs.push(ask(peer, asked.of_peer(&request, *partition))),
+                Owner::Peer(peer) => theirs.push(ask(peer, spec.of_peer(&request, *partition))),
             }
         }
-        let here = stream.select(&asked.selection, &asked.read, &ours);
+        let here = stream.select(&spec.selection, &spec.read, &ours);
         let (here, theirs) = futures::future::try_join(here, try_join_all(theirs)).await?;
         let (mut events, mut token) = here;
         for answer in theirs {
@@ -106,10 +106,10 @@ impl EventsService {
                 events.push(event.try_into()?);
             }
         }
-        let events = asked.selection.merge(events)?;
+        let events = spec.selection.merge(events)?;
         Ok(v1::SelectResponse {
-            events: events.into_iter().map(|event| asked.message(event)).collect(),
-            columns: asked.columns.iter().map(column_message).collect(),
+            events: events.into_iter().map(|event| spec.message(event)).collect(),
+            columns: spec.columns.iter().map(column_message).collect(),
             token: token.encode(),
         })
     }
@@ -127,8 +127,8 @@ async fn ask(peer: Channel, request: v1::SelectRequest) -> Result<v1::SelectResp
     answer.map(Response::into_inner).map_err(|status| error_of_status(&status))
 }
 
-/// A request, validated against the stream.
-struct Asked {
+/// A select's request, validated against the stream.
+struct SelectSpec {
     selection: Selection,
     read: Read,
     partitions: BTreeSet<PartitionId>,
@@ -136,7 +136,7 @@ struct Asked {
     columns: Vec<Field>,
 }
 
-impl Asked {
+impl SelectSpec {
     fn of(request: &v1::SelectRequest, definition: &Definition) -> Result<Self> {
         let limit = match request.limit {
             0 => SELECT_LIMIT,
@@ -175,7 +175,7 @@ impl Asked {
         request
     }
 
-    fn message(&self, event: Selected) -> v1::SelectedEvent {
+    fn message(&self, event: SelectedEvent) -> v1::SelectedEvent {
         let is_answered = |column: FieldId| self.columns.iter().any(|it| it.id == column);
         v1::SelectedEvent {
             key: event.key.into(),
@@ -189,7 +189,7 @@ impl Asked {
     }
 }
 
-impl TryFrom<v1::SelectedEvent> for Selected {
+impl TryFrom<v1::SelectedEvent> for SelectedEvent {
     type Error = Error;
 
     fn try_from(wire: v1::SelectedEvent) -> Result<Self> {
@@ -200,7 +200,7 @@ impl TryFrom<v1::SelectedEvent> for Selected {
             .map_err(|_| Error::corrupt("the index in the entry of an event is out of range"))?;
         Ok(Self {
             partition: PartitionId(wire.partition),
-            at: EventAt { offset: Offset(wire.offset), place },
+            at: EventPosition { offset: Offset(wire.offset), place },
             time: Timestamp::from_micros(wire.time_us),
             append_time: Timestamp::from_micros(wire.append_time_us),
             key: wire.key.into(),
@@ -233,7 +233,7 @@ fn ordering_column<'d>(definition: &'d Definition, name: &str) -> Result<&'d Fie
 }
 
 /// Returns the lookup of a request.
-fn by(request: &v1::SelectRequest, definition: &Definition) -> Result<By> {
+fn by(request: &v1::SelectRequest, definition: &Definition) -> Result<EventLookup> {
     let indexed = |name: &str| {
         let column = column(definition, name)?;
         let advice = "the column has no index; alter the stream to find events by it";
@@ -241,11 +241,11 @@ fn by(request: &v1::SelectRequest, definition: &Definition) -> Result<By> {
         Ok::<_, Error>((column, column.rules.index.ok_or_else(none)?))
     };
     match &request.by {
-        None => Ok(By::Time),
+        None => Ok(EventLookup::Time),
         Some(select_request::By::Key(key)) => {
             let refused = |error: Error| Error::invalid_argument(error.message());
             KeyOrder::of(definition).stored(key).map_err(refused)?;
-            Ok(By::Key(key.to_vec()))
+            Ok(EventLookup::Key(key.to_vec()))
         }
         Some(select_request::By::Equal(equal)) => {
             let (column, index) = indexed(&equal.column)?;
@@ -254,7 +254,7 @@ fn by(request: &v1::SelectRequest, definition: &Definition) -> Result<By> {
                     .with_field(&column.name)
             };
             let value = fitted(column, equal.value.as_ref().ok_or_else(none)?)?;
-            Ok(By::Equal(column.id, index, value))
+            Ok(EventLookup::Equal(column.id, index, value))
         }
         Some(select_request::By::Between(between)) => {
             let (column, index) = indexed(&between.column)?;
@@ -266,7 +266,7 @@ fn by(request: &v1::SelectRequest, definition: &Definition) -> Result<By> {
             let bound = |value: &Option<v1::Value>| {
                 value.as_ref().map(|value| bound(column, value)).transpose()
             };
-            Ok(By::Between(column.id, bound(&between.from)?, bound(&between.to)?))
+            Ok(EventLookup::Between(column.id, bound(&between.from)?, bound(&between.to)?))
         }
     }
 }
@@ -302,24 +302,24 @@ fn bound(column: &Field, value: &v1::Value) -> Result<Value> {
 fn partitions(
     request: &v1::SelectRequest,
     definition: &Definition,
-    by: &By,
+    by: &EventLookup,
 ) -> Result<BTreeSet<PartitionId>> {
     let count = definition.written().partitions;
-    let mut asked: BTreeSet<_> = request.partitions.iter().copied().map(PartitionId).collect();
-    if let Some(unknown) = asked.iter().find(|partition| partition.0 >= count.0) {
+    let mut wanted: BTreeSet<_> = request.partitions.iter().copied().map(PartitionId).collect();
+    if let Some(unknown) = wanted.iter().find(|partition| partition.0 >= count.0) {
         let error = Error::invalid_argument(format!(
             "the stream has {count} partitions; name one below that"
         ));
         return Err(error.with_partition(*unknown));
     }
-    if asked.is_empty() {
-        asked = count.partitions().collect();
+    if wanted.is_empty() {
+        wanted = count.partitions().collect();
     }
-    if let By::Key(key) = by {
+    if let EventLookup::Key(key) = by {
         let of_key = partition_of(key, count);
-        asked.retain(|partition| *partition == of_key);
+        wanted.retain(|partition| *partition == of_key);
     }
-    Ok(asked)
+    Ok(wanted)
 }
 
 #[tonic::async_trait]

@@ -30,14 +30,14 @@ pub(crate) struct Manifest {
     /// Time of the export, in microseconds since the Unix epoch.
     pub(crate) taken_at_us: i64,
     /// Exported range of each partition.
-    pub(crate) partitions: Vec<Exported>,
+    pub(crate) partitions: Vec<ExportedRange>,
     /// Files of the export.
     pub(crate) files: Vec<ExportedFile>,
 }
 
 /// Exported range of a partition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Exported {
+pub(crate) struct ExportedRange {
     /// Number of the partition.
     pub(crate) partition: u32,
     /// First offset.
@@ -96,14 +96,14 @@ impl Manifest {
 }
 
 /// Manifests by stream and number.
-type Known = BTreeMap<(StoreId, u64), Arc<Manifest>>;
+type ManifestCache = BTreeMap<(StoreId, u64), Arc<Manifest>>;
 
 /// Exports of all streams in a folder of an object store. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Exports {
     root: SnapshotStore,
     /// Cache of read manifests, which never change.
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<ManifestCache>>,
 }
 
 impl Exports {
@@ -170,7 +170,7 @@ mod tests {
 
     fn manifest() -> Manifest {
         let mut manifest = Manifest::behind(None, "orders", 7);
-        manifest.partitions.push(Exported { partition: 1, from: 0, to: 9, events: 4 });
+        manifest.partitions.push(ExportedRange { partition: 1, from: 0, to: 9, events: 4 });
         manifest
     }
 

@@ -13,11 +13,11 @@ use forebay_core::clock::Clock;
 use forebay_core::entropy::Entropy;
 use forebay_core::id::StoreId;
 use forebay_core::value::Value;
-use forebay_query::{Bounds, ParquetFile, Table, Wanted};
-use forebay_snapshot::in_place;
+use forebay_query::{Bounds, ParquetFile, Table, TableScan};
+use forebay_tasks::block_in_place;
 use futures::TryStreamExt;
 
-use super::manifests::{Exported, ExportedFile, Exports, Manifest};
+use super::manifests::{ExportedFile, ExportedRange, Exports, Manifest};
 use crate::sql::StreamTable;
 
 /// Target size of a file in bytes.
@@ -33,7 +33,7 @@ pub(super) struct Export<'e> {
 
 /// Progress of an export.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Done {
+pub(super) struct ExportProgress {
     pub(super) events: u64,
     pub(super) bytes: u64,
     pub(super) files: u32,
@@ -48,7 +48,7 @@ impl Export<'_> {
     /// `Conflict` if another process has exported the stream in the meantime; else as the
     /// partitions and the object store. In these cases the written files are not part of any
     /// export.
-    pub(super) async fn run(&self, told: impl FnMut(Done)) -> Result<Option<u64>> {
+    pub(super) async fn run(&self, told: impl FnMut(ExportProgress)) -> Result<Option<u64>> {
         let stream = self.table.definition().store;
         let before = self.exports.of(stream).await?;
         let last = before.last().map(|last| &**last);
@@ -86,24 +86,24 @@ impl Export<'_> {
         &self,
         last: Option<&Manifest>,
         manifest: &mut Manifest,
-        mut told: impl FnMut(Done),
+        mut told: impl FnMut(ExportProgress),
     ) -> Result<()> {
-        let mut done = Done::default();
+        let mut done = ExportProgress::default();
         // Prefix of file names that no other process uses.
         let own = format!("{}{:016x}", prefix(manifest.number), self.entropy.next_u64()?);
         for partition in 0..self.table.parts() as u32 {
             let from = last.map_or(0, |last| last.end_of(partition));
             let (mut exported, first_file) =
-                (Exported { partition, from, to: from, events: 0 }, manifest.files.len());
+                (ExportedRange { partition, from, to: from, events: 0 }, manifest.files.len());
             let mut rows = self.table.rows(partition as usize, &self.wanted(from)?);
-            let mut file: Option<Writing> = None;
+            let mut file: Option<OpenFile> = None;
             while let Some(batch) = rows.try_next().await? {
                 let place = manifest.files.len() - first_file;
                 let writing = match &mut file {
                     Some(writing) => writing,
                     None => {
                         let name = format!("{own}-{partition:04}-{place:04}.parquet");
-                        file.insert(Writing::begin(self.table, name, partition)?)
+                        file.insert(OpenFile::begin(self.table, name, partition)?)
                     }
                 };
                 exported.to = writing.add(self.table, &batch)?;
@@ -127,15 +127,20 @@ impl Export<'_> {
     }
 
     /// Returns the scan of all columns of the events from an offset on.
-    fn wanted(&self, from: u64) -> Result<Wanted> {
+    fn wanted(&self, from: u64) -> Result<TableScan> {
         let columns = (0..self.table.schema().fields().len()).collect();
         let from = Bound::Included(Value::Int64(from as i64));
         let column = self.table.offset_place()?;
-        Ok(Wanted { columns, bounds: vec![Bounds { column, from, to: Bound::Unbounded }] })
+        Ok(TableScan { columns, bounds: vec![Bounds { column, from, to: Bound::Unbounded }] })
     }
 
-    async fn store(&self, file: Writing, manifest: &mut Manifest, done: &mut Done) -> Result<()> {
-        let (mut told, bytes) = (file.told, in_place(|| file.file.finish())?);
+    async fn store(
+        &self,
+        file: OpenFile,
+        manifest: &mut Manifest,
+        done: &mut ExportProgress,
+    ) -> Result<()> {
+        let (mut told, bytes) = (file.told, block_in_place(|| file.file.finish())?);
         told.bytes = bytes.len() as u64;
         let data = self.exports.data(self.table.definition().store);
         data.create_file(&told.name, bytes).await?;
@@ -152,12 +157,12 @@ fn prefix(number: u64) -> String {
 }
 
 /// A file that is being written.
-struct Writing {
+struct OpenFile {
     file: ParquetFile,
     told: ExportedFile,
 }
 
-impl Writing {
+impl OpenFile {
     fn begin(table: &StreamTable, name: String, partition: u32) -> Result<Self> {
         let (from_us, to_us) = (i64::MAX, i64::MIN);
         let told = ExportedFile { name, bytes: 0, events: 0, partition, from_us, to_us };
@@ -166,7 +171,7 @@ impl Writing {
 
     /// Adds events in the order of their offsets; returns the offset after them.
     fn add(&mut self, table: &StreamTable, batch: &RecordBatch) -> Result<u64> {
-        in_place(|| self.file.write(batch))?;
+        block_in_place(|| self.file.write(batch))?;
         let times = batch.column(table.time_place()?).as_primitive::<TimestampMicrosecondType>();
         self.told.from_us = self.told.from_us.min(min(times).unwrap_or(i64::MAX));
         self.told.to_us = self.told.to_us.max(max(times).unwrap_or(i64::MIN));

@@ -10,9 +10,9 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
-use super::run::{Done, Export};
+use super::run::{Export, ExportProgress};
+use crate::feature_store::Features;
 use crate::sql::StreamTable;
-use crate::values::Features;
 
 /// Exports as a gRPC service. A process takes one export at a time.
 #[derive(Clone)]
@@ -33,14 +33,14 @@ impl ExportsService {
     }
 }
 
-type Progress = mpsc::Sender<Result<v1::ExportProgress, Status>>;
+type ExportSender = mpsc::Sender<Result<v1::ExportProgress, Status>>;
 
-async fn export(features: &Arc<Features>, stream: &str, told: &Progress) -> Result<()> {
+async fn export(features: &Arc<Features>, stream: &str, told: &ExportSender) -> Result<()> {
     let exports = features.exports()?;
     let table = StreamTable::new(Arc::clone(features), features.stream(stream)?);
-    let (clock, entropy) = (&features.parts().clock, &features.parts().entropy);
+    let (clock, entropy) = (&features.parts().context.clock, &features.parts().context.entropy);
     let export = Export { exports, table: &table, clock, entropy };
-    let mut last = Done::default();
+    let mut last = ExportProgress::default();
     let number = export.run(|done| {
         last = done;
         // A slow client misses progress messages.
@@ -52,7 +52,7 @@ async fn export(features: &Arc<Features>, stream: &str, told: &Progress) -> Resu
     Ok(())
 }
 
-fn message(done: Done) -> v1::ExportProgress {
+fn message(done: ExportProgress) -> v1::ExportProgress {
     v1::ExportProgress {
         events: done.events,
         bytes: done.bytes,

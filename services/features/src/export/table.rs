@@ -8,15 +8,15 @@ use arrow::datatypes::SchemaRef;
 use bytes::Bytes;
 use forebay_core::Result;
 use forebay_core::value::Value;
-use forebay_query::{Batches, Bounds, Stored, StoredFile, Table, Tables, Wanted};
+use forebay_query::{Batches, Bounds, FileStorage, StoredFile, Table, TableScan, Tables};
 use forebay_snapshot::SnapshotStore;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
 use tonic::async_trait;
 
 use super::manifests::ExportedFile;
+use crate::feature_store::Features;
 use crate::sql::StreamTable;
-use crate::values::Features;
 
 /// The exports of the streams that are open here.
 pub(crate) struct ExportTables(Arc<Features>);
@@ -75,14 +75,14 @@ impl Table for ExportTable {
         self.files.len()
     }
 
-    fn rows(&self, part: usize, wanted: &Wanted) -> Batches {
+    fn rows(&self, part: usize, wanted: &TableScan) -> Batches {
         let file = &self.files[part];
         let is_time = |bounds: &&Bounds| Some(bounds.column) == self.time;
         if !wanted.bounds.iter().filter(is_time).all(|bounds| overlaps(file, bounds)) {
             return stream::empty().boxed();
         }
         let (name, bytes) = (file.name.clone(), file.bytes);
-        let file = StoredFile { stored: Arc::clone(&self.data) as _, name, bytes };
+        let file = StoredFile { storage: Arc::clone(&self.data) as _, name, bytes };
         file.rows(&self.stream.schema(), wanted)
     }
 }
@@ -103,7 +103,7 @@ fn overlaps(file: &ExportedFile, bounds: &Bounds) -> bool {
 #[derive(Debug)]
 struct Data(SnapshotStore);
 
-impl Stored for Data {
+impl FileStorage for Data {
     fn range(&self, name: &str, range: Range<u64>) -> BoxFuture<'_, Result<Bytes>> {
         let name = name.to_owned();
         Box::pin(async move { self.0.file_range(&name, range).await })

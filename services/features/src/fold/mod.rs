@@ -4,7 +4,7 @@
 mod emission;
 mod keys;
 mod run;
-mod tiles;
+mod view_rows;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,29 +14,32 @@ use forebay_core::catalog::SchemaAt;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::PartitionId;
 use forebay_core::key_order::{Direction, KeyOrder};
-use forebay_index::SchemaSet;
+use forebay_core::schema_set::SchemaSet;
 use forebay_shard::{Shard, ShardDirectory, View};
+use forebay_shard_replica::{EntryRun, Materializer, ShardFolder, ShardReplicas, WrittenShard};
 use forebay_sketch::GroupTiles;
 use tokio::sync::Notify;
 
 use self::emission::EmissionRows;
-use self::keys::{group_and_more, tile_of, tiles_from, tiles_of, version_key};
+use self::keys::{
+    changed_behind, changed_group, group_and_more, tile_of, tiles_from, tiles_of, version_key,
+};
 use self::run::RunFold;
-use self::tiles::TileRows;
+use self::view_rows::ViewRows;
 use crate::counts::Counters;
-use crate::emit::Pending;
+use crate::dirty_groups::{DirtyGroups, GroupChange};
 use crate::plan::Plan;
-use crate::shards::{Keeps, Run, Shards, Writing};
 
 /// Row format of a view's shards: tiles, and emission rows.
 pub(crate) struct ViewFold {
     plan: Plan,
-    rows: TileRows,
+    rows: ViewRows,
     counters: Arc<Counters>,
 }
 
-/// The shards of one view in this process.
-pub(crate) type ViewShards = Shards<ViewFold>;
+/// The shards of one view in this process. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct ViewShards(ShardReplicas<ViewFold>);
 
 impl ViewShards {
     /// Creates the set of a view's shards in a folder, with these definitions; no shard is open
@@ -44,23 +47,29 @@ impl ViewShards {
     ///
     /// # Errors
     /// `InvalidArgument` without a definition, or for one that is not a view.
-    pub(crate) fn of_view(
+    pub(crate) fn new(
         versions: Vec<Arc<SchemaAt>>,
         directory: ShardDirectory,
         counters: Arc<Counters>,
         reopen: Arc<Notify>,
     ) -> Result<Self> {
-        let fold = |newest: &SchemaAt| {
-            let plan = Plan::of(&newest.definition)?;
-            Ok(ViewFold { plan, rows: TileRows::new()?, counters })
-        };
-        let order = |newest: &SchemaAt| KeyOrder::of(&newest.definition);
-        Self::new(fold, versions, (directory, order), reopen)
+        let schemas = SchemaSet::new(versions)?;
+        let definition = &schemas.newest().definition;
+        let plan = Plan::of(definition)?;
+        let fold = ViewFold { plan, rows: ViewRows::new()?, counters };
+        let (order, partitions) = (KeyOrder::of(definition), definition.written().partitions);
+        let folder = ShardFolder { directory, order, partitions };
+        Ok(Self(ShardReplicas::new(fold, schemas, folder, reopen)))
+    }
+
+    /// Returns the replicas that follow the logs.
+    pub(crate) fn replicas(&self) -> &ShardReplicas<ViewFold> {
+        &self.0
     }
 
     /// Returns the plan of the fold.
     pub(crate) fn plan(&self) -> &Plan {
-        &self.keeps().plan
+        &self.0.materializer().plan
     }
 
     /// Returns the tiles of a group at one position, and the partition's time there.
@@ -72,7 +81,7 @@ impl ViewShards {
         partition: PartitionId,
         group: &[u8],
     ) -> Result<(GroupTiles, Timestamp)> {
-        let shard = self.shard(partition)?;
+        let shard = self.0.shard(partition)?;
         let view = shard.view()?;
         Ok((self.tiles(&view, group)?, view.partition_time()))
     }
@@ -82,7 +91,7 @@ impl ViewShards {
     /// # Errors
     /// As [`ViewShards::group`].
     pub(crate) fn tiles(&self, view: &View<'_>, group: &[u8]) -> Result<GroupTiles> {
-        let ViewFold { plan, rows, .. } = self.keeps();
+        let ViewFold { plan, rows, .. } = self.0.materializer();
         let mut tiles = GroupTiles::default();
         let mut found = view.scan(&tiles_of(group), Direction::Forward);
         while let Some((key, row)) = found.next()? {
@@ -91,9 +100,7 @@ impl ViewShards {
         }
         Ok(tiles)
     }
-}
 
-impl ViewShards {
     /// Returns at most `most` groups that have tiles, starting at these bytes and wrapping around.
     ///
     /// # Errors
@@ -121,13 +128,35 @@ impl ViewShards {
         }
         Ok(groups)
     }
+
+    /// Reads at most `at_most` groups that wait for emission from the shard's rows, after the group
+    /// `behind`.
+    ///
+    /// # Errors
+    /// As [`ViewShards::group`].
+    pub(crate) fn changed_groups(
+        &self,
+        partition: PartitionId,
+        behind: &[u8],
+        at_most: usize,
+    ) -> Result<Vec<(Vec<u8>, GroupChange)>> {
+        let shard = self.0.shard(partition)?;
+        let view = shard.view()?;
+        let mut rows = view.scan(&changed_behind(behind), Direction::Forward);
+        let (mut found, codec) = (Vec::new(), &self.0.materializer().rows);
+        while found.len() < at_most {
+            let Some((key, row)) = rows.next()? else { break };
+            found.push((changed_group(key.as_bytes())?.to_vec(), codec.change(row)?));
+        }
+        Ok(found)
+    }
 }
 
-impl Keeps for ViewFold {
+impl Materializer for ViewFold {
     /// The groups that wait for emission.
-    type Told = Pending;
+    type Shared = DirtyGroups;
 
-    fn is_kept_alike(&self, shard: &Shard, schemas: &SchemaSet) -> Result<bool> {
+    fn is_compatible(&self, shard: &Shard, schemas: &SchemaSet) -> Result<bool> {
         let Some(row) = shard.row(version_key().as_bytes())? else { return Ok(false) };
         let version = self.rows.version(&row)?;
         let of_version = |schema: &&Arc<SchemaAt>| schema.definition.version == version;
@@ -135,25 +164,25 @@ impl Keeps for ViewFold {
         Ok(folded.is_some_and(|folded| self.plan.folds_as(&folded.definition)))
     }
 
-    fn write(&self, writing: &mut Writing<Self>, run: &Run<'_>) -> Result<()> {
-        let mut fold = RunFold::new(self, writing.writer.shard());
+    fn write(&self, shard: &mut WrittenShard<Self>, run: &EntryRun<'_>) -> Result<()> {
+        let mut fold = RunFold::new(&self.plan, &self.rows, shard.shard());
         run.entries.iter().try_for_each(|entry| fold.fold(entry))?;
-        let (mut writes, mut told) = (Vec::new(), None);
+        let (mut writes, mut update) = (Vec::new(), None);
         if self.plan.view.emission.is_some() {
-            let (shard, pending) = (writing.writer.shard(), &writing.told);
-            let mut rows = EmissionRows::new(self, shard, pending, run.state);
+            let (shard, dirty) = (shard.shard(), shard.shared());
+            let mut rows = EmissionRows::new(&self.rows, shard, dirty, run.state);
             rows.pass()?;
             fold.changed().for_each(|(group, changed)| rows.change(group, changed));
-            told = Some(rows.write(&mut writes)?);
+            update = Some(rows.write(&mut writes)?);
         }
         let folds = fold.write(&mut writes)?;
-        if writing.is_empty {
+        if shard.is_empty() {
             writes.push((version_key(), Some(self.rows.of_version(self.plan.version)?)));
         }
-        writing.put(run, &[], writes)?;
+        shard.write_run(run, &[], writes)?;
         self.counters.add(folds);
-        if let Some(told) = told {
-            told.tell(&writing.told);
+        if let Some(update) = update {
+            update.publish(shard.shared());
         }
         Ok(())
     }

@@ -8,17 +8,19 @@ use forebay_core::id::Position;
 use forebay_core::key::Key;
 use forebay_core::{ErrorCode, Result};
 use forebay_shard::Shard;
-use forebay_sketch::{Admission, Event, EventAt, Tile, TileId};
+use forebay_shard_replica::AppliedEntry;
+use forebay_sketch::{Event, EventAdmission, EventOrder, Tile, TileId};
 
-use super::ViewFold;
 use super::keys::tile_key;
+use super::view_rows::ViewRows;
 use crate::counts::Folds;
-use crate::emit::Changed;
-use crate::shards::TakenEntry;
+use crate::dirty_groups::GroupChange;
+use crate::plan::Plan;
 
 /// The groups of the events in a run of entries.
 pub(super) struct RunFold<'f> {
-    view: &'f ViewFold,
+    plan: &'f Plan,
+    rows: &'f ViewRows,
     shard: &'f Shard,
     groups: BTreeMap<Vec<u8>, Group>,
     folds: Folds,
@@ -29,7 +31,7 @@ pub(super) struct RunFold<'f> {
 struct Group {
     tiles: Vec<HeldTile>,
     /// Position and time of the group's changes.
-    changed: Option<Changed>,
+    changed: Option<GroupChange>,
 }
 
 /// A tile of the shard, with the events folded since.
@@ -40,22 +42,22 @@ struct HeldTile {
 }
 
 impl<'f> RunFold<'f> {
-    pub(super) fn new(view: &'f ViewFold, shard: &'f Shard) -> Self {
-        Self { view, shard, groups: BTreeMap::new(), folds: Folds::default() }
+    pub(super) fn new(plan: &'f Plan, rows: &'f ViewRows, shard: &'f Shard) -> Self {
+        Self { plan, rows, shard, groups: BTreeMap::new(), folds: Folds::default() }
     }
 
     /// Folds all events of an entry, in order.
     ///
     /// # Errors
     /// As the shard; `Corrupt` for an invalid tile.
-    pub(super) fn fold(&mut self, entry: &TakenEntry) -> Result<()> {
-        let by = Changed { position: entry.position, since: entry.partition_time };
+    pub(super) fn fold(&mut self, entry: &AppliedEntry) -> Result<()> {
+        let by = GroupChange { position: entry.position, since: entry.partition_time };
         let mut events = entry.applied.events.iter();
         events.try_for_each(|(position, event)| self.take(*position, event, by))
     }
 
-    fn take(&mut self, position: Position, event: &Change, by: Changed) -> Result<()> {
-        let ViewFold { plan, .. } = self.view;
+    fn take(&mut self, position: Position, event: &Change, by: GroupChange) -> Result<()> {
+        let plan = self.plan;
         let value = |column| event.set_value(column);
         let Some(name) = plan.view.group_key(&value) else {
             self.folds.ungrouped += 1;
@@ -64,12 +66,12 @@ impl<'f> RunFold<'f> {
         let time = plan.time(&value, by.since);
         let windows = plan.fold.windows();
         let admission = windows.admit(time, by.since);
-        if admission != Admission::Admitted {
+        if admission != EventAdmission::Admitted {
             self.folds.note(admission);
             return Ok(());
         }
         let inputs = plan.inputs(&value);
-        let event = Event { at: EventAt { time, position }, inputs: &inputs };
+        let event = Event { at: EventOrder { time, position }, inputs: &inputs };
         match self.fold_into(name, windows.tiles_of(time), &event, by)? {
             true => self.folds.note(admission),
             false => self.folds.refused += 1,
@@ -84,10 +86,10 @@ impl<'f> RunFold<'f> {
         name: Vec<u8>,
         tiles: impl Iterator<Item = TileId>,
         event: &Event<'_>,
-        by: Changed,
+        by: GroupChange,
     ) -> Result<bool> {
-        let (view, shard) = (self.view, self.shard);
-        let of_shard = |name: &[u8], id| view.tile(shard, name, id);
+        let (plan, rows, shard) = (self.plan, self.rows, self.shard);
+        let of_shard = |name: &[u8], id| read_tile((plan, rows), shard, name, id);
         if let Some(group) = self.groups.get_mut(&name) {
             return group.fold(tiles, event, by, |id| of_shard(&name, id));
         }
@@ -98,7 +100,7 @@ impl<'f> RunFold<'f> {
     }
 
     /// Returns the groups with a changed tile, and their changes.
-    pub(super) fn changed(&self) -> impl Iterator<Item = (&[u8], Changed)> {
+    pub(super) fn changed(&self) -> impl Iterator<Item = (&[u8], GroupChange)> {
         self.groups.iter().filter_map(|(name, group)| Some((name.as_slice(), group.changed?)))
     }
 
@@ -107,7 +109,7 @@ impl<'f> RunFold<'f> {
     /// # Errors
     /// As the codecs.
     pub(super) fn write(self, writes: &mut Vec<(Key, Option<Vec<u8>>)>) -> Result<Folds> {
-        let ViewFold { plan, rows, .. } = self.view;
+        let (plan, rows) = (self.plan, self.rows);
         for (name, group) in &self.groups {
             for HeldTile { id, tile, .. } in group.tiles.iter().filter(|held| held.is_changed) {
                 writes.push((tile_key(name, *id), Some(rows.of_tile(&plan.fold, *id, tile)?)));
@@ -122,7 +124,7 @@ impl Group {
         &mut self,
         tiles: impl Iterator<Item = TileId>,
         event: &Event<'_>,
-        by: Changed,
+        by: GroupChange,
         of_shard: impl Fn(TileId) -> Result<Tile>,
     ) -> Result<bool> {
         for id in tiles {
@@ -147,12 +149,15 @@ impl Group {
     }
 }
 
-impl ViewFold {
-    /// Reads a tile of a group from a shard; returns an empty tile if the shard has none.
-    fn tile(&self, shard: &Shard, name: &[u8], id: TileId) -> Result<Tile> {
-        match shard.row(tile_key(name, id).as_bytes())? {
-            Some(row) => self.rows.tile(&self.plan.fold, &row),
-            None => Tile::new(self.plan.fold.aggregates()),
-        }
+/// Reads a tile of a group from a shard; returns an empty tile if the shard has none.
+fn read_tile(
+    (plan, rows): (&Plan, &ViewRows),
+    shard: &Shard,
+    name: &[u8],
+    id: TileId,
+) -> Result<Tile> {
+    match shard.row(tile_key(name, id).as_bytes())? {
+        Some(row) => rows.tile(&plan.fold, &row),
+        None => Tile::new(plan.fold.aggregates()),
     }
 }

@@ -1,9 +1,9 @@
 //! SQL over the streams. Each stream is a table of its retained events in the schema `events`,
 //! whichever process has the partitions, and a table of its exports in the schema `exports`.
 
-mod local;
-mod peer;
-mod streams;
+mod partition_rows;
+mod stream_columns;
+mod stream_table;
 
 use std::sync::Arc;
 
@@ -14,17 +14,16 @@ use prost::Message;
 use tonic::async_trait;
 use tonic::metadata::MetadataMap;
 
-pub(crate) use self::streams::StreamTable;
-use self::streams::StreamTables;
+use self::stream_columns::SCAN_TICKET;
+pub(crate) use self::stream_table::StreamTable;
+use self::stream_table::StreamTables;
 use crate::export::ExportTables;
-use crate::values::Features;
+use crate::feature_store::Features;
 
 /// Name of the schema of streams.
 const EVENTS: &str = "events";
 /// Name of the schema of exports.
 const EXPORTS: &str = "exports";
-/// Type URL of a scan's ticket.
-const SCAN_TICKET: &str = "type.googleapis.com/forebay.v1.ScanTicket";
 
 /// Creates the Flight SQL service over the streams of these features.
 ///

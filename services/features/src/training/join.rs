@@ -8,18 +8,19 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use bytes::Bytes;
-use forebay_columns::{arrow_type, column};
+use forebay_arrow::{arrow_type, column};
 use forebay_core::schema::Definition;
 use forebay_core::value::Value;
 use forebay_core::view::ViewOutput;
 use forebay_core::{Error, Result};
 use forebay_query::ParquetFile;
-use forebay_snapshot::{SnapshotStore, in_place};
+use forebay_snapshot::SnapshotStore;
+use forebay_tasks::block_in_place;
 use serde::Serialize;
 
 use super::labels::{Label, Labels};
 use super::replay::Replay;
-use crate::derive::TOGETHER_US;
+use crate::derive::BATCH_WINDOW_US;
 use crate::parts::FeatureParts;
 use crate::plan::Plan;
 
@@ -41,7 +42,7 @@ pub(super) struct Join<'v> {
 
 /// Progress of a join.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct Done {
+pub(super) struct TrainingProgress {
     pub(super) rows: u64,
     pub(super) files: u32,
     pub(super) bytes: u64,
@@ -49,13 +50,13 @@ pub(super) struct Done {
 
 /// Manifest of a complete training set.
 #[derive(Serialize)]
-struct Manifest<'m> {
+struct TrainingManifest<'m> {
     format: u32,
     view: &'m str,
     /// Version of the view's definition.
     version: u32,
     #[serde(flatten)]
-    done: Done,
+    done: TrainingProgress,
     names: &'m [String],
 }
 
@@ -65,7 +66,7 @@ struct Files<'j> {
     schema: SchemaRef,
     file: Option<ParquetFile>,
     names: Vec<String>,
-    done: Done,
+    done: TrainingProgress,
 }
 
 impl Join<'_> {
@@ -74,7 +75,11 @@ impl Join<'_> {
     /// # Errors
     /// `Conflict` if the folder has a training set; `InvalidArgument` if a column of the labels has
     /// the name of a value of the view; else as the logs and the object store.
-    pub(super) async fn run(&self, labels: &Labels, mut told: impl FnMut(Done)) -> Result<Done> {
+    pub(super) async fn run(
+        &self,
+        labels: &Labels,
+        mut told: impl FnMut(TrainingProgress),
+    ) -> Result<TrainingProgress> {
         if self.to.file(MANIFEST).await?.is_some() {
             let message = "the folder already holds a training set; name another folder";
             return Err(Error::conflict(message));
@@ -85,7 +90,7 @@ impl Join<'_> {
             schema: self.schema(labels, &outputs)?,
             file: None,
             names: Vec::new(),
-            done: Done::default(),
+            done: TrainingProgress::default(),
         };
         let (rows, names) = (labels.rows(), labels.names());
         for of_partition in chunks(rows) {
@@ -142,8 +147,8 @@ impl Join<'_> {
                 None => vec![None; outputs],
                 Some(group) => {
                     // An entry may have events that are this much later than the entry's time.
-                    replay.until(label.moment.plus_micros(-TOGETHER_US)).await?;
-                    in_place(|| replay.values(names[group as usize], label.moment))?
+                    replay.until(label.moment.plus_micros(-BATCH_WINDOW_US)).await?;
+                    block_in_place(|| replay.values(names[group as usize], label.moment))?
                 }
             };
             for (column, value) in columns.iter_mut().zip(values) {
@@ -153,9 +158,9 @@ impl Join<'_> {
         Ok(columns)
     }
 
-    async fn finish(&self, names: &[String], done: Done) -> Result<()> {
+    async fn finish(&self, names: &[String], done: TrainingProgress) -> Result<()> {
         let (view, version) = (&self.definition.name, self.definition.version.0);
-        let manifest = Manifest { format: 1, view, version, done, names };
+        let manifest = TrainingManifest { format: 1, view, version, done, names };
         let bytes = serde_json::to_vec_pretty(&manifest);
         let bytes = bytes.map_err(|error| Error::internal(error.to_string()))?;
         self.to.create_file(MANIFEST, Bytes::from(bytes)).await
@@ -180,7 +185,7 @@ impl Files<'_> {
             Some(file) => file,
             None => self.file.insert(ParquetFile::new(Arc::clone(&self.schema))?),
         };
-        in_place(|| file.write(rows))?;
+        block_in_place(|| file.write(rows))?;
         self.done.rows += rows.num_rows() as u64;
         let is_full = file.bytes() >= FILE_BYTES;
         if is_full {
@@ -191,7 +196,7 @@ impl Files<'_> {
 
     async fn store(&mut self) -> Result<()> {
         let Some(file) = self.file.take() else { return Ok(()) };
-        let bytes = in_place(|| file.finish())?;
+        let bytes = block_in_place(|| file.finish())?;
         let name = format!("part-{:05}.parquet", self.names.len());
         self.done.bytes += bytes.len() as u64;
         self.done.files += 1;

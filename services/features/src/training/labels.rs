@@ -7,18 +7,18 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options, interleave};
 use arrow::datatypes::{Field, Schema, SchemaRef};
-use forebay_columns::{arrow_type, cell};
+use forebay_arrow::{arrow_type, cell};
 use forebay_core::clock::Timestamp;
 use forebay_core::id::PartitionId;
 use forebay_core::limits::TRAINING_BYTES_MAX;
 use forebay_core::schema::Definition;
-use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::value::{FieldType, Value};
 use forebay_core::{Error, Result};
 use forebay_query::StoredFile;
 use futures::TryStreamExt;
 
+use crate::feature_store::named_group;
 use crate::plan::Plan;
-use crate::values::named_group;
 
 /// The rows of all files.
 pub(super) struct Labels {
@@ -172,7 +172,7 @@ impl<'p> Naming<'p> {
         &self,
         batch: &RecordBatch,
     ) -> Result<Vec<(Timestamp, Option<(PartitionId, Vec<u8>)>)>> {
-        let timestamp = FieldType::Scalar(ScalarType::Timestamp);
+        let timestamp = FieldType::TIMESTAMP;
         let moments = cast(batch, self.moment, timestamp)?;
         let columns = self.columns.iter().map(|(place, of)| Ok((cast(batch, *place, *of)?, *of)));
         let columns: Vec<_> = columns.collect::<Result<_>>()?;

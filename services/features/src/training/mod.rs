@@ -3,10 +3,10 @@
 //!
 //! A value as of a time is the fold of the view's own logs up to that time: the derived events in
 //! their order, with the values looked up when they arrived. The fold is the same code that runs at
-//! insert, so both compute the same bytes from the same entries; `compare` checks this. A value
+//! insert, so both compute the same bytes from the same entries; `comparison` checks this. A value
 //! contains nothing that arrived later, not even late events.
 
-mod compare;
+mod comparison;
 mod join;
 mod labels;
 mod replay;

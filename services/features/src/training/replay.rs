@@ -9,7 +9,7 @@ use forebay_core::id::{Offset, PartitionId};
 use forebay_core::schema::Definition;
 use forebay_core::value::Value;
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_sketch::{Event, EventAt, GroupTiles};
+use forebay_sketch::{Event, EventOrder, GroupTiles};
 
 use crate::derive::SourceLog;
 use crate::parts::FeatureParts;
@@ -21,7 +21,6 @@ const ADVANCE_EVERY: u32 = 1_000;
 /// The groups at the current time of a replay.
 pub(super) struct Replay<'v> {
     parts: &'v FeatureParts,
-    definition: &'v Definition,
     plan: &'v Plan,
     log: SourceLog,
     /// The groups that are folded; all others are skipped.
@@ -40,8 +39,8 @@ impl<'v> Replay<'v> {
         let written = definition.written();
         let state = PartitionState::new(written.at(partition), written.partitions);
         let groups = groups.map(|group| (group, GroupTiles::default())).collect();
-        let log = SourceLog::new(state, None);
-        Self { parts, definition, plan, log, groups, entries: 0 }
+        let log = SourceLog::new(definition.versions.home(), state, None);
+        Self { parts, plan, log, groups, entries: 0 }
     }
 
     /// Folds entries up to and including the last one at or before this time, or to the log's end.
@@ -63,7 +62,7 @@ impl<'v> Replay<'v> {
     /// # Errors
     /// As [`Replay::until`]; `Unavailable` if the log ends before the offset.
     pub(super) async fn to(&mut self, offset: Offset) -> Result<()> {
-        while self.log.state.offset_applied < offset {
+        while self.log.state().offset_applied < offset {
             if self.next_time().await?.is_none() {
                 return Err(Error::unavailable("the view's log ends before the offset applied"));
             }
@@ -83,16 +82,15 @@ impl<'v> Replay<'v> {
     }
 
     async fn take(&mut self) -> Result<()> {
-        let store = self.definition.versions.home();
-        let Some(taken) = self.log.take(self.parts, store).await? else { return Ok(()) };
-        let partition_time = self.log.state.partition_time;
+        let Some(taken) = self.log.take(self.parts).await? else { return Ok(()) };
+        let partition_time = self.log.state().partition_time;
         for (position, event) in &taken.events {
             let value = |column| event.set_value(column);
             let Some(group) = self.plan.view.group_key(&value) else { continue };
             let Some(tiles) = self.groups.get_mut(&group) else { continue };
             let inputs = self.plan.inputs(&value);
             let time = self.plan.time(&value, partition_time);
-            let event = Event { at: EventAt { time, position: *position }, inputs: &inputs };
+            let event = Event { at: EventOrder { time, position: *position }, inputs: &inputs };
             match tiles.insert(&self.plan.fold, &event, partition_time) {
                 // The fold at insert omits the event, too.
                 Err(error) if error.code() == ErrorCode::Internal => return Err(error),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use forebay_core::id::PartitionId;
 use forebay_core::{Error, Result};
-use forebay_query::{Stored, StoredFile};
+use forebay_query::{FileStorage, StoredFile};
 use forebay_snapshot::SnapshotStore;
 use forebay_wire::status::status_of_error;
 use forebay_wire::v1;
@@ -15,11 +15,11 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
-use super::compare::{Compared, compare};
-use super::join::{Done, Join};
+use super::comparison::{ViewComparison, compare};
+use super::join::{Join, TrainingProgress};
 use super::labels::Labels;
+use crate::feature_store::Features;
 use crate::plan::Plan;
-use crate::values::Features;
 
 /// Default number of groups to compare per partition.
 const COMPARED: u32 = 1_000;
@@ -42,13 +42,13 @@ impl TrainingService {
         TrainingServer::new(self)
     }
 
-    async fn compared(&self, request: &v1::CompareRequest) -> Result<Compared> {
+    async fn compared(&self, request: &v1::CompareRequest) -> Result<ViewComparison> {
         let (schema, shards) = self
             .features
             .find(&request.view, |open| (Arc::clone(&open.schema), open.shards.clone()))?;
         let most = if request.groups == 0 { COMPARED } else { request.groups };
-        let mut all = Compared::default();
-        for shard in shards.open_shards() {
+        let mut all = ViewComparison::default();
+        for shard in shards.replicas().open_shards() {
             let at: PartitionId = shard.partition().partition;
             let (parts, definition) = (self.features.parts(), &schema.definition);
             let of_partition = compare(parts, definition, &shards, (at, most as usize)).await;
@@ -65,9 +65,9 @@ impl TrainingService {
     }
 }
 
-type Progress = mpsc::Sender<Result<v1::JoinProgress, Status>>;
+type TrainingSender = mpsc::Sender<Result<v1::JoinProgress, Status>>;
 
-async fn join(features: &Features, request: &v1::JoinRequest, told: &Progress) -> Result<()> {
+async fn join(features: &Features, request: &v1::JoinRequest, told: &TrainingSender) -> Result<()> {
     let schema = features.view_definition(&request.view)?;
     let definition = &schema.definition;
     let plan = Plan::of(definition)?;
@@ -81,7 +81,7 @@ async fn join(features: &Features, request: &v1::JoinRequest, told: &Progress) -
     Ok(())
 }
 
-fn message(done: Done) -> v1::JoinProgress {
+fn message(done: TrainingProgress) -> v1::JoinProgress {
     v1::JoinProgress { rows: done.rows, files: done.files, bytes: done.bytes, is_done: false }
 }
 
@@ -89,19 +89,19 @@ fn message(done: Done) -> v1::JoinProgress {
 async fn label_files(url: &str) -> Result<Vec<StoredFile>> {
     let store = SnapshotStore::open(url)?;
     let files = store.files().await?;
-    let stored: Arc<dyn Stored> = Arc::new(Found(store));
+    let storage: Arc<dyn FileStorage> = Arc::new(LabelStore(store));
     let file = |found: forebay_snapshot::FoundFile| {
         let (name, bytes) = (found.name().to_owned(), found.bytes);
-        StoredFile { stored: Arc::clone(&stored), name, bytes }
+        StoredFile { storage: Arc::clone(&storage), name, bytes }
     };
     Ok(files.into_iter().map(file).collect())
 }
 
 /// Storage of the labels.
 #[derive(Debug)]
-struct Found(SnapshotStore);
+struct LabelStore(SnapshotStore);
 
-impl Stored for Found {
+impl FileStorage for LabelStore {
     fn range(&self, name: &str, range: std::ops::Range<u64>) -> BoxFuture<'_, Result<Bytes>> {
         let name = name.to_owned();
         Box::pin(async move { self.0.found_range(&name, range).await })
@@ -144,7 +144,7 @@ impl Served for TrainingService {
         let request = request.into_inner();
         let compared = self.compared(&request).await;
         let compared = compared.map_err(|error| error.with_store(&request.view));
-        let Compared { groups, values, differing } =
+        let ViewComparison { groups, values, differing } =
             compared.map_err(|error| status_of_error(&error))?;
         Ok(Response::new(v1::CompareResponse { groups, values, differing }))
     }

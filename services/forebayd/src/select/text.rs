@@ -13,7 +13,7 @@ use forebay_wire::document::set_fields;
 use forebay_wire::v1;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::asked;
+use crate::node_args;
 
 /// The first time after the range of RFC 3339.
 const YEAR_10000_US: i64 = 253_402_300_800_000_000;
@@ -43,7 +43,7 @@ fn time_text(micros: i64) -> Option<String> {
 pub(super) fn key_of(text: &str, key_type: KeyType) -> Result<Vec<u8>> {
     match key_type {
         KeyType::String => Ok(text.as_bytes().to_vec()),
-        KeyType::Bytes => asked::bytes_of(text),
+        KeyType::Bytes => node_args::parse_hex(text),
         KeyType::Int64 => {
             let wrong = |_| Error::invalid_argument(format!("`{text}` is not of type int64"));
             Ok(text.parse::<i64>().map_err(wrong)?.to_le_bytes().to_vec())
@@ -73,7 +73,7 @@ fn scalar_of(text: &str, scalar: ScalarType) -> Option<Value> {
         ScalarType::Float32 => Value::Float32(text.parse().ok()?),
         ScalarType::Float64 => Value::Float64(text.parse().ok()?),
         ScalarType::String => Value::String(text.to_owned()),
-        ScalarType::Bytes => Value::Bytes(asked::bytes_of(text).ok()?),
+        ScalarType::Bytes => Value::Bytes(node_args::parse_hex(text).ok()?),
         ScalarType::Timestamp => Value::Timestamp(time_of(text).ok()?),
     })
 }
@@ -155,7 +155,7 @@ impl Serialize for Shown<'_> {
             Value::Float32(number) => to.collect_str(number),
             Value::Float64(number) => to.collect_str(number),
             Value::String(text) => to.serialize_str(text),
-            Value::Bytes(bytes) => to.serialize_str(&asked::hex(bytes)),
+            Value::Bytes(bytes) => to.serialize_str(&hex::encode(bytes)),
             Value::Timestamp(micros) => match time_text(*micros) {
                 Some(text) => to.serialize_str(&text),
                 None => to.serialize_i64(*micros),

@@ -15,10 +15,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{
-    Alteration, FieldSpec, FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType, Store,
-    StoreOptions, StoreSpec, Token, Value, WriteResult,
+use forebay::schema::{
+    Alteration, FieldSpec, FieldType, KeyType, KeyValue, StoreOptions, StoreSpec, Value,
 };
+use forebay::writes::{Token, WriteResult};
+use forebay::{Reader, ReaderOptions, Store};
 use forebay_core::ErrorCode;
 use forebay_core::clock::{Clock, SystemClock, Timestamp};
 use forebay_core::id::{PartitionId, PartitionRef};
@@ -35,7 +36,7 @@ use small_disk::{SmallDisk, run_again_where_mounting_is_permitted};
 const PARTITIONS: u32 = 2;
 const KEYS: i64 = 3_000;
 const LONG: Duration = Duration::from_secs(60);
-const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
+const INT64: FieldType = FieldType::INT64;
 
 /// Expected documents of a store: each key's number, and its other number, once that field exists.
 type Held = BTreeMap<i64, (i64, Option<i64>)>;
@@ -194,7 +195,7 @@ async fn a_store_is_restored_to_its_backups_and_to_any_moment_in_between() {
     assert_eq!(read(&served.address, "newest").await.0, again);
     let key = *again.keys().find(|key| *key % 5 != 4).unwrap();
     let first = restored.upsert(key).increment("age", 1).if_absent().send().await.unwrap();
-    assert!(matches!(first.result, WriteResult::NotMet(Some(_))), "{first:?}");
+    assert!(matches!(first.result, WriteResult::ConditionFailed(Some(_))), "{first:?}");
     let error = parts.restore("users", "newest", &PointInTime::Newest, quiet).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
     for (point, words) in [

@@ -5,7 +5,9 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use forebay::{Client, ClientOptions, KeyType, Read, StoreSpec};
+use forebay::reads::Read;
+use forebay::schema::{KeyType, StoreSpec};
+use forebay::{Client, ClientOptions};
 
 use crate::daemon::{Daemon, FOREBAYD};
 use crate::{INT64, KEYS};
@@ -61,7 +63,7 @@ async fn write_all(address: &str) -> String {
     }
     let written = batch.send().await.unwrap();
     assert!(written.results.iter().all(Result::is_ok));
-    written.token.encode().iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(written.token.encode())
 }
 
 /// Asserts, over the network, that the store has all documents.
@@ -129,7 +131,7 @@ async fn commands_go_on_over_kills_and_over_the_loss_of_all_but_the_backups() {
     let token = write_all(&address).await;
     succeeded(command(&take).output().unwrap());
 
-    let restore = |name: &'static str| [&["restore"][..], &at, &["--restore-as", name]].concat();
+    let restore = |name: &'static str| [&["restore"][..], &at, &["--to", name]].concat();
     for partitions in 1..PARTITIONS {
         node = folders.start(&killed_behind(node, &restore("again"), partitions));
         assert!(client(&address).await.store("again").await.is_err());
@@ -160,7 +162,7 @@ async fn what_cannot_be_is_refused_with_the_reason() {
     let data = folder.path().to_str().unwrap();
     let node = Daemon::start(&["--data-dir", data], "127.0.0.1:0");
     let at = ["--node", &node.address, "--store", "users"];
-    let restore = [&["restore"][..], &at, &["--restore-as", "other"]].concat();
+    let restore = [&["restore"][..], &at, &["--to", "other"]].concat();
     for (arguments, words) in [
         (&[&["backup", "list"][..], &at].concat()[..], "--backups"),
         (&[&restore[..], &["--before", "yesterday"]].concat(), "invalid time `yesterday`"),

@@ -21,7 +21,7 @@ async fn a_backup_of_a_clock_that_was_set_back_is_the_newest_and_the_one_that_st
     let data = tempfile::tempdir().unwrap();
     let (served, mut parts) = world.start(data.path()).await;
     let clock = Arc::new(ManualClock::at(SystemClock.now()));
-    parts.clock = clock.clone();
+    parts.kept.context.clock = clock.clone();
     let store = served.client().await.create_store(&spec(None)).await.unwrap();
     let (mut held, mut past) = (Held::new(), Vec::new());
     for (round, hours) in (0..).zip([0, -48, 24, -1, 400, -900]) {

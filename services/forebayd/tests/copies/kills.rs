@@ -7,7 +7,7 @@ use crate::{digests, fill, is_applied, spec};
 
 const DOCUMENTS: i64 = 160_000;
 /// A rate limit that leaves time for kills.
-const BYTES_PER_SECOND: &str = "60000000";
+const RATE: &str = "60MB";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_of_rows_whose_ends_are_killed_moves_what_was_left() {
@@ -29,7 +29,7 @@ async fn its_ends_are_killed(mode: &[&str]) -> u64 {
     let store = client.create_store(&spec()).await.unwrap();
     is_applied(&store, fill(&store, 0..DOCUMENTS).await).await;
     let all = DOCUMENTS as u64 * 1_000;
-    let more = [&["--bytes-per-second", BYTES_PER_SECOND], mode].concat();
+    let more = [&["--rate", RATE], mode].concat();
 
     // The target is killed at each quarter; the last attempt receives only the rest.
     let mut was_there = 0;
@@ -40,7 +40,7 @@ async fn its_ends_are_killed(mode: &[&str]) -> u64 {
         copying.kill();
     }
     // A resumed copy keeps the mode with which it began, whatever the arguments say.
-    let bound = ["--bytes-per-second", BYTES_PER_SECOND];
+    let bound = ["--rate", RATE];
     let (counted, bytes, came) =
         Copying::start(&source.address, "blobs", to.path(), &bound).ended();
     assert!(bytes > all, "{bytes} bytes");

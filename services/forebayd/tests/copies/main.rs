@@ -17,7 +17,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::LONG;
-use forebay::{Client, Error, ErrorCode, FieldType, KeyType, ScalarType, Store, StoreSpec, Token};
+use forebay::schema::{FieldType, KeyType, StoreSpec};
+use forebay::writes::Token;
+use forebay::{Client, Error, ErrorCode, Store};
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef};
@@ -28,7 +30,7 @@ use forebay_core::schema::Definition;
 use forebay_log::{ChangeLog, MemoryLog};
 use forebay_replicator_service::{CopyMoved, CopyOptions, CopyProgress, CopyTarget};
 use forebay_shard::{Export, ExportMode, Resources, ShardDirectory};
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 use forebay_wire::shard_copy::{RowsBlock, block_rows};
 use forebay_wire::status::error_of_status;
 use forebay_wire::v1;
@@ -40,8 +42,8 @@ const VALUE_BYTES: usize = 1_000;
 
 fn spec() -> StoreSpec {
     StoreSpec::documents("blobs", KeyType::Int64, 1)
-        .field("blob", FieldType::Scalar(ScalarType::Bytes))
-        .field("other", FieldType::Scalar(ScalarType::Bytes))
+        .field("blob", FieldType::BYTES)
+        .field("other", FieldType::BYTES)
 }
 
 /// Writes documents of random bytes under these keys; returns the token of all writes.
@@ -50,7 +52,7 @@ async fn fill(store: &Store, keys: std::ops::Range<i64>) -> Token {
 }
 
 async fn fill_with(store: &Store, keys: std::ops::Range<i64>, value_bytes: usize) -> Token {
-    let mut dice = Dice::new(keys.start as u64);
+    let mut dice = SeededRng::new(keys.start as u64);
     let mut all = Token::new(store.definition().store);
     let keys: Vec<_> = keys.collect();
     for keys in keys.chunks(((4 << 20) / value_bytes).max(1)) {
@@ -67,7 +69,7 @@ async fn fill_with(store: &Store, keys: std::ops::Range<i64>, value_bytes: usize
 
 /// Waits until the node's shard has applied a token's writes.
 async fn is_applied(store: &Store, token: Token) {
-    let read = forebay::Read::after_token(token, LONG);
+    let read = forebay::reads::Read::after_token(token, LONG);
     store.ordered().unwrap().get(&read, 0_i64).await.unwrap();
 }
 
@@ -163,7 +165,7 @@ async fn a_copy_is_followed_from_its_position_on() {
         assert!(applied <= tail, "{applied} entries were applied, where {tail} are behind it");
         let found = other.client().await.store("blobs").await.unwrap().ordered().unwrap();
         let keys: Vec<i64> = (0..6_000).step_by(250).collect();
-        let found = found.multi_get(&forebay::Read::local(), &keys[..]).await.unwrap();
+        let found = found.multi_get(&forebay::reads::Read::local(), &keys[..]).await.unwrap();
         assert!(found.iter().all(|found| matches!(found, Ok(Some(_)))), "{found:?}");
         other.end().await;
         drop(other);
@@ -180,7 +182,7 @@ async fn a_row_of_many_mib_is_copied() {
     let from = tempfile::tempdir().unwrap();
     let mut source = Served::start(&log, from.path()).await;
     let store = source.client().await.create_store(&spec()).await.unwrap();
-    let mut dice = Dice::new(9);
+    let mut dice = SeededRng::new(9);
     for name in ["blob", "other"] {
         store.upsert(7_i64).set(name, dice.noise(15 << 20)).send().await.unwrap();
     }

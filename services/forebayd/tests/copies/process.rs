@@ -52,8 +52,32 @@ impl Copying {
     pub fn peak_kib(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).ok()?;
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-        peak.trim().strip_suffix(" kB")?.parse().ok()
+        kib(peak)
     }
+
+    /// Returns the memory in KiB that pages of a loaded RocksDB library take now; zero if RocksDB
+    /// is compiled in.
+    pub fn library_kib(&self) -> u64 {
+        let maps = std::fs::read_to_string(format!("/proc/{}/smaps", self.0.id()));
+        let (mut sum, mut is_library) = (0, false);
+        for line in maps.unwrap_or_default().lines() {
+            match line.strip_prefix("Rss:") {
+                Some(rss) if is_library => sum += kib(rss).unwrap_or(0),
+                Some(_) => {}
+                // A line about a mapping starts with its addresses and ends with its file.
+                None if !line.split(' ').next().is_some_and(|word| word.ends_with(':')) => {
+                    is_library = line.contains("/librocksdb");
+                }
+                None => {}
+            }
+        }
+        sum
+    }
+}
+
+/// Reads a number of KiB as the kernel writes it.
+fn kib(text: &str) -> Option<u64> {
+    text.trim().strip_suffix(" kB")?.parse().ok()
 }
 
 impl Drop for Copying {

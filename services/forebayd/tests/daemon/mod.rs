@@ -11,10 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use forebay::{
-    Client, ClientOptions, FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType,
-    StoreSpec, Token, Value,
-};
+use forebay::schema::{FieldType, KeyType, KeyValue, StoreSpec, Value};
+use forebay::writes::Token;
+use forebay::{Client, ClientOptions, Reader, ReaderOptions};
 
 pub const FOREBAYD: &str = env!("CARGO_BIN_EXE_forebayd");
 /// Longest wait for an expected event.
@@ -108,8 +107,7 @@ pub fn refused(arguments: &[&str]) -> String {
 
 /// Returns the definition of a store of counters.
 pub fn counts() -> StoreSpec {
-    StoreSpec::documents("counts", KeyType::Int64, 4)
-        .field("count", FieldType::Scalar(ScalarType::Int64))
+    StoreSpec::documents("counts", KeyType::Int64, 4).field("count", FieldType::INT64)
 }
 
 /// Returns the counter under a key, as the reader holds it.
@@ -130,7 +128,7 @@ async fn increment(
     stop: Arc<AtomicBool>,
     acknowledged: Arc<AtomicI64>,
 ) -> (i64, Option<Token>) {
-    let options = ClientOptions { deadline: LONG, ..ClientOptions::default() };
+    let options = ClientOptions::default().deadline(LONG);
     let client = Client::connect(&address, options).await.unwrap();
     let store = client.store("counts").await.unwrap();
     let (mut count, mut token) = (0, None);
@@ -175,7 +173,7 @@ pub async fn nothing_is_lost_or_doubled_over_kills(start: impl Fn(&str) -> Daemo
         let (count, token) = writer.await.unwrap();
         for reader in [&reader, &fresh] {
             reader.await_ready(LONG).await.unwrap();
-            reader.wait_token(token.as_ref().unwrap(), LONG).await.unwrap();
+            reader.await_token(token.as_ref().unwrap(), LONG).await.unwrap();
             assert_eq!(count_of(reader, key), Some(count), "key {key}");
         }
     }

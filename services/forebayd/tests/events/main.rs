@@ -12,10 +12,11 @@ mod selected;
 use std::path::Path;
 use std::time::Duration;
 
-use forebay::{
-    Client, ClientOptions, ColumnIndex, ColumnRules, FieldSpec, FieldType, KeyType, ScalarType,
-    StoreSpec, StreamSpec, Token,
+use forebay::schema::{
+    ColumnIndex, ColumnRules, FieldSpec, FieldType, KeyType, ScalarType, StoreSpec, StreamSpec,
 };
+use forebay::writes::Token;
+use forebay::{Client, ClientOptions};
 use forebay_wire::v1;
 use forebay_wire::v1::events_client::EventsClient;
 use tonic::Status;
@@ -44,7 +45,7 @@ impl World {
 }
 
 async fn client(address: &str) -> Client {
-    let options = ClientOptions { deadline: LONG, ..ClientOptions::default() };
+    let options = ClientOptions::default().deadline(LONG);
     Client::connect(address, options).await.unwrap()
 }
 

@@ -2,9 +2,9 @@
 
 use std::cmp::Ordering;
 
-use forebay::Value;
+use forebay::schema::Value;
 use forebay_core::entropy::{Entropy, SeededEntropy};
-use forebay_core::merge::compare;
+use forebay_core::value::compare;
 use forebay_wire::v1;
 use forebay_wire::v1::select_request::{Between, By, Equal};
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
-use forebay::{Alteration, FieldSpec, ScalarType, Store};
+use forebay::Store;
+use forebay::schema::{Alteration, FieldSpec, ScalarType};
 use forebay_core::clock::{Clock, SystemClock};
 use forebay_core::entropy::SeededEntropy;
 use forebay_core::{Error, ErrorCode};

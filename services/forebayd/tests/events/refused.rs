@@ -1,6 +1,6 @@
 //! Refused selects: each error says what to do instead.
 
-use forebay::{KeyType, ScalarType, StoreSpec, Value};
+use forebay::schema::{KeyType, ScalarType, StoreSpec, Value};
 use forebay_wire::v1;
 use forebay_wire::v1::select_request::{Between, By, Equal};
 use tonic::Code;

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use forebay::{Alteration, Client, Store, StoreOptions, Value};
+use forebay::schema::{Alteration, StoreOptions, Value};
+use forebay::{Client, Store};
 use forebay_wire::v1;
 use forebay_wire::v1::features_client::FeaturesClient;
 use forebay_wire::v1::writer_client::WriterClient;
@@ -26,7 +27,7 @@ async fn numbers(address: &str, ask: &v1::SelectRequest) -> BTreeMap<i64, (u32, 
     answer.events.iter().map(number).collect()
 }
 
-async fn insert(store: &Store, numbers: std::ops::Range<i64>) -> forebay::Token {
+async fn insert(store: &Store, numbers: std::ops::Range<i64>) -> forebay::writes::Token {
     let mut batch = store.batch();
     for n in numbers {
         let event = store.insert(&*format!("user-{}", n % 50)).set("n", n);

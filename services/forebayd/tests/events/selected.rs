@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use forebay::{Alteration, ColumnIndex, ColumnRules, FieldType, ScalarType, Store, Token, Value};
+use forebay::Store;
+use forebay::schema::{Alteration, ColumnIndex, ColumnRules, FieldType, ScalarType, Value};
+use forebay::writes::Token;
 use forebay_core::clock::{Clock, SystemClock};
 use forebay_core::entropy::SeededEntropy;
 use forebay_wire::v1;
@@ -142,7 +144,7 @@ async fn selects_answer_what_is_there_over_kills_and_alterations() {
 
     // A new index and a wider column find the events that are already retained.
     let rules = ColumnRules { index: Some(ColumnIndex::Range), ..ColumnRules::default() };
-    let widen = FieldType::Scalar(ScalarType::Int64);
+    let widen = FieldType::INT64;
     let alterations = [
         Alteration::SetRules { name: "note".to_owned(), rules },
         Alteration::WidenField { name: "price".to_owned(), to: widen },

@@ -2,10 +2,9 @@
 //! request ends in a typed error, and that nothing is appended.
 
 use bytes::Bytes;
-use forebay::{
-    Alteration, Client, ClientOptions, ErrorCode, FieldSpec, FieldType, KeyType, Reader,
-    ReaderOptions, ScalarType, StoreOptions, StoreSpec, Token, Value,
-};
+use forebay::schema::{Alteration, FieldSpec, FieldType, KeyType, StoreOptions, StoreSpec, Value};
+use forebay::writes::Token;
+use forebay::{Client, ClientOptions, ErrorCode, Reader, ReaderOptions};
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::id::{ClientId, Epoch, FieldId, LogId, Offset, SchemaVersion, Sequence};
 use forebay_core::key::Key;
@@ -42,8 +41,8 @@ impl World {
         let daemon = Daemon::start(&["--data-dir", data.path().to_str().unwrap()], "127.0.0.1:0");
         let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
         let mut spec = StoreSpec::documents("users", KeyType::String, 1)
-            .field("count", FieldType::Scalar(ScalarType::Int64))
-            .field("name", FieldType::Scalar(ScalarType::String));
+            .field("count", FieldType::INT64)
+            .field("name", FieldType::STRING);
         spec.options = StoreOptions { heartbeat_ms: HOUR_MS, ..spec.options };
         let store_id = client.create_store(&spec).await.unwrap().definition().store.0;
         let url = format!("http://{}", daemon.address);
@@ -165,7 +164,7 @@ async fn a_message_over_the_limit_is_refused_and_the_node_goes_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_older_version_is_taken_and_names_have_a_limit() {
     let world = World::start().await;
-    let add = FieldSpec::new("age", FieldType::Scalar(ScalarType::Int32));
+    let add = FieldSpec::new("age", FieldType::INT32);
     world.client.alter_store("users", None, &[Alteration::AddField(add)]).await.unwrap();
     let taken = world.writer.clone().write(world.request(vec![good(1)])).await.unwrap();
     assert_eq!(taken.into_inner().schema_version, 2, "the answer tells the newer version");
@@ -206,7 +205,7 @@ async fn entries_that_others_may_not_append_are_refused() {
         ("garbage", world.store_id, Bytes::from_static(b"x"), ErrorCode::InvalidArgument),
         ("a flipped bit", world.store_id, flipped.into(), ErrorCode::InvalidArgument),
         ("another log", world.store_id, barrier.clone(), ErrorCode::TokenLost),
-        ("an opening", world.store_id, entry(EntryBody::Opening), ErrorCode::InvalidArgument),
+        ("a log header", world.store_id, entry(EntryBody::LogHeader), ErrorCode::InvalidArgument),
         (
             "plain changes",
             world.store_id,
@@ -240,9 +239,9 @@ async fn forged_tokens_are_refused_or_never_answered_as_if_they_were_true() {
     let store = world.client.store("users").await.unwrap();
     let token = store.upsert("ada").set("count", 1_i64).send().await.unwrap().token;
     let mut options = ReaderOptions::new("users");
-    options.ready_age_max = 3 * Duration::from_millis(HOUR_MS.into());
+    options.ready_max_staleness = 3 * Duration::from_millis(HOUR_MS.into());
     let reader = Reader::open(&world.daemon.address, options).await.unwrap();
-    reader.wait_token(&token, LONG).await.unwrap();
+    reader.await_token(&token, LONG).await.unwrap();
     let (partition, (log_id, position)) =
         token.positions.iter().map(|(at, place)| (*at, *place)).next().unwrap();
     let forged = |store, log_id, position| {
@@ -251,11 +250,11 @@ async fn forged_tokens_are_refused_or_never_answered_as_if_they_were_true() {
         Token::decode(&token.encode()).unwrap()
     };
     let code = async |token: &Token, wait: Duration| {
-        reader.wait_token(token, wait).await.unwrap_err().code()
+        reader.await_token(token, wait).await.unwrap_err().code()
     };
     let other_log = forged(token.store, LogId(log_id.0 ^ 4), position);
     assert_eq!(code(&other_log, LONG).await, ErrorCode::TokenLost);
-    let other_store = forged(forebay::StoreId(token.store.0 ^ 4), log_id, position);
+    let other_store = forged(forebay::schema::StoreId(token.store.0 ^ 4), log_id, position);
     assert_eq!(code(&other_store, LONG).await, ErrorCode::InvalidArgument);
     let mut future = position;
     future.offset = Offset(position.offset.0 + 1_000);
@@ -270,5 +269,5 @@ async fn forged_tokens_are_refused_or_never_answered_as_if_they_were_true() {
     }
     // The reader that received all of these requests still answers.
     let next = store.upsert("ada").set("count", 2_i64).send().await.unwrap().token;
-    reader.wait_token(&next, LONG).await.unwrap();
+    reader.await_token(&next, LONG).await.unwrap();
 }

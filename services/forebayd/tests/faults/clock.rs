@@ -4,15 +4,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{
-    Client, ClientOptions, FieldType, KeyType, ScalarType, StoreSpec, Timestamp, Value, WriteResult,
-};
+use forebay::schema::{FieldType, KeyType, StoreSpec, Timestamp, Value};
+use forebay::writes::WriteResult;
+use forebay::{Client, ClientOptions};
 use forebay_core::clock::ManualClock;
 use forebay_core::entropy::SystemEntropy;
 use forebay_core::id::{Offset, PartitionId, PartitionRef};
+use forebay_entries::CatalogFollower;
 use forebay_log::disk::RealDisk;
-use forebay_log::{CatalogFollower, ChangeLog, EmbeddedLog, EmbeddedOptions, ReadLimit};
+use forebay_log::{ChangeLog, EmbeddedLog, EmbeddedOptions, ReadLimit};
 use forebay_reader::{LogBarriers, Reader, ReaderOptions, ReaderParts};
+use forebay_runtime::ServiceContext;
 use forebayd::{Node, NodeParts};
 use tokio::net::TcpListener;
 use tonic::transport::Server;
@@ -28,16 +30,8 @@ async fn reader(log: Arc<dyn ChangeLog>, clock: Arc<ManualClock>) -> Reader {
     let entropy = Arc::new(SystemEntropy);
     let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), entropy.clone()));
     let barriers = Arc::new(LogBarriers(Arc::clone(&log)));
-    let parts = ReaderParts {
-        log,
-        catalog,
-        clock,
-        entropy,
-        barriers,
-        on_skipped: None,
-        disk: None,
-        replicator: None,
-    };
+    let parts =
+        ReaderParts { log, catalog, clock, entropy, barriers, disk: None, replicator: None };
     Reader::open(ReaderOptions::new("users"), parts).await.unwrap()
 }
 
@@ -48,22 +42,15 @@ async fn a_clock_that_jumps_moves_partition_time_only_forward() {
     let options = EmbeddedOptions::new(data.path());
     let log = EmbeddedLog::open(Arc::new(RealDisk), clock.clone(), options).await.unwrap();
     let log: Arc<dyn ChangeLog> = Arc::new(log);
-    let parts = NodeParts {
-        log: Arc::clone(&log),
-        clock: clock.clone(),
-        entropy: Arc::new(SystemEntropy),
-        shards: None,
-        snapshots: None,
-        features: None,
-    };
+    let context = ServiceContext::start(Arc::clone(&log), clock.clone(), Arc::new(SystemEntropy));
+    let parts = NodeParts { context, shards: None, features: None };
     let node = Node::start(parts).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let server = Server::builder().add_routes(node.routes());
     let server = tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
     let client = Client::connect(&address, ClientOptions::default()).await.unwrap();
-    let spec = StoreSpec::documents("users", KeyType::String, 1)
-        .field("count", FieldType::Scalar(ScalarType::Int64));
+    let spec = StoreSpec::documents("users", KeyType::String, 1).field("count", FieldType::INT64);
     let store = client.create_store(&spec).await.unwrap();
     // The reader's own clock stays at the start, so only the partition's time can expire documents
     // here.
@@ -75,9 +62,9 @@ async fn a_clock_that_jumps_moves_partition_time_only_forward() {
             write = write.ttl(ttl);
         }
         let token = write.send().await.unwrap().token;
-        reader.wait_token(&token, LONG).await.unwrap();
+        reader.await_token(&token, LONG).await.unwrap();
     };
-    let held = |key: &str| reader.read_local(None, |view| view.get_document(key)).unwrap();
+    let held = |key: &str| reader.get(key).unwrap();
     let shows = |key: &str| held(key).is_some();
 
     write("mortal", Some(Duration::from_secs(10))).await;
@@ -95,7 +82,7 @@ async fn a_clock_that_jumps_moves_partition_time_only_forward() {
     assert!(!shows("mortal"), "what has expired stays so");
     let first = store.upsert("mortal").set("count", 2_i64).if_absent().send().await.unwrap();
     assert_eq!(first.result, WriteResult::Applied, "a condition sees it as absent");
-    reader.wait_token(&first.token, LONG).await.unwrap();
+    reader.await_token(&first.token, LONG).await.unwrap();
     let document = held("mortal").unwrap();
     let count = store.definition().field("count").unwrap().id;
     assert_eq!(document.value(count), Some(&Value::Int64(2)));

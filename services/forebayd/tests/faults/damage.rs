@@ -4,10 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
-use forebay::{
-    Client, ClientOptions, FieldType, KeyType, Reader, ReaderOptions, ScalarType, Store, StoreSpec,
-    Token, Value,
-};
+use forebay::schema::{FieldType, KeyType, StoreSpec, Value};
+use forebay::writes::Token;
+use forebay::{Client, ClientOptions, Reader, ReaderOptions, Store};
 
 use crate::daemon::{Daemon, LONG, refused};
 
@@ -25,8 +24,7 @@ fn refused_on(data_dir: &Path) -> String {
 
 async fn create(daemon: &Daemon) -> Store {
     let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
-    let spec = StoreSpec::documents("blobs", KeyType::Int64, 1)
-        .field("blob", FieldType::Scalar(ScalarType::Bytes));
+    let spec = StoreSpec::documents("blobs", KeyType::Int64, 1).field("blob", FieldType::BYTES);
     client.create_store(&spec).await.unwrap()
 }
 
@@ -80,7 +78,7 @@ async fn a_torn_tail_is_cut_and_damage_before_it_is_fatal_at_start() {
     std::fs::write(&path, &bytes).unwrap();
     daemon = start(data.path(), &address);
     let reader = Reader::open(&address, ReaderOptions::new("blobs")).await.unwrap();
-    reader.wait_token(&token, LONG).await.unwrap();
+    reader.await_token(&token, LONG).await.unwrap();
     assert!((0..20_i64).all(|key| reader.get(key).unwrap().is_some()));
     write(&store, 20..22, 1_000).await;
     daemon.kill();
@@ -97,7 +95,7 @@ async fn damage_in_a_sealed_segment_ends_the_process_when_it_is_read() {
     let store = create(&daemon).await;
     let token = write(&store, 0..VALUES, VALUE_BYTES).await;
     let served = Reader::open(&daemon.address, ReaderOptions::new("blobs")).await.unwrap();
-    served.wait_token(&token, LONG).await.unwrap();
+    served.await_token(&token, LONG).await.unwrap();
     let files = segments(data.path(), &store);
     assert_eq!(files.len(), 2, "{files:?}");
     // Damage while the process runs: the next read of the damaged bytes finds it.

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use crate::daemon::{Daemon, LONG};
 use bytes::Bytes;
-use forebay::{
-    Client, ClientOptions, DeadLetter, ErrorCode, FieldType, KeyType, PartitionId, ReaderOptions,
-    ScalarType, StoreSpec, Value,
-};
+use forebay::schema::{FieldType, KeyType, PartitionId, StoreSpec, Value};
+use forebay::status::DeadLetter;
+use forebay::{Client, ClientOptions, ErrorCode, ReaderOptions};
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::clock::SystemClock;
 use forebay_core::id::{
@@ -24,7 +23,7 @@ use forebay_log::{ChangeLog, EmbeddedLog, EmbeddedOptions, LogRecord, ReadLimit}
 use forebay_wire::entry::{decode_entry, encode_entry};
 
 const PARTITIONS: u32 = 2;
-const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
+const INT64: FieldType = FieldType::INT64;
 
 fn start(data_dir: &Path, listen: &str) -> Daemon {
     Daemon::start(&["--data-dir", data_dir.to_str().unwrap()], listen)
@@ -204,7 +203,7 @@ async fn assert_no_repeat_in_the_log(data_dir: &Path, store: StoreId, planted: &
         for record in read_all(&log, at).await {
             match decode_entry(&record.entry).unwrap().body {
                 EntryBody::DeadLetters(letters) => found.extend(letters),
-                EntryBody::Opening => {}
+                EntryBody::LogHeader => {}
                 other => panic!("a dead-letter log holds {other:?}"),
             }
         }
@@ -236,7 +235,7 @@ async fn more_than_can_wait_is_copied_by_another_fold() {
     // The reopened replica has its other duties, too.
     let written = client.store("users").await.unwrap();
     let outcome = written.upsert("ada").set("count", 1).if_absent().send().await.unwrap();
-    assert_eq!(outcome.result, forebay::WriteResult::Applied);
+    assert_eq!(outcome.result, forebay::writes::WriteResult::Applied);
     daemon.terminate();
 }
 
@@ -249,7 +248,7 @@ async fn a_listing_refuses_what_it_cannot_answer_and_a_deleted_store_keeps_no_le
     let spec = StoreSpec::documents("users", KeyType::String, PARTITIONS).field("count", INT64);
     let store = client.create_store(&spec).await.unwrap().definition().store;
     let none = client.dead_letters("users", PartitionId(0), &[], 0).await.unwrap();
-    assert_eq!(none, forebay::DeadLetterPage::default());
+    assert_eq!(none, forebay::status::DeadLetterPage::default());
     daemon.kill();
     let log = open_log(data.path()).await;
     let at = PartitionRef { store, partition: PartitionId(1) };

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{
-    Client, ClientOptions, Error, ErrorCode, FieldType, KeyType, Read, Reader, ReaderOptions,
-    ScalarType, Store, StoreSpec, Token, Value,
-};
+use forebay::reads::Read;
+use forebay::schema::{FieldType, KeyType, StoreSpec, Value};
+use forebay::writes::Token;
+use forebay::{Client, ClientOptions, Error, ErrorCode, Reader, ReaderOptions, Store};
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::{Entropy, SeededEntropy};
 use forebay_log::{ChangeLog, MemoryLog};
@@ -28,8 +28,8 @@ fn start(data_dir: &Path, listen: &str) -> Daemon {
 
 fn spec() -> StoreSpec {
     StoreSpec::documents("blobs", KeyType::Int64, 1)
-        .field("count", FieldType::Scalar(ScalarType::Int64))
-        .field("blob", FieldType::Scalar(ScalarType::Bytes))
+        .field("count", FieldType::INT64)
+        .field("blob", FieldType::BYTES)
 }
 
 /// The acknowledged writes.
@@ -67,7 +67,7 @@ impl Acknowledged {
     }
 
     async fn assert_held_by(&self, reader: &Reader) {
-        reader.wait_token(self.token.as_ref().unwrap(), LONG).await.unwrap();
+        reader.await_token(self.token.as_ref().unwrap(), LONG).await.unwrap();
         let definition = reader.schema();
         let field = |name| definition.definition.field(name).unwrap().id;
         for key in 0..self.blobs {

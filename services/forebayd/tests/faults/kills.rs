@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use forebay::{Client, ClientOptions, Read, Reader, ReaderOptions, WriteResult};
+use forebay::reads::Read;
+use forebay::writes::WriteResult;
+use forebay::{Client, ClientOptions, Reader, ReaderOptions};
 
 use crate::daemon::{Daemon, LONG, count_of, counts};
 
@@ -20,7 +22,7 @@ fn start(data_dir: &Path, listen: &str) -> Daemon {
 
 /// Tries to be the first writer of each key; returns the keys for which it was.
 async fn claim(address: String, who: i64, heard: Arc<AtomicUsize>) -> Vec<i64> {
-    let options = ClientOptions { deadline: LONG, ..ClientOptions::default() };
+    let options = ClientOptions::default().deadline(LONG);
     let client = Client::connect(&address, options).await.unwrap();
     let store = client.store("counts").await.unwrap();
     let mut won = Vec::new();
@@ -28,7 +30,7 @@ async fn claim(address: String, who: i64, heard: Arc<AtomicUsize>) -> Vec<i64> {
         let written = store.upsert(key).set("count", who).if_absent().send().await.unwrap();
         match written.result {
             WriteResult::Applied => won.push(key),
-            WriteResult::NotMet(_) => {}
+            WriteResult::ConditionFailed(_) => {}
             WriteResult::Appended => panic!("a conditional write has an outcome"),
         }
         heard.fetch_add(1, Ordering::SeqCst);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay::{FieldType, KeyType, ScalarType, StoreSpec, WriteResult};
+use forebay::schema::{FieldType, KeyType, StoreSpec};
+use forebay::writes::WriteResult;
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
 use forebay_core::id::{PartitionId, PartitionRef};
@@ -29,8 +30,7 @@ async fn open_log(data: &Path) -> Arc<EmbeddedLog> {
 }
 
 fn spec(partitions: u32) -> StoreSpec {
-    StoreSpec::documents("users", KeyType::Int64, partitions)
-        .field("count", FieldType::Scalar(ScalarType::Int64))
+    StoreSpec::documents("users", KeyType::Int64, partitions).field("count", FieldType::INT64)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -56,7 +56,7 @@ async fn a_node_that_starts_again_goes_on_with_its_shards() {
     assert!(applied < DOCUMENTS as u64 / 2, "it folded {applied} records again");
     let store = again.client().await.store("users").await.unwrap();
     let made = store.upsert(-1_i64).set("count", 1_i64).if_absent().send().await.unwrap();
-    assert!(matches!(made.result, WriteResult::NotMet(_)), "{:?}", made.result);
+    assert!(matches!(made.result, WriteResult::ConditionFailed(_)), "{:?}", made.result);
     again.client().await.delete_store("users").await.unwrap();
     let shards = || std::fs::read_dir(data.path().join("shards")).unwrap().count();
     let gone = async {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay::{Client, ClientOptions, SnapshotStore, Store};
+use forebay::reads::SnapshotStore;
+use forebay::{Client, ClientOptions, Store};
 use forebay_snapshot::SnapshotName;
 
 use crate::daemon::{Daemon, LONG};
@@ -20,7 +21,7 @@ const GRACE: Duration = Duration::from_secs(8);
 
 /// Starts a node that builds snapshots, with its own shards.
 pub fn start(world: &World, snapshots: &str, data: &tempfile::TempDir, listen: &str) -> Daemon {
-    let more = ["--snapshots", snapshots, "--snapshot-every-s", "1", "--snapshots-kept", "2"];
+    let more = ["--snapshots", snapshots, "--snapshot-interval", "1s", "--snapshot-retention", "2"];
     let mut arguments = [&world.arguments()[..], &more].concat();
     let place = arguments.iter().position(|it| *it == "--data-dir").unwrap();
     arguments[place + 1] = data.path().to_str().unwrap();
@@ -80,7 +81,7 @@ async fn two_builders_and_a_collector_at_once_leave_all_that_counts_whole() {
     let data = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let mut nodes = data.each_ref().map(|data| Some(start(&world, &url, data, "127.0.0.1:0")));
     let address = nodes[0].as_ref().unwrap().address.clone();
-    let options = ClientOptions { deadline: LONG, ..ClientOptions::default() };
+    let options = ClientOptions::default().deadline(LONG);
     let client = Client::connect(&address, options).await.unwrap();
     let store = client.create_store(&spec()).await.unwrap();
     let mut held = Held::new();

@@ -1,10 +1,10 @@
 //! Foreign records, produced directly into the topic. Proves that every reader skips and counts
 //! them alike, and serves later records.
 
-use forebay::{
-    Client, ClientOptions, Definition, KeyValue, PartitionId, Read, Reader, ReaderOptions, Value,
-    WriteResult,
-};
+use forebay::reads::Read;
+use forebay::schema::{Definition, KeyValue, PartitionId, Value};
+use forebay::writes::WriteResult;
+use forebay::{Client, ClientOptions, Reader, ReaderOptions};
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::id::{ClientId, Epoch, LogId, Sequence};
 use forebay_core::key::Key;
@@ -26,7 +26,7 @@ async fn what_others_produce_is_skipped_and_counted_and_later_keys_are_served() 
     let early = Reader::open(&daemon.address, ReaderOptions::new("counts")).await.unwrap();
     early.await_ready(LONG).await.unwrap();
     let before = store.upsert(1_i64).set("count", 41).send().await.unwrap().token;
-    early.wait_token(&before, LONG).await.unwrap();
+    early.await_token(&before, LONG).await.unwrap();
 
     let definition = store.definition();
     let at = partition_of(&1_i64.to_le_bytes(), definition.partitions);
@@ -39,7 +39,7 @@ async fn what_others_produce_is_skipped_and_counted_and_later_keys_are_served() 
 
     // The node's own replica returns the outcome, so it has passed the garbage, too.
     let taken = store.upsert(1_i64).set("count", 0).if_absent().send().await.unwrap();
-    assert_eq!(taken.result, WriteResult::NotMet(None));
+    assert_eq!(taken.result, WriteResult::ConditionFailed(None));
     store.upsert(1_i64).increment("count", 1).send().await.unwrap();
     let late = Reader::open(&daemon.address, ReaderOptions::new("counts")).await.unwrap();
     for reader in [&early, &late] {

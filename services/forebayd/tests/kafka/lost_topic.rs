@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use forebay::{Client, ClientOptions, ErrorCode, Reader, ReaderOptions, Store, Token};
+use forebay::writes::Token;
+use forebay::{Client, ClientOptions, ErrorCode, Reader, ReaderOptions, Store};
 
 use crate::daemon::{LONG, count_of, counts};
 use crate::world::{HEARTBEATS_TWO, World, eventually};
@@ -29,7 +30,7 @@ async fn before(address: &str) -> Before {
         token = Some(store.upsert(OLD).increment("count", 1).send().await.unwrap().token);
     }
     let token = token.unwrap();
-    reader.wait_token(&token, LONG).await.unwrap();
+    reader.await_token(&token, LONG).await.unwrap();
     Before { store, reader, token }
 }
 
@@ -64,7 +65,9 @@ async fn written_once(store: &Store, key: i64) -> Token {
     tokio::time::timeout(LONG, retries).await.unwrap()
 }
 
-async fn retried(pending: forebay::PendingWrite) -> Result<Token, forebay::WriteError> {
+async fn retried(
+    pending: forebay::writes::PendingWrite,
+) -> Result<Token, forebay::writes::WriteError> {
     let outcome = pending.retry().await?;
     let token = outcome.token.clone();
     outcome.into_complete()?;
@@ -76,10 +79,10 @@ async fn retried(pending: forebay::PendingWrite) -> Result<Token, forebay::Write
 async fn check_after(before: &Before) {
     for key in [OLD, NEW] {
         let token = written_once(&before.store, key).await;
-        before.reader.wait_token(&token, LONG).await.unwrap();
+        before.reader.await_token(&token, LONG).await.unwrap();
         assert_eq!(count_of(&before.reader, key), Some(1), "key {key}");
     }
-    let lost = before.reader.wait_token(&before.token, LONG).await.unwrap_err();
+    let lost = before.reader.await_token(&before.token, LONG).await.unwrap_err();
     assert_eq!(lost.code(), ErrorCode::TokenLost, "{lost}");
     eventually("a fresh answer", || {
         let read = before.reader.read_local(Some(HEARTBEATS_TWO), |view| view.get_document(NEW));

@@ -17,7 +17,9 @@ mod users;
 mod world;
 
 use daemon::{Daemon, nothing_is_lost_or_doubled_over_kills};
-use forebay::{Client, ClientOptions, Read, Reader, ReaderOptions, WriteResult};
+use forebay::reads::Read;
+use forebay::writes::WriteResult;
+use forebay::{Client, ClientOptions, Reader, ReaderOptions};
 
 use crate::daemon::{LONG, count_of, counts};
 use crate::world::{HEARTBEATS_TWO, World, eventually};
@@ -73,7 +75,7 @@ async fn race(daemon: &Daemon, key: i64, who: i64) -> Option<i64> {
     let written = store.upsert(key).set("count", who).if_absent().send().await.unwrap();
     match written.result {
         WriteResult::Applied => Some(who),
-        WriteResult::NotMet(_) => None,
+        WriteResult::ConditionFailed(_) => None,
         WriteResult::Appended => panic!("a conditional write has an outcome"),
     }
 }

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use forebay::{Client, ClientOptions, ErrorCode, PendingWrite, Read, Reader, ReaderOptions, Store};
+use forebay::reads::Read;
+use forebay::writes::PendingWrite;
+use forebay::{Client, ClientOptions, ErrorCode, Reader, ReaderOptions, Store};
 use forebay_testkit::brokers::Brokers;
 
 use crate::daemon::{LONG, count_of, counts};

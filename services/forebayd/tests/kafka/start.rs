@@ -1,4 +1,4 @@
-//! Start and end of `forebayd dev --log kafka`: wrong brokers, wrong topics, SIGTERM.
+//! Start and end of `forebayd dev --change-log kafka`: wrong brokers, wrong topics, SIGTERM.
 
 use forebay::{Client, ClientOptions, Reader, ReaderOptions};
 
@@ -10,15 +10,22 @@ fn a_broker_that_is_not_there_ends_the_start_with_the_fix() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     drop(taken);
-    let error =
-        refused(&["dev", "--listen", "127.0.0.1:0", "--log", "kafka", "--brokers", &address]);
+    let error = refused(&[
+        "dev",
+        "--listen",
+        "127.0.0.1:0",
+        "--change-log",
+        "kafka",
+        "--brokers",
+        &address,
+    ]);
     assert!(error.contains("Unavailable") && error.contains("check that"), "{error}");
 }
 
 #[test]
 fn kafka_without_brokers_is_refused_with_the_fix() {
-    let error = refused(&["dev", "--listen", "127.0.0.1:0", "--log", "kafka"]);
-    assert!(error.contains("InvalidArgument") && error.contains("brokers"), "{error}");
+    let error = refused(&["dev", "--listen", "127.0.0.1:0", "--change-log", "kafka"]);
+    assert!(error.contains("InvalidArgument") && error.contains("set --brokers"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,6 +52,6 @@ async fn sigterm_drains_and_the_next_start_finds_everything() {
     let status = tokio::time::timeout(LONG, status).await.unwrap().unwrap();
     assert!(status.success(), "{status}");
     let _daemon = world.forebayd(&address);
-    reader.wait_token(&token, LONG).await.unwrap();
+    reader.await_token(&token, LONG).await.unwrap();
     assert_eq!(count_of(&reader, 1), Some(1));
 }

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use forebay::StoreId;
+use forebay::schema::StoreId;
 use forebay_testkit::brokers::Brokers;
 use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
@@ -43,7 +43,16 @@ impl World {
     pub fn arguments(&self) -> [&str; 8] {
         let data_dir = self.data.path().to_str().unwrap();
         let (brokers, prefix) = (self.brokers.as_str(), self.prefix.as_str());
-        ["--log", "kafka", "--brokers", brokers, "--topic-prefix", prefix, "--data-dir", data_dir]
+        [
+            "--change-log",
+            "kafka",
+            "--brokers",
+            brokers,
+            "--topic-prefix",
+            prefix,
+            "--data-dir",
+            data_dir,
+        ]
     }
 
     pub fn forebayd(&self, listen: &str) -> Daemon {

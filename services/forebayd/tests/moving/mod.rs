@@ -9,10 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use forebay::{
-    Client, ClientOptions, Document, ErrorCode, FieldType, KeyType, Read, Reader, ReaderOptions,
-    ScalarType, Store, StoreSpec, Value,
-};
+use forebay::reads::{Document, Read};
+use forebay::schema::{FieldType, KeyType, ScalarType, StoreSpec, Value};
+use forebay::{Client, ClientOptions, ErrorCode, Reader, ReaderOptions, Store};
 use forebay_core::id::{Offset, PartitionCount, PartitionId};
 use forebay_core::partition::partition_of;
 use forebay_core::schema::Definition;
@@ -43,7 +42,7 @@ const BEFORE: std::ops::Range<i64> = 10_000..10_400;
 const PUSHED: std::ops::Range<i64> = 20_000..20_500;
 
 pub fn spec() -> StoreSpec {
-    let number = FieldType::Scalar(ScalarType::Int64);
+    let number = FieldType::INT64;
     StoreSpec::documents("users", KeyType::Int64, PARTITIONS)
         .field("count", number)
         .field("last", number)
@@ -51,7 +50,7 @@ pub fn spec() -> StoreSpec {
 }
 
 pub async fn client(address: &str) -> Client {
-    let options = ClientOptions { deadline: LONG, ..ClientOptions::default() };
+    let options = ClientOptions::default().deadline(LONG);
     Client::connect(address, options).await.unwrap()
 }
 

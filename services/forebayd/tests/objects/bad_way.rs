@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay::{ErrorCode, Read, SnapshotStore, Store, StoreOptions, StoreSpec, Value};
+use forebay::reads::{Read, SnapshotStore};
+use forebay::schema::{StoreOptions, StoreSpec, Value};
+use forebay::{ErrorCode, Store};
 use forebay_testkit::object_proxy::{ObjectCall, ObjectProxy};
 use forebay_testkit::objects::ObjectFault;
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 use forebay_wire::status::error_of_status;
 use forebay_wire::v1;
 use forebay_wire::v1::backups_client::BackupsClient;
@@ -41,7 +43,7 @@ impl Happened {
         self.0.iter().all(|count| count.load(Ordering::Relaxed) > 0)
     }
 
-    fn decide(&self, call: &ObjectCall, dice: &mut Dice) -> Option<ObjectFault> {
+    fn decide(&self, call: &ObjectCall, dice: &mut SeededRng) -> Option<ObjectFault> {
         let is_of_chunk = call.target.contains("/chunks/");
         if !dice.chance(if is_of_chunk { PERCENT_OF_CHUNKS } else { PERCENT }) {
             return None;
@@ -62,7 +64,7 @@ impl Happened {
 
 /// Makes a connection bad from now on.
 fn spoil(way: &ObjectProxy) -> Arc<Happened> {
-    let (happened, dice) = (Arc::new(Happened::default()), Mutex::new(Dice::new(SEED)));
+    let (happened, dice) = (Arc::new(Happened::default()), Mutex::new(SeededRng::new(SEED)));
     let told = Arc::clone(&happened);
     way.decide(Some(Arc::new(move |call| told.decide(call, &mut dice.lock()))));
     happened

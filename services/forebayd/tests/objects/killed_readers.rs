@@ -8,16 +8,15 @@ use std::process::{ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{
-    CheckpointOptions, ErrorCode, FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType,
-    SnapshotStore, Store, StoreOptions, StoreSpec, Value,
-};
+use forebay::reads::{CheckpointOptions, SnapshotStore};
+use forebay::schema::{FieldType, KeyType, KeyValue, StoreOptions, StoreSpec, Value};
+use forebay::{ErrorCode, Reader, ReaderOptions, Store};
 use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_snapshot::Manifest;
 use forebay_testkit::child::OwnedChild;
 use forebay_testkit::object_proxy::{ObjectCall, ObjectProxy};
 use forebay_testkit::objects::ObjectFault;
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 use parking_lot::{Condvar, Mutex};
 
 use crate::users::LONG;
@@ -34,7 +33,7 @@ const DOCUMENTS: i64 = 8_000;
 const VALUE_BYTES: usize = 8 << 10;
 
 fn spec() -> StoreSpec {
-    let bytes = FieldType::Scalar(ScalarType::Bytes);
+    let bytes = FieldType::BYTES;
     let mut spec = StoreSpec::documents("blobs", KeyType::Int64, 1).field("blob", bytes);
     spec.options = StoreOptions { log_window_us: Some(0), ..StoreOptions::default() };
     spec
@@ -42,7 +41,7 @@ fn spec() -> StoreSpec {
 
 /// Returns incompressible bytes.
 fn value(key: i64) -> Value {
-    Value::Bytes(Dice::new(key as u64).noise(VALUE_BYTES))
+    Value::Bytes(SeededRng::new(key as u64).noise(VALUE_BYTES))
 }
 
 fn value_of(reader: &Reader, key: i64) -> forebay::Result<Option<Value>> {
@@ -54,11 +53,9 @@ fn value_of(reader: &Reader, key: i64) -> forebay::Result<Option<Value>> {
 /// Reads until stdin ends, and prints the progress.
 async fn read(node: &str) {
     let variable = |name: &str| std::env::var(name).unwrap();
-    let options = ReaderOptions {
-        snapshots: Some(SnapshotStore::open(&variable(SNAPSHOTS)).unwrap()),
-        checkpoint: Some(CheckpointOptions::new(variable(DIRECTORY))),
-        ..ReaderOptions::new("blobs")
-    };
+    let options = ReaderOptions::new("blobs")
+        .snapshots(SnapshotStore::open(&variable(SNAPSHOTS)).unwrap())
+        .checkpoint(CheckpointOptions::new(variable(DIRECTORY)));
     // The test harness has printed an incomplete line.
     println!();
     let reader = Reader::open(node, options).await.unwrap();

@@ -12,7 +12,8 @@ mod wrong_lists;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use forebay::{Client, ClientOptions, SnapshotStore, Store};
+use forebay::reads::SnapshotStore;
+use forebay::{Client, ClientOptions, Store};
 use forebay_testkit::object_proxy::ObjectProxy;
 use forebay_testkit::object_servers::{ObjectServer, ObjectServerKind};
 
@@ -42,7 +43,7 @@ impl World {
 
     /// Starts the node as a process that builds a snapshot each second.
     fn start(&self, listen: &str) -> Daemon {
-        let every = ["--snapshots", &self.snapshots, "--snapshot-every-s", "1"];
+        let every = ["--snapshots", &self.snapshots, "--snapshot-interval", "1s"];
         self.start_with(&[&every[..], &["--backups", &self.backups]].concat(), listen)
     }
 

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay::{SnapshotStore, Store};
+use forebay::Store;
+use forebay::reads::SnapshotStore;
 use forebay_core::id::PartitionRef;
 use forebay_snapshot::{Listed, SnapshotName};
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 use parking_lot::Mutex;
 
 use crate::users::{Held, LONG, assert_holds, partitions, reader, snapshots, spec, write};
@@ -37,7 +38,7 @@ fn gone(object: &str) -> Option<String> {
 }
 
 /// Returns a randomly corrupted listing.
-fn wrong(said: &str, dice: &mut Dice) -> String {
+fn wrong(said: &str, dice: &mut SeededRng) -> String {
     let mut parts = said.split(BEGIN);
     let mut edited = parts.next().unwrap_or_default().to_owned();
     let is_cut = dice.chance(PERCENT_CUT);
@@ -88,14 +89,15 @@ async fn collect_on(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_that_are_wrong_cost_nothing_that_counts_and_readers_begin_all_the_same() {
     let world = World::new("wrong-lists");
-    let every = ["--snapshots", &world.snapshots, "--snapshot-every-s", "1"];
-    let node = world.start_with(&[&every[..], &["--snapshots-kept", "2"]].concat(), "127.0.0.1:0");
+    let every = ["--snapshots", &world.snapshots, "--snapshot-interval", "1s"];
+    let node =
+        world.start_with(&[&every[..], &["--snapshot-retention", "2"]].concat(), "127.0.0.1:0");
     let store = client(&node.address).await.create_store(&spec()).await.unwrap();
     let mut held = Held::new();
     let mut token = write(&store, &mut held, 0..DOCUMENTS, 0).await;
     snapshots(&world.straight(), &store, |newest| newest.base.documents > 1_000).await;
 
-    let dice = Mutex::new(Dice::new(SEED));
+    let dice = Mutex::new(SeededRng::new(SEED));
     world.way.edit_lists(Some(Arc::new(move |said| wrong(&said, &mut dice.lock()))));
     let (stop, collected) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let collecting =

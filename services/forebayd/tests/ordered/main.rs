@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay::{
-    Error, ErrorCode, FieldType, KeyType, Result, ScalarType, Store, StoreSpec, Token, Value,
-};
+use forebay::schema::{FieldType, KeyType, StoreSpec, Value};
+use forebay::writes::Token;
+use forebay::{Error, ErrorCode, Result, Store};
 use forebay_core::clock::SystemClock;
 use forebay_core::id::FieldId;
 use forebay_log::{ChangeLog, MemoryLog};
@@ -27,7 +27,7 @@ use tonic::transport::Channel;
 
 use crate::served::{Served, is_caught_up};
 
-const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
+const INT64: FieldType = FieldType::INT64;
 const COUNT: FieldId = FieldId(1);
 const NAME: FieldId = FieldId(2);
 const WAIT_MS: u32 = 30_000;
@@ -65,7 +65,7 @@ impl World {
     async fn create(&self, key_type: KeyType, partitions: u32) -> Store {
         let spec = StoreSpec::documents("users", key_type, partitions)
             .field("count", INT64)
-            .field("name", FieldType::Scalar(ScalarType::String));
+            .field("name", FieldType::STRING);
         self.served.client().await.create_store(&spec).await.unwrap()
     }
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{ErrorCode, KeyType, StoreSpec};
+use forebay::ErrorCode;
+use forebay::schema::{KeyType, StoreSpec};
 use forebay_core::clock::SystemClock;
 use forebay_log::{ChangeLog, MemoryLog};
 use forebay_wire::status::error_of_status;
@@ -64,7 +65,7 @@ async fn a_node_is_ready_while_its_shards_answer() {
     std::fs::remove_file(&folder).unwrap();
     becomes(&served.address, ready, ServingStatus::Serving).await;
     let token = store.upsert(1).set("count", 1).send().await.unwrap().token;
-    let read = forebay::Read::after_token(token, LONG);
+    let read = forebay::reads::Read::after_token(token, LONG);
     store.ordered().unwrap().get(&read, 1).await.unwrap();
     let told = status("users").await.unwrap();
     assert!(told.is_ready && told.replicas.len() == 2, "{told:?}");

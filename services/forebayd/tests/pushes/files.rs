@@ -13,7 +13,7 @@ use arrow::array::{
 use arrow::csv;
 use arrow::ipc::writer::{FileWriter, StreamWriter};
 use arrow::json::LineDelimitedWriter;
-use forebay::{ScalarType, Value};
+use forebay::schema::{ScalarType, Value};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;

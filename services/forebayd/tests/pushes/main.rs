@@ -22,10 +22,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use forebay::{
-    FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType, StoreOptions, StoreSpec,
-    Value, VectorType, WriteResult,
+use forebay::schema::{
+    FieldType, KeyType, KeyValue, ScalarType, StoreOptions, StoreSpec, Value, VectorType,
 };
+use forebay::writes::WriteResult;
+use forebay::{Reader, ReaderOptions};
 use forebay_core::ErrorCode;
 use forebay_core::clock::{Clock, SystemClock};
 use forebay_log::{ChangeLog, MemoryLog};
@@ -194,10 +195,10 @@ async fn a_pushed_store_is_one_like_any_other() {
     let store = client.store("users-2").await.unwrap();
     assert_eq!(store.definition().options, spec().options);
     let taken = store.upsert("user-1").increment("age", 1).if_absent().send().await.unwrap();
-    assert!(matches!(taken.result, WriteResult::NotMet(Some(_))), "{taken:?}");
+    assert!(matches!(taken.result, WriteResult::ConditionFailed(Some(_))), "{taken:?}");
     let written = store.upsert("user-1").increment("age", 1).send().await.unwrap();
     let follower = reader(&served.address, "users-2").await;
-    follower.wait_token(&written.token, LONG).await.unwrap();
+    follower.await_token(&written.token, LONG).await.unwrap();
     let Value::Int32(age) = expected(1)["age"] else { panic!("an age") };
     assert_eq!(held(&follower, "user-1").unwrap()["age"], Value::Int32(age + 1));
 

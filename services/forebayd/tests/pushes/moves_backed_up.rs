@@ -21,7 +21,7 @@ fn start(folder: &Path) -> Daemon {
     }
     let (snapshots, backups) = (url(&snapshots), url(&backups));
     let data = ["--data-dir", data.to_str().unwrap()];
-    let more = ["--snapshots", &snapshots, "--backups", &backups, "--rollback-window-s", "5"];
+    let more = ["--snapshots", &snapshots, "--backups", &backups, "--rollback-window", "5s"];
     Daemon::start(&[&data[..], &more].concat(), "127.0.0.1:0")
 }
 
@@ -89,7 +89,7 @@ async fn backups_amid_a_move_and_behind_it_are_what_the_store_was() {
         }
         for (point, named) in points {
             let name = format!("taken-{number}{point}");
-            command(&["restore"], &address, &["--restore-as", &name, point, named]);
+            command(&["restore"], &address, &["--to", &name, point, named]);
             let restored = reader(&address, &name).await;
             let found = seen(&restored).await;
             let is_pushed = is_pushed(&restored);
@@ -100,7 +100,7 @@ async fn backups_amid_a_move_and_behind_it_are_what_the_store_was() {
             written.assert_is_in_until(&found, from, until);
         }
     }
-    command(&["restore"], &address, &["--restore-as", "last", "--backup", &last]);
+    command(&["restore"], &address, &["--to", "last", "--backup", &last]);
     let restored = reader(&address, "last").await;
     assert_eq!(seen(&restored).await, source);
     assert_is_whole(&restored, true);

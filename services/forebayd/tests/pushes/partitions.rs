@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay::{Client, Read, Reader, Store, StreamOptions, Value, WriteResult};
+use forebay::reads::Read;
+use forebay::schema::Value;
+use forebay::writes::{StreamOptions, WriteResult};
+use forebay::{Client, Reader, Store};
 use forebay_core::ErrorCode;
 use forebay_core::catalog::ControlRecord;
 use forebay_core::change::{Entry, EntryBody};
@@ -15,7 +18,7 @@ use forebay_core::outcome::Verdict;
 use forebay_core::partition::partition_of;
 use forebay_core::schema::{Alteration, Definition};
 use forebay_core::versions::VersionNumber;
-use forebay_log::open_log;
+use forebay_entries::open_log;
 use forebay_snapshot_service::{PushParts, Snapshots};
 use forebay_wire::entry::encode_entry;
 
@@ -33,7 +36,7 @@ fn divide(files: &std::path::Path, partitions: u32) -> Push {
 }
 
 fn definition(parts: &PushParts) -> Definition {
-    parts.kept.catalog.catalog().by_name("users").unwrap().definition.clone()
+    parts.kept.context.catalog.catalog().by_name("users").unwrap().definition.clone()
 }
 
 /// Starts a node that builds snapshots, so that repartitions are completed.
@@ -52,7 +55,7 @@ async fn documents_move_to_more_and_to_fewer_partitions_while_they_are_written_a
         let store = client.store("users").await.unwrap();
         let old_token = fill(&store).await;
         let old = reader(&served.address, "users").await;
-        old.wait_token(&old_token, LONG).await.unwrap();
+        old.await_token(&old_token, LONG).await.unwrap();
 
         let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let writing =
@@ -63,7 +66,7 @@ async fn documents_move_to_more_and_to_fewer_partitions_while_they_are_written_a
         });
         let pushed = parts.push(&divide(&files.parts(3), count), quiet).await.unwrap();
         assert_eq!((pushed.version, pushed.documents), (VersionNumber(2), ROWS));
-        assert_eq!((pushed.partitions, pushed.flipped), (count, vec![]));
+        assert_eq!((pushed.partitions, pushed.changed_outcomes), (count, vec![]));
         assert_eq!(live_of(&parts).0, 2);
         answers(&old, "old-7", None).await;
         stop.store(true, Ordering::SeqCst);
@@ -74,7 +77,7 @@ async fn documents_move_to_more_and_to_fewer_partitions_while_they_are_written_a
         shards_answer(&store, "old-7", None).await;
         let written = written.load(Ordering::SeqCst);
         for reader in [&old, &fresh] {
-            reader.wait_token(&token, LONG).await.unwrap();
+            reader.await_token(&token, LONG).await.unwrap();
             assert_is_whole(reader, |_| true);
             assert_eq!(reader.status().partitions.len(), count as usize);
         }
@@ -99,7 +102,7 @@ async fn documents_move_to_more_and_to_fewer_partitions_while_they_are_written_a
         // The store is the same, with other logs: nothing is reported about the old ones.
         assert_eq!(fresh.schema().definition.store, store.definition().store);
         assert_eq!(store.refresh().await.unwrap().written().partitions, PartitionCount(count));
-        let lost = old.wait_token(&old_token, LONG).await.unwrap_err();
+        let lost = old.await_token(&old_token, LONG).await.unwrap_err();
         assert_eq!(lost.code(), ErrorCode::TokenLost, "{lost}");
         let back = parts.make_live("users", VersionNumber(1)).await.unwrap_err();
         assert_eq!(back.code(), ErrorCode::InvalidArgument, "{back}");
@@ -210,14 +213,23 @@ async fn what_ends_differently_on_its_way_is_told_and_what_cannot_be_meanwhile_i
     held_up.wait().await;
     for (key, met) in [("ann", true), ("old-7", false), ("nobody", true)] {
         let write = store.upsert(key).set("name", "mine").if_absent().send().await.unwrap();
-        assert_eq!(!matches!(write.result, WriteResult::NotMet(_)), met, "{key}: {write:?}");
+        assert_eq!(
+            !matches!(write.result, WriteResult::ConditionFailed(_)),
+            met,
+            "{key}: {write:?}"
+        );
     }
     held_up.go_on();
     let pushed = pushing.await.unwrap().unwrap();
     let happened: BTreeSet<_> =
-        pushed.flipped.iter().map(|it| it.outcome.verdict == Verdict::Applied).collect();
-    assert_eq!((pushed.flipped.len(), happened.len()), (2, 2), "{:?}", pushed.flipped);
-    assert!(pushed.flipped.iter().all(|it| it.outcome.client == client.id()));
+        pushed.changed_outcomes.iter().map(|it| it.outcome.verdict == Verdict::Applied).collect();
+    assert_eq!(
+        (pushed.changed_outcomes.len(), happened.len()),
+        (2, 2),
+        "{:?}",
+        pushed.changed_outcomes
+    );
+    assert!(pushed.changed_outcomes.iter().all(|it| it.outcome.client == client.id()));
     let fresh = reader(&served.address, "users").await;
     assert_eq!(held(&fresh, "ann"), Some(name("pushed")));
     assert_eq!(held(&fresh, "old-7"), Some(name("mine")));
@@ -247,7 +259,7 @@ async fn logs_from_before_go_with_their_window_and_the_documents_move_on() {
         let pushed = parts.push(&divide(&file, count), quiet).await.unwrap();
         assert_eq!((pushed.version, pushed.partitions), (VersionNumber(number), count));
         let write = store.upsert("bob").set("name", "mine").send().await.unwrap();
-        follower.wait_token(&write.token, LONG).await.unwrap();
+        follower.await_token(&write.token, LONG).await.unwrap();
         assert_eq!(held(&follower, "ann"), Some(name(&format!("version {number}"))));
         assert_eq!(held(&follower, "bob"), Some(name("mine")));
         eventually("the logs from before are gone", async || {
@@ -263,7 +275,7 @@ async fn logs_from_before_go_with_their_window_and_the_documents_move_on() {
     served.client().await.delete_store("users").await.unwrap();
     eventually("its last logs are gone", async || {
         let mut are_gone = true;
-        for logs in parts.kept.catalog.catalog().store(store_id).unwrap().logs() {
+        for logs in parts.kept.context.catalog.catalog().store(store_id).unwrap().logs() {
             are_gone &= world.log.bounds(first_of(logs)).await.is_err();
         }
         are_gone
@@ -282,8 +294,8 @@ async fn known(parts: &PushParts, ask: &Push) {
 
 /// Holds writes for a version, as the snapshot service does in a repartition.
 async fn hold_writes(parts: &PushParts, number: VersionNumber) {
-    let (log, at) = (&*parts.kept.log, PartitionRef::CONTROL);
-    let log_id = open_log(log, &*parts.kept.entropy, at).await.unwrap();
+    let (log, at) = (&*parts.kept.context.log, PartitionRef::CONTROL);
+    let log_id = open_log(log, &*parts.kept.context.entropy, at).await.unwrap();
     let held = definition(parts).with_writes_to(number).unwrap();
     let body = EntryBody::Control(ControlRecord::Define(Box::new(held)));
     let (epoch, schema_version) = (Epoch(0), SchemaVersion(0));
@@ -335,7 +347,7 @@ async fn a_push_whose_version_others_make_live_meanwhile_leaves_the_one_before()
     eventually("it is live", async || live_of(&parts).0 == 2).await;
     held_up.go_on();
     let pushed = pushing.await.unwrap().unwrap();
-    assert_eq!((pushed.version, pushed.flipped.len()), (VersionNumber(2), 1));
+    assert_eq!((pushed.version, pushed.changed_outcomes.len()), (VersionNumber(2), 1));
     assert_eq!(live_of(&parts), (2, vec![1, 2]));
 }
 

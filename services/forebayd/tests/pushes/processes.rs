@@ -78,7 +78,7 @@ async fn a_push_goes_on_over_kills() {
         node = start(folder.path(), &address);
         assert!(store(&node.address, "users-2").await.is_err());
     }
-    let output = push(&node.address, &["--as", "users-2", parts.to_str().unwrap()]);
+    let output = push(&node.address, &["--to", "users-2", parts.to_str().unwrap()]);
     let told = String::from_utf8_lossy(&output.stdout);
     assert_eq!(told, format!("pushed users-2 with {ROWS} documents\n"), "{output:?}");
     assert_is_whole(&reader(&node.address, "users-2").await, |_| true);
@@ -154,19 +154,19 @@ async fn the_command_says_what_is_wrong() {
     let csv = files.csv();
     let file = csv.to_str().unwrap();
     for (node, more, words) in [
-        (&node, &["--as", "new", "nowhere.csv"][..], "name a file or a folder"),
-        (&node, &["--as", "users", file], "exists already"),
-        (&node, &["--as", "new", "--null-rate-max", "age", file], "FIELD=RATE"),
-        (&node, &["--as", "new", "--rows-max", "5", file], "rows, not 0 to 5"),
-        (&node, &["--as", "new", "--format", "parquet", file], "the file is not Parquet"),
-        (&node, &["--as", "new", "--partitions", "0", file], "at least 1 partition"),
-        (&bare, &["--as", "new", file], "--snapshots"),
+        (&node, &["--to", "new", "nowhere.csv"][..], "name a file or a folder"),
+        (&node, &["--to", "users", file], "exists already"),
+        (&node, &["--to", "new", "--null-rate-max", "age", file], "FIELD=RATE"),
+        (&node, &["--to", "new", "--rows-max", "5", file], "rows, not 0 to 5"),
+        (&node, &["--to", "new", "--format", "parquet", file], "the file is not Parquet"),
+        (&node, &["--to", "new", "--partitions", "0", file], "at least 1 partition"),
+        (&bare, &["--to", "new", file], "--snapshots"),
     ] {
         let output = push(&node.address, more);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && told.contains(words), "{more:?}: {told}");
     }
-    let more = ["--as", "new", "--ignore", "score,seen", "--rows-min", "5", file];
+    let more = ["--to", "new", "--ignore", "score,seen", "--rows-min", "5", file];
     assert!(push(&node.address, &more).status.success());
     let has = |name: &str| ["member", "age", "name"].contains(&name);
     assert_is_whole(&reader(&node.address, "new").await, has);

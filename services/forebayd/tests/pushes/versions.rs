@@ -6,19 +6,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay::{
-    Alteration, CheckpointOptions, FieldSpec, FieldType, KeyValue, Read, Reader, ReaderOptions,
-    ScalarType, Store, StoreOptions, Token, Value, WriteResult,
-};
+use forebay::reads::{CheckpointOptions, Read};
+use forebay::schema::{Alteration, FieldSpec, FieldType, KeyValue, StoreOptions, Value};
+use forebay::writes::{Token, WriteResult};
+use forebay::{Reader, ReaderOptions, Store};
 use forebay_core::ErrorCode;
 use forebay_core::clock::{Clock, ManualClock, SystemClock};
 use forebay_core::entropy::SystemEntropy;
 use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_core::outcome::Verdict;
 use forebay_core::versions::VersionNumber;
-use forebay_log::CatalogFollower;
+use forebay_entries::CatalogFollower;
 use forebay_log::faulty::{FaultRates, FaultyLog};
-use forebay_snapshot_service::{PushParts, PushProgress, Pushed, SnapshotOptions};
+use forebay_snapshot_service::{PushParts, PushProgress, PushResult, SnapshotOptions};
 
 use crate::files::{Files, ROWS, expected};
 use crate::served::{Served, is_caught_up};
@@ -80,7 +80,7 @@ pub async fn shards_answer(store: &Store, key: &str, wanted: Option<Option<Value
 }
 
 pub fn live_of(parts: &PushParts) -> (u32, Vec<u32>) {
-    let catalog = parts.kept.catalog.catalog();
+    let catalog = parts.kept.context.catalog.catalog();
     let versions = &catalog.by_name("users").unwrap().definition.versions;
     let all = versions.all().iter().map(|version| version.number.0).collect();
     (versions.live().number.0, all)
@@ -108,7 +108,7 @@ async fn a_store_that_is_altered_amid_a_push_has_the_pushed_documents() {
     let client = served.client().await;
     let once = std::sync::Once::new();
     let altered = |_: PushProgress| {
-        let spec = FieldSpec::new("more", FieldType::Scalar(ScalarType::Int64));
+        let spec = FieldSpec::new("more", FieldType::INT64);
         let add = [Alteration::AddField(spec)];
         let alter = async {
             client.alter_store("users", None, &add).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_store_that_is_altered_amid_a_push_has_the_pushed_documents() {
     assert_eq!(held(&fresh, "old-7"), None);
     let store = client.store("users").await.unwrap();
     let token = store.upsert("user-1").set("more", 2_i64).send().await.unwrap().token;
-    fresh.wait_token(&token, LONG).await.unwrap();
+    fresh.await_token(&token, LONG).await.unwrap();
     let more = held(&fresh, "user-1").and_then(|mut fields| fields.remove("more"));
     assert_eq!(more, Some(Value::Int64(2)));
 }
@@ -142,7 +142,7 @@ async fn a_push_takes_the_place_of_the_documents_while_they_are_written_and_read
     let store = client.store("users").await.unwrap();
     let old_token = fill(&store).await;
     let old = reader(&served.address, "users").await;
-    old.wait_token(&old_token, LONG).await.unwrap();
+    old.await_token(&old_token, LONG).await.unwrap();
     assert_eq!(held(&old, "old-7"), Some(name("before")));
 
     let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -163,7 +163,7 @@ async fn a_push_takes_the_place_of_the_documents_while_they_are_written_and_read
     shards_answer(&store, "old-7", None).await;
     let written = written.load(Ordering::SeqCst);
     for reader in [&old, &fresh] {
-        reader.wait_token(&token, LONG).await.unwrap();
+        reader.await_token(&token, LONG).await.unwrap();
         assert_is_whole(reader, |_| true);
         assert_eq!(held(reader, "old-7"), None);
     }
@@ -177,9 +177,9 @@ async fn a_push_takes_the_place_of_the_documents_while_they_are_written_and_read
         assert_eq!(in_shard(&store, &key).await.unwrap().is_some(), has[number as usize], "{key}");
     }
     // Earlier writes settle as before, since the log is the same.
-    old.wait_token(&old_token, LONG).await.unwrap();
+    old.await_token(&old_token, LONG).await.unwrap();
 
-    assert_eq!(pushed.flipped, []);
+    assert_eq!(pushed.changed_outcomes, []);
     // All readers see the same store.
     for reader in [&old, &fresh] {
         assert_eq!(reader.schema().definition.store, store.definition().store);
@@ -197,7 +197,7 @@ async fn a_push_takes_the_place_of_the_documents_while_they_are_written_and_read
         assert_eq!(held(&old, &format!("more-{number}")), Some(name("more")), "more-{number}");
     }
     let write = store.upsert("both").set("name", "both").send().await.unwrap();
-    old.wait_token(&write.token, LONG).await.unwrap();
+    old.await_token(&write.token, LONG).await.unwrap();
     assert_eq!(held(&old, "both"), Some(name("both")));
     alter(&parts, 2).await;
     assert!(old.get_with(&Read::latest(LONG), "old-7").await.unwrap().is_none());
@@ -245,8 +245,8 @@ async fn what_was_written_before_a_push_is_gone_however_far_replicators_are_behi
         let options = SnapshotOptions::new(Duration::from_millis(50), 3).unwrap();
         let _kept = served.node.keep_snapshots(&served.address, options).unwrap();
         // Only the replicator lags.
-        parts.kept.catalog = Arc::new(CatalogFollower::start(Arc::clone(&sound), entropy));
-        parts.kept.log = sound;
+        parts.kept.context.catalog = Arc::new(CatalogFollower::start(Arc::clone(&sound), entropy));
+        parts.kept.context.log = sound;
         let store = served.client().await.store("users").await.unwrap();
         fill(&store).await;
         shards_answer(&store, "old-7", Some(Some(Value::String("before".to_owned())))).await;
@@ -288,10 +288,14 @@ async fn conditional_changes_that_end_differently_are_told() {
     // The live version has no such document, and the other one has it; and vice versa.
     for (key, met) in [("ann", true), ("old-7", false), ("nobody", true)] {
         let write = store.upsert(key).set("name", "mine").if_absent().send().await.unwrap();
-        assert_eq!(!matches!(write.result, WriteResult::NotMet(_)), met, "{key}: {write:?}");
+        assert_eq!(
+            !matches!(write.result, WriteResult::ConditionFailed(_)),
+            met,
+            "{key}: {write:?}"
+        );
     }
     held_up.go_on();
-    let mut flipped = pushing.await.unwrap().unwrap().flipped;
+    let mut flipped = pushing.await.unwrap().unwrap().changed_outcomes;
     flipped.sort_by_key(|change| change.outcome.sequence);
     let happened: Vec<_> =
         flipped.iter().map(|it| it.outcome.verdict == Verdict::Applied).collect();
@@ -326,7 +330,7 @@ impl HeldUp {
     }
 }
 
-type Pushing = tokio::task::JoinHandle<forebay_core::Result<Pushed>>;
+type Pushing = tokio::task::JoinHandle<forebay_core::Result<PushResult>>;
 
 /// Starts a push that is held once this many partitions are built.
 pub fn held_up(parts: &PushParts, ask: Push, partitions: u32) -> (Pushing, HeldUp) {
@@ -475,7 +479,7 @@ async fn logs_are_trimmed_behind_all_versions() {
     let pushed = pushing.expect("the log is trimmed all the time");
     let old = reader(&served.address, "users").await;
     let write = store.upsert("user-1").set("name", "after").if_absent().send().await.unwrap();
-    assert!(matches!(write.result, WriteResult::NotMet(Some(_))), "{write:?}");
+    assert!(matches!(write.result, WriteResult::ConditionFailed(Some(_))), "{write:?}");
     let write = store.upsert("late").set("name", "late").send().await.unwrap();
     for partition in 0..PARTITIONS {
         let store = store.definition().store;
@@ -490,7 +494,7 @@ async fn logs_are_trimmed_behind_all_versions() {
         tokio::time::timeout(LONG, wait).await.expect("the log is not trimmed");
     }
     // Both versions bootstrap from their own snapshots.
-    old.wait_token(&write.token, LONG).await.unwrap();
+    old.await_token(&write.token, LONG).await.unwrap();
     for (live, seen) in [(pushed, None), (1, Some(name("before")))] {
         alter(&parts, live).await;
         answers(&old, "old-7", seen.clone()).await;
@@ -566,13 +570,11 @@ impl LongNames {
     }
 
     async fn reader(&self) -> Reader {
-        let options = ReaderOptions {
-            checkpoint: Some(CheckpointOptions::new(self.dir.path())),
-            ..ReaderOptions::new("users")
-        };
+        let options =
+            ReaderOptions::new("users").checkpoint(CheckpointOptions::new(self.dir.path()));
         let reader = Reader::open(&self.served.address, options).await.unwrap();
         reader.await_ready(LONG).await.unwrap();
-        reader.wait_token(&self.token, LONG).await.unwrap();
+        reader.await_token(&self.token, LONG).await.unwrap();
         reader
     }
 
@@ -609,7 +611,7 @@ async fn versions_that_are_mostly_alike_share_the_memory_of_a_reader() {
         // Both readers continue.
         let write = names.store.upsert("more").set("name", format!("{version}"));
         let write = write.send().await.unwrap();
-        first.wait_token(&write.token, LONG).await.unwrap();
+        first.await_token(&write.token, LONG).await.unwrap();
         assert_eq!(held(&first, "more"), Some(name(&version.to_string())));
     }
     // A rollback, and back.
@@ -643,7 +645,7 @@ async fn a_version_that_borrows_outlives_a_restart_of_the_machine_and_nothing_el
     names.push(1).await;
     has_names(&reader, 1).await;
     let write = names.store.upsert("more").set("name", "more").send().await.unwrap();
-    reader.wait_token(&write.token, LONG).await.unwrap();
+    reader.await_token(&write.token, LONG).await.unwrap();
     reader.shut_down(LONG).await.unwrap();
     // A reboot: the copies in memory are gone, and none of the files on disk shares records.
     for entry in std::fs::read_dir(names.dir.path()).unwrap() {
@@ -654,7 +656,7 @@ async fn a_version_that_borrows_outlives_a_restart_of_the_machine_and_nothing_el
     }
     let reader = names.reader().await;
     has_names(&reader, 1).await;
-    reader.wait_token(&write.token, LONG).await.unwrap();
+    reader.await_token(&write.token, LONG).await.unwrap();
     assert_eq!(held(&reader, "more"), Some(name("more")));
 
     // A version that is dropped while no reader runs is removed by the next reader.

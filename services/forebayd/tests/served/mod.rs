@@ -6,15 +6,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{Client, ClientOptions, StoreId};
+use forebay::schema::StoreId;
+use forebay::{Client, ClientOptions};
 use forebay_core::clock::{Clock, SystemClock};
 use forebay_core::entropy::SystemEntropy;
 use forebay_log::ChangeLog;
 use forebay_reader::{Phase, ReaderStatus};
+use forebay_runtime::ServiceContext;
 use forebay_shard::{Resources, ShardDirectory};
 use forebay_snapshot::SnapshotStore;
 use forebayd::{Node, NodeParts};
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
@@ -22,10 +25,12 @@ use tonic::transport::server::TcpIncoming;
 /// Longest wait for an expected event; a test that waits this long has failed.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A served node.
+/// A served node. The node ends when it is dropped, so that its shards are closed before the test
+/// removes their folder; the folder is therefore declared before the node.
 pub struct Served {
     pub node: Node,
-    server: JoinHandle<()>,
+    /// The task that serves the node; `None` once the node has ended.
+    server: Option<JoinHandle<()>>,
     pub address: String,
 }
 
@@ -51,21 +56,16 @@ impl Served {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let shards = ShardDirectory::new(data.join("shards"), Resources::new(64 << 20).unwrap());
-        let parts = NodeParts {
-            log: Arc::clone(log),
-            clock,
-            entropy: Arc::new(SystemEntropy),
-            shards: Some(shards),
-            snapshots,
-            features: None,
-        };
+        let context = ServiceContext::start(Arc::clone(log), clock, Arc::new(SystemEntropy));
+        let context = context.with_snapshots(snapshots);
+        let parts = NodeParts { context, shards: Some(shards), features: None };
         let node = Node::start(parts).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let server = Server::builder().add_routes(node.routes());
         let serving = server.serve_with_incoming(TcpIncoming::from(listener));
         let server = tokio::spawn(async { drop(serving.await) });
-        Self { node, server, address }
+        Self { node, server: Some(server), address }
     }
 
     pub async fn client(&self) -> Client {
@@ -93,9 +93,23 @@ impl Served {
 
     /// Stops the node as a crash does: calls in flight break off.
     pub async fn end(&mut self) {
-        self.server.abort();
-        let _ = (&mut self.server).await;
-        self.node.stop().await;
+        if let Some(server) = self.server.take() {
+            server.abort();
+            let _ = server.await;
+            self.node.stop().await;
+        }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if self.server.is_none() {
+            return;
+        }
+        let ending = async { tokio::time::timeout(LONG, self.end()).await };
+        let ended = tokio::task::block_in_place(|| Handle::current().block_on(ending));
+        // A second panic would hide the error of the test.
+        assert!(ended.is_ok() || std::thread::panicking(), "the node does not end");
     }
 }
 

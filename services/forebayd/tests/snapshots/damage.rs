@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use forebay::{CheckpointOptions, ErrorCode, Read, Reader, ReaderOptions, Token};
+use forebay::reads::{CheckpointOptions, Read};
+use forebay::writes::Token;
+use forebay::{ErrorCode, Reader, ReaderOptions};
 use forebay_core::id::Offset;
 use forebay_core::limits::SNAPSHOT_DELTAS_MAX;
 use forebay_snapshot::{ChunkId, Manifest};
@@ -246,11 +248,9 @@ async fn a_live_copy_that_is_made_of_an_image_of_which_a_chunk_is_wrong_serves_n
         let whole = world.objects.bytes(&name).await;
         damage(&world, &name).await;
         let folder = tempfile::tempdir().unwrap();
-        let options = ReaderOptions {
-            snapshots: Some(world.store.clone()),
-            checkpoint: Some(CheckpointOptions::new(folder.path())),
-            ..ReaderOptions::new("blobs")
-        };
+        let options = ReaderOptions::new("blobs")
+            .snapshots(world.store.clone())
+            .checkpoint(CheckpointOptions::new(folder.path()));
         let reader = Reader::open(&served.address, options).await.unwrap();
         reader.await_ready(LONG).await.unwrap();
         full_disk::assert_holds(&reader, 0..full_disk::DOCUMENTS);

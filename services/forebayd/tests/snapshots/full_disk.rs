@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use forebay::{
-    CheckpointOptions, Client, ClientOptions, ErrorCode, FieldType, KeyType, KeyValue, Reader,
-    ReaderOptions, ScalarType, Store, StoreSpec, Value,
-};
+use forebay::reads::CheckpointOptions;
+use forebay::schema::{FieldType, KeyType, KeyValue, StoreSpec, Value};
+use forebay::{Client, ClientOptions, ErrorCode, Reader, ReaderOptions, Store};
 use forebay_core::entropy::{Entropy, SeededEntropy};
 use forebay_core::id::{Offset, PartitionId, PartitionRef};
 use forebay_core::key_order::DOCUMENTS as DOCUMENTS_FROM;
-use forebay_snapshot::{ChunkId, FrozenShard, PartitionSnapshots, SnapshotStore};
+use forebay_snapshot::{ChunkId, PartitionSnapshots, RemoteShardExport, SnapshotStore};
 use forebay_wire::shard_copy::copy_endpoint;
 
 use crate::daemon::{Daemon, FOREBAYD};
@@ -50,7 +49,7 @@ pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 
 /// Creates a store of one partition, whose log is trimmed directly up to its newest snapshot.
 pub async fn made(client: &Client) -> (Store, PartitionRef) {
-    let bytes = FieldType::Scalar(ScalarType::Bytes);
+    let bytes = FieldType::BYTES;
     let mut spec = StoreSpec::documents("blobs", KeyType::Int64, 1).field("blob", bytes);
     spec.options.log_window_us = Some(0);
     let store = client.create_store(&spec).await.unwrap();
@@ -100,11 +99,9 @@ async fn a_reader_whose_disk_is_full_says_so_and_begins_once_there_is_room() {
     let is_trimmed = async || world.log.bounds(at).await.unwrap().start > Offset(0);
     eventually("a log that begins behind it", is_trimmed).await;
     disk.fill(FILLER_BYTES);
-    let options = ReaderOptions {
-        snapshots: Some(world.store.clone()),
-        checkpoint: Some(CheckpointOptions::new(disk.path())),
-        ..ReaderOptions::new("blobs")
-    };
+    let options = ReaderOptions::new("blobs")
+        .snapshots(world.store.clone())
+        .checkpoint(CheckpointOptions::new(disk.path()));
     let reader = Reader::open(&served.address, options).await.unwrap();
     eventually("a second attempt", async || {
         reader.status().partitions[0].counts.bootstraps_failed > 1
@@ -122,7 +119,7 @@ async fn a_reader_whose_disk_is_full_says_so_and_begins_once_there_is_room() {
 }
 
 /// Returns the number of documents of a frozen shard, whose rows are all verified.
-async fn documents(shard: &mut FrozenShard) -> u64 {
+async fn documents(shard: &mut RemoteShardExport) -> u64 {
     // Rows may be received twice.
     let mut keys = BTreeSet::new();
     let read = shard.read(|key, _| {
@@ -146,7 +143,8 @@ async fn a_shard_whose_disk_gets_full_while_it_is_frozen_loses_nothing() {
     let snapshots = world.store.partition(at);
     eventually("a snapshot of all", async || held(&snapshots).await >= DOCUMENTS as u64).await;
     let channel = copy_endpoint(&served.address).unwrap().connect_lazy();
-    let mut frozen = FrozenShard::freeze(channel, "blobs", None, at.partition, 0).await.unwrap();
+    let mut frozen =
+        RemoteShardExport::freeze(channel, "blobs", None, at.partition, 0).await.unwrap();
 
     disk.fill(SHARD_DISK_BYTES);
     let failed = kept.counts().failed;
@@ -186,7 +184,7 @@ impl OnDisk {
         folders.iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
         let urls = folders.each_ref().map(|folder| format!("file://{}", folder.display()));
         let own = ["--data-dir", data.path().to_str().unwrap(), "--durability", "buffered"];
-        let to = ["--snapshots", &urls[0], "--snapshot-every-s", "1", "--backups", &urls[1]];
+        let to = ["--snapshots", &urls[0], "--snapshot-interval", "1s", "--backups", &urls[1]];
         let node = Daemon::start(&[&own[..], &to].concat(), "127.0.0.1:0");
         let stores = urls.map(|url| SnapshotStore::open(&url).unwrap());
         Self { node, folders, stores, _data: data }
@@ -276,7 +274,7 @@ async fn a_store_on_a_full_disk_refuses_builds_whole_and_takes_them_once_there_i
     for (name, backup, documents) in
         [("first", &["--backup", first][..], DOCUMENTS / 2), ("newest", &[], 2 * DOCUMENTS)]
     {
-        on_disk.done(&["restore"], &[&["--restore-as", name], backup].concat());
+        on_disk.done(&["restore"], &[&["--to", name], backup].concat());
         assert_holds(&reader_of(name, address, &on_disk.stores[0]).await, 0..documents);
     }
 }

@@ -13,7 +13,7 @@ const DOCUMENTS: i64 = 300_000;
 
 fn start(data: &Path, snapshots: &str, listen: &str) -> Daemon {
     let data = data.to_str().unwrap();
-    let snapshots = ["--snapshots", snapshots, "--snapshot-every-s", "1"];
+    let snapshots = ["--snapshots", snapshots, "--snapshot-interval", "1s"];
     Daemon::start(
         &[&["--data-dir", data, "--durability", "buffered"], &snapshots[..]].concat(),
         listen,

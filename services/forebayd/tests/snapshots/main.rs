@@ -18,14 +18,16 @@ mod users;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{Client, Reader, ReaderOptions, Store, Token, Value};
+use forebay::schema::Value;
+use forebay::writes::Token;
+use forebay::{Client, Reader, ReaderOptions, Store};
 use forebay_core::clock::SystemClock;
 use forebay_core::id::{Offset, PartitionId, PartitionRef};
 use forebay_log::{ChangeLog, MemoryLog};
 use forebay_snapshot::{Manifest, SnapshotStore};
 use forebay_snapshot_service::{SnapshotOptions, Snapshots};
 use forebay_testkit::objects::{ObjectFault, TestObjects};
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 use object_store::path::Path;
 use served::{Served, is_caught_up};
 
@@ -111,7 +113,7 @@ async fn readers_and_shards_begin_with_snapshots_where_the_log_is_gone() {
     // A reader without access to the snapshots bootstraps from the shards.
     let bare = Reader::open(&served.address, ReaderOptions::new("users")).await.unwrap();
     bare.await_ready(LONG).await.unwrap();
-    bare.wait_token(&token, LONG).await.unwrap();
+    bare.await_token(&token, LONG).await.unwrap();
     assert_holds(&bare, &held, 0..6_100);
     drop(bare);
 
@@ -126,7 +128,7 @@ async fn readers_and_shards_begin_with_snapshots_where_the_log_is_gone() {
     let ordered = store.ordered().unwrap();
     let field = store.definition().field("age").unwrap().id;
     for key in 0..6_100 {
-        let found = ordered.get(&forebay::Read::local(), key).await.unwrap();
+        let found = ordered.get(&forebay::reads::Read::local(), key).await.unwrap();
         let found = found.and_then(|found| found.value(field).cloned());
         assert_eq!(found, held.get(&key).copied().map(Value::Int64), "{key}");
     }
@@ -178,7 +180,7 @@ async fn deltas_are_folded_into_an_image_and_what_is_no_longer_kept_goes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_object_store_that_fails_costs_builds_and_nothing_else() {
     let world = World::new();
-    let dice = parking_lot::Mutex::new(Dice::new(9));
+    let dice = parking_lot::Mutex::new(SeededRng::new(9));
     world.objects.decide(Some(Arc::new(move |_: &str, _| {
         let mut dice = dice.lock();
         dice.chance(5).then(|| {

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{Read, Value};
+use forebay::reads::Read;
+use forebay::schema::Value;
 use forebay_core::clock::{Clock, ManualClock, SystemClock};
 use forebay_log::MemoryLog;
 use forebay_snapshot::Manifest;

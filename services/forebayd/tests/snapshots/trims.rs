@@ -14,7 +14,7 @@ use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
 use forebay_log::{Appended, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
 use forebay_snapshot::{Manifest, SnapshotName, decode_chunk};
 use forebay_testkit::objects::{ObjectFault, TestObjects};
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 use object_store::ObjectMeta;
 use object_store::path::Path;
 use parking_lot::Mutex;
@@ -96,7 +96,7 @@ impl ChangeLog for Watched {
 
 /// Chooses the fault of a call. Verification marks fail more often than the snapshots, so that many
 /// published snapshots are unverified.
-fn fault_of(path: &str, dice: &mut Dice) -> Option<ObjectFault> {
+fn fault_of(path: &str, dice: &mut SeededRng) -> Option<ObjectFault> {
     let percent = if path.ends_with(".verified") { 40 } else { 3 };
     let faults = [
         ObjectFault::Refused,
@@ -118,7 +118,7 @@ async fn a_log_that_several_trim_at_once_is_never_trimmed_beyond_what_was_verifi
         bare: Mutex::default(),
     });
     let world = World { log: watched.clone(), ..world };
-    let dice = Mutex::new(Dice::new(SEED));
+    let dice = Mutex::new(SeededRng::new(SEED));
     let decide = move |path: &str, _| fault_of(path, &mut dice.lock());
     world.objects.decide(Some(Arc::new(decide)));
     let data = tempfile::tempdir().unwrap();

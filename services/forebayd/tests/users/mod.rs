@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use forebay::{
-    FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType, Store, StoreOptions,
-    StoreSpec, Token, Value,
-};
+use forebay::schema::{FieldType, KeyType, KeyValue, StoreOptions, StoreSpec, Value};
+use forebay::writes::Token;
+use forebay::{Reader, ReaderOptions, Store};
 use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_snapshot::{Manifest, SnapshotStore};
 
@@ -22,7 +21,7 @@ pub type Held = BTreeMap<i64, i64>;
 
 /// Returns the definition of a store whose logs are trimmed directly up to their newest snapshots.
 pub fn spec() -> StoreSpec {
-    let number = FieldType::Scalar(ScalarType::Int64);
+    let number = FieldType::INT64;
     let mut spec = StoreSpec::documents("users", KeyType::Int64, PARTITIONS).field("age", number);
     spec.options = StoreOptions { log_window_us: Some(0), ..StoreOptions::default() };
     spec
@@ -53,14 +52,14 @@ pub async fn write(store: &Store, held: &mut Held, keys: Range<i64>, add: i64) -
 /// Opens a reader that bootstraps from snapshots, and waits until it has this token's writes.
 pub async fn reader(address: &str, snapshots: &SnapshotStore, token: &Token) -> Reader {
     let reader = reader_of("users", address, snapshots).await;
-    reader.wait_token(token, LONG).await.unwrap();
+    reader.await_token(token, LONG).await.unwrap();
     reader
 }
 
 /// Opens a reader of a store of another name, and waits until it is ready.
 pub async fn reader_of(name: &str, address: &str, snapshots: &SnapshotStore) -> Reader {
     let snapshots = Some(snapshots.clone());
-    let options = ReaderOptions { snapshots, ..ReaderOptions::new(name) };
+    let options = ReaderOptions::new(name).snapshots(snapshots);
     let reader = Reader::open(address, options).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
     reader

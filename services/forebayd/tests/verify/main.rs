@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use forebay::{
-    Alteration, CheckpointOptions, FieldType, KeyType, Reader, ReaderOptions, ScalarType, Store,
-    StoreSpec, Token,
-};
+use forebay::reads::CheckpointOptions;
+use forebay::schema::{Alteration, FieldType, KeyType, ScalarType, StoreSpec};
+use forebay::writes::Token;
+use forebay::{Reader, ReaderOptions, Store};
 use forebay_core::ErrorCode;
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
@@ -26,12 +26,13 @@ use forebay_core::key::Key;
 use forebay_core::key_order::KeyOrder;
 use forebay_core::schema::Definition;
 use forebay_core::state_rows::Resumed;
-use forebay_log::{CatalogFollower, ChangeLog, MemoryLog};
+use forebay_entries::CatalogFollower;
+use forebay_log::{ChangeLog, MemoryLog};
 use forebay_reader::{
-    Difference, PastCopy, ReaderCopy, ShardCopy, Verified, VerifiedCopy, VerifyLog, verify,
+    Difference, OfflineCopy, ReaderCopy, ShardCopy, Verified, VerifiedCopy, VerifyLog, verify,
 };
 use forebay_shard::{Resources, ShardDirectory};
-use forebay_snapshot::{PastPartition, SnapshotStore};
+use forebay_snapshot::{PointInTimePartition, SnapshotStore};
 use forebay_snapshot_service::SnapshotOptions;
 use forebay_testkit::objects::TestObjects;
 use object_store::path::Path as ObjectPath;
@@ -125,12 +126,12 @@ impl Known {
         let from = world.snapshots.partition(at);
         let manifest = from.newest(None).await.unwrap().unwrap();
         let (definitions, scratch) = (&self.definitions, world.folder.path());
-        let past = PastPartition::begin(&from, &manifest, definitions, scratch, 64 << 20);
-        Box::new(PastCopy::of_snapshot(past.await.unwrap()))
+        let past = PointInTimePartition::begin(&from, &manifest, definitions, scratch, 64 << 20);
+        Box::new(OfflineCopy::of_snapshot(past.await.unwrap()))
     }
 
     fn checkpoint(&self, dir: &Path, partition: u32) -> Box<dyn VerifiedCopy> {
-        let copy = PastCopy::of_checkpoint(dir, &self.definitions, PartitionId(partition));
+        let copy = OfflineCopy::of_checkpoint(dir, &self.definitions, PartitionId(partition));
         Box::new(copy.unwrap())
     }
 
@@ -192,10 +193,10 @@ async fn write(store: &Store, keys: std::ops::Range<i64>) -> Token {
 
 async fn open(served: &Served, dir: Option<&Path>, token: &Token) -> Reader {
     let checkpoint = dir.map(CheckpointOptions::new);
-    let options = ReaderOptions { checkpoint, ..ReaderOptions::new("users") };
+    let options = ReaderOptions::new("users").checkpoint(checkpoint);
     let reader = Reader::open(&served.address, options).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
-    reader.wait_token(token, LONG).await.unwrap();
+    reader.await_token(token, LONG).await.unwrap();
     reader
 }
 
@@ -380,6 +381,6 @@ async fn copies_that_cannot_be_compared_say_why() {
     // The reader is closed.
     other.close();
     assert_eq!(code(of(&other, 0), known.shard(&served, 0).await).await, ErrorCode::Closed);
-    let none = PastCopy::of_checkpoint(world.folder.path(), &known.definitions, PartitionId(0));
+    let none = OfflineCopy::of_checkpoint(world.folder.path(), &known.definitions, PartitionId(0));
     assert_eq!(none.err().unwrap().code(), ErrorCode::NotFound);
 }

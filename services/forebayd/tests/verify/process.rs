@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use forebay::{CheckpointOptions, Client, ClientOptions, Reader, ReaderOptions};
+use forebay::reads::CheckpointOptions;
+use forebay::{Client, ClientOptions, Reader, ReaderOptions};
 
 use crate::daemon::{Daemon, FOREBAYD};
 use crate::{KEYS, LONG, spec, write};
@@ -28,13 +29,10 @@ async fn a_command_compares_what_readers_have_with_the_shards() {
     let store = client.create_store(&spec()).await.unwrap();
     let token = write(&store, 0..KEYS).await;
     let dir = tempfile::tempdir().unwrap();
-    let options = ReaderOptions {
-        checkpoint: Some(CheckpointOptions::new(dir.path())),
-        ..ReaderOptions::new("users")
-    };
+    let options = ReaderOptions::new("users").checkpoint(CheckpointOptions::new(dir.path()));
     let reader = Reader::open(&daemon.address, options).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
-    reader.wait_token(&token, LONG).await.unwrap();
+    reader.await_token(&token, LONG).await.unwrap();
     reader.shut_down(LONG).await.unwrap();
     write(&store, 500..900).await;
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use forebay::Value;
+use forebay::schema::Value;
 use forebay_core::clock::{Clock, SystemClock};
 use forebay_core::fold::Applied;
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef};

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{Client, ClientOptions, Reader, ReaderOptions, Store, Value};
+use forebay::schema::Value;
+use forebay::{Client, ClientOptions, Reader, ReaderOptions, Store};
 use forebay_core::clock::SystemClock;
 use forebay_log::{ChangeLog, MemoryLog};
 

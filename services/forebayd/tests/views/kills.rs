@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use forebay::{Reader, ReaderOptions, Store, Value};
+use forebay::schema::Value;
+use forebay::{Reader, ReaderOptions, Store};
 use forebay_core::clock::{Clock, SystemClock};
 use forebay_core::entropy::{Entropy, SeededEntropy};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use forebay::{KeyType, ScalarType, StoreSpec, Value};
+use forebay::schema::{KeyType, ScalarType, StoreSpec, Value};
 use forebay_core::clock::{Clock, SystemClock};
 use tonic::Code;
 

@@ -16,9 +16,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use forebay::{
-    Client, ClientOptions, FieldType, KeyType, ScalarType, Store, StoreSpec, StreamSpec, Value,
-};
+use forebay::schema::{FieldType, KeyType, ScalarType, StoreSpec, StreamSpec, Value};
+use forebay::{Client, ClientOptions, Store};
 use forebay_wire::v1;
 use forebay_wire::v1::features_client::FeaturesClient;
 use forebay_wire::v1::writer_client::WriterClient;
@@ -47,7 +46,7 @@ impl World {
 }
 
 async fn client(address: &str) -> Client {
-    let options = ClientOptions { deadline: LONG, ..ClientOptions::default() };
+    let options = ClientOptions::default().deadline(LONG);
     Client::connect(address, options).await.unwrap()
 }
 

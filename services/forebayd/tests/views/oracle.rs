@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay::Value;
+use forebay::schema::Value;
 
 pub const HOUR_US: i64 = 3_600_000_000;
 pub const MINUTE_US: i64 = 60_000_000;

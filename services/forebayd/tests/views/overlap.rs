@@ -4,11 +4,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay::{Client, ClientOptions, Value};
+use forebay::schema::Value;
+use forebay::{Client, ClientOptions};
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
 use forebay_features_service::FeatureShards;
 use forebay_log::{ChangeLog, MemoryLog};
+use forebay_runtime::ServiceContext;
 use forebay_shard::{Resources, ShardDirectory};
 use forebayd::{Node, NodeParts};
 use tokio::net::TcpListener;
@@ -39,12 +41,11 @@ impl Beside {
     pub async fn start_as(log: &Arc<dyn ChangeLog>, data: &Path, has_views: bool) -> Self {
         let resources = Resources::new(64 << 20).unwrap();
         let features = FeatureShards::new(data.join("features"), resources.clone());
+        let context =
+            ServiceContext::start(Arc::clone(log), Arc::new(SystemClock), Arc::new(SystemEntropy));
         let parts = NodeParts {
-            log: Arc::clone(log),
-            clock: Arc::new(SystemClock),
-            entropy: Arc::new(SystemEntropy),
+            context,
             shards: Some(ShardDirectory::new(data.join("shards"), resources)),
-            snapshots: None,
             features: has_views.then_some(features),
         };
         let node = Node::start(parts).await.unwrap();

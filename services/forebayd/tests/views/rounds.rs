@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use forebay::{Client, ClientOptions, Store, Value};
+use forebay::schema::Value;
+use forebay::{Client, ClientOptions, Store};
 use forebay_core::Result;
 use forebay_core::change::EntryBody;
 use forebay_core::clock::{Clock, ManualClock, SystemClock};

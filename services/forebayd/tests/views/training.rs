@@ -11,7 +11,8 @@ use arrow::array::{
     Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
 };
 use arrow::datatypes::{Float64Type, Int64Type, TimestampMicrosecondType};
-use forebay::{Store, Value};
+use forebay::Store;
+use forebay::schema::Value;
 use forebay_core::clock::{Clock, SystemClock};
 use forebay_core::entropy::{Entropy, SeededEntropy};
 use forebay_wire::v1;

@@ -2,15 +2,14 @@
 //! files; the target builds a shard from them and then follows the log from the copy's position.
 
 mod blocks;
-mod compression;
-mod own;
+mod local_shards;
 mod progress;
 mod source;
 mod stream;
 mod target;
 mod throttle;
 
-pub use own::ReplicaShards;
+pub use local_shards::ReplicaShards;
 pub use progress::{CopyMoved, CopyProgress};
 pub use source::{CopySource, FindShard};
 pub use target::{CopyOptions, CopyTarget};

@@ -15,6 +15,7 @@ use forebay_core::limits::{
 };
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_shard::{Export, ExportMode, Shard};
+use forebay_tasks::run_blocking;
 use forebay_wire::shard_copy::RowsBlock;
 use forebay_wire::status::status_of_error;
 use forebay_wire::v1;
@@ -27,10 +28,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
-use super::compression::Compression;
-use super::stream::read_range;
+use super::stream::{Compression, read_range};
 use super::throttle::Throttle;
-use crate::blocking::blocking;
 
 /// Number of blocks that wait to be sent, for each stream.
 const BLOCKS_WAITING: usize = 2;
@@ -64,19 +63,19 @@ struct Inner {
     entropy: Arc<dyn Entropy>,
     /// The open frozen shards, by the ids of their copies; locked while a shard is frozen, opened
     /// or removed.
-    frozen: tokio::sync::Mutex<BTreeMap<u64, Arc<Frozen>>>,
+    frozen: tokio::sync::Mutex<BTreeMap<u64, Arc<FrozenExport>>>,
     /// The rate limit of all copies together.
     throttle: Arc<Throttle>,
 }
 
-struct Frozen {
+struct FrozenExport {
     export: Export,
     used: Mutex<Instant>,
     /// The rate limit of this copy's streams, with the most recently requested bound.
     throttle: Mutex<(u64, Arc<Throttle>)>,
 }
 
-impl Frozen {
+impl FrozenExport {
     fn new(export: Export) -> Arc<Self> {
         let throttle = Mutex::new((0, Arc::new(Throttle::new(0))));
         Arc::new(Self { export, used: Mutex::new(Instant::now()), throttle })
@@ -157,9 +156,9 @@ impl Inner {
         let path = self.path(id);
         let store = request.store;
         let freezing = move || Export::create(&shard, &store, &path, id, mode);
-        let export = blocking(freezing).await?;
+        let export = run_blocking(freezing).await?;
         let plan = export.plan().clone();
-        frozen.insert(id, Frozen::new(export));
+        frozen.insert(id, FrozenExport::new(export));
         Ok(plan)
     }
 
@@ -167,21 +166,25 @@ impl Inner {
     ///
     /// # Errors
     /// `NotFound` if there is none.
-    async fn find(&self, frozen: &mut BTreeMap<u64, Arc<Frozen>>, id: u64) -> Result<Arc<Frozen>> {
+    async fn find(
+        &self,
+        frozen: &mut BTreeMap<u64, Arc<FrozenExport>>,
+        id: u64,
+    ) -> Result<Arc<FrozenExport>> {
         if let Some(found) = frozen.get(&id) {
             found.touch();
             return Ok(Arc::clone(found));
         }
         let path = self.path(id);
-        let found = Frozen::new(blocking(move || Export::open(&path)).await?);
+        let found = FrozenExport::new(run_blocking(move || Export::open(&path)).await?);
         frozen.insert(id, Arc::clone(&found));
         Ok(found)
     }
 
-    async fn end(&self, frozen: &mut BTreeMap<u64, Arc<Frozen>>, id: u64) -> Result<()> {
+    async fn end(&self, frozen: &mut BTreeMap<u64, Arc<FrozenExport>>, id: u64) -> Result<()> {
         frozen.remove(&id);
         let path = self.path(id);
-        blocking(move || Export::remove(&path)).await
+        run_blocking(move || Export::remove(&path)).await
     }
 
     /// Removes frozen shards that nobody has read for long, including those of earlier processes.
@@ -192,7 +195,7 @@ impl Inner {
             let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
             let Ok(id) = u64::from_str_radix(name, 16) else {
                 // The lock excludes a freeze in progress, so a killed process has left this folder.
-                drop(blocking(move || Export::remove(&path)).await);
+                drop(run_blocking(move || Export::remove(&path)).await);
                 continue;
             };
             let is_unused = match frozen.get(&id) {
@@ -212,7 +215,7 @@ impl Inner {
 
     async fn rows_of(&self, request: v1::CopyRowsOfRequest) -> Result<v1::CopyRowsOfResponse> {
         let frozen = self.find(&mut *self.frozen.lock().await, request.copy_id).await?;
-        let answer = blocking(move || read_rows_of(&frozen, &request.keys)).await?;
+        let answer = run_blocking(move || read_rows_of(&frozen, &request.keys)).await?;
         let raw_bytes = answer.rows.as_ref().map_or(0, |rows| rows.raw_bytes as usize);
         self.throttle.admit(raw_bytes).await;
         Ok(answer)
@@ -245,7 +248,7 @@ impl Inner {
 }
 
 /// Reads the rows of some keys.
-fn read_rows_of(frozen: &Frozen, keys: &[Bytes]) -> Result<v1::CopyRowsOfResponse> {
+fn read_rows_of(frozen: &FrozenExport, keys: &[Bytes]) -> Result<v1::CopyRowsOfResponse> {
     let mut block = RowsBlock::default();
     let answered = frozen.export.rows_of(keys, &mut block)?;
     frozen.touch();

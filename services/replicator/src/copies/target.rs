@@ -11,6 +11,7 @@ use forebay_core::id::PartitionId;
 use forebay_core::limits::{COPY_MESSAGE_BYTES_MAX, COPY_STREAMS_MAX, MESSAGE_BYTES_MAX};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_shard::{Import, ShardDirectory};
+use forebay_tasks::run_blocking;
 use forebay_wire::shard_copy::copy_endpoint;
 use forebay_wire::status::error_of_status;
 use forebay_wire::v1;
@@ -24,7 +25,6 @@ use tracing::{info, warn};
 
 use super::blocks::Blocks;
 use super::progress::{CopyProgress, Meter};
-use crate::blocking::blocking;
 
 /// Number of blocks that wait to be written, for each stream.
 const BLOCKS_WAITING: usize = 2;
@@ -118,9 +118,9 @@ impl CopyTarget {
         endpoint: &Endpoint,
         store: &str,
         partition: PartitionId,
-    ) -> Result<Copy> {
+    ) -> Result<ShardCopy> {
         let (directory, name) = (self.directory.clone(), store.to_owned());
-        let resumed = blocking(move || directory.resume_import(&name, partition)).await?;
+        let resumed = run_blocking(move || directory.resume_import(&name, partition)).await?;
         let copy_id = resumed.as_ref().map_or(0, |import| import.plan().copy_id);
         let mode = match self.options.are_files_moved {
             true => v1::CopyMode::Files,
@@ -151,12 +151,12 @@ impl CopyTarget {
             Some(import) => import,
             None => {
                 let directory = self.directory.clone();
-                blocking(move || directory.begin_import(plan)).await?
+                run_blocking(move || directory.begin_import(plan)).await?
             }
         };
         let (target, endpoint) = (self.clone(), endpoint.clone());
         let (import, received) = (Arc::new(import), Arc::default());
-        Ok(Copy { target, endpoint, import, received, writing: Arc::default() })
+        Ok(ShardCopy { target, endpoint, import, received, writing: Arc::default() })
     }
 
     fn backoff(&self) -> Backoff {
@@ -166,7 +166,7 @@ impl CopyTarget {
 }
 
 /// A copy in progress.
-struct Copy {
+struct ShardCopy {
     target: CopyTarget,
     endpoint: Endpoint,
     import: Arc<Import>,
@@ -177,7 +177,7 @@ struct Copy {
     writing: Arc<RwLock<()>>,
 }
 
-impl Copy {
+impl ShardCopy {
     async fn run(self, progress: &watch::Sender<CopyProgress>) -> Result<CopyProgress> {
         let meter = Meter::start(&self.import, &self.received);
         let ended = self.import.ranges().into_iter().map(|range| range.is_ended);
@@ -261,7 +261,8 @@ impl Copy {
         let (sender, receiver) = mpsc::channel(BLOCKS_WAITING);
         let (import, received) = (Arc::clone(&self.import), Arc::clone(&self.received));
         let held = Arc::clone(&self.writing).read_owned().await;
-        let writing = blocking(move || {
+        // The writing waits for rows that this task receives, so it needs a thread of its own.
+        let writing = tokio::task::spawn_blocking(move || {
             let mut blocks = Blocks { receiver, received };
             let written = write_range(&import, range, &mut blocks);
             drop(import);
@@ -279,7 +280,8 @@ impl Copy {
         };
         // The error that ended the receiving has ended the writing, too.
         let (received, written) = futures::join!(receiving, writing);
-        received.and(written)
+        let broken_off = |_| Err(Error::internal("the writing of a copy panicked; see the log"));
+        received.and(written.unwrap_or_else(broken_off))
     }
 
     async fn take_in(self) -> Result<()> {
@@ -288,7 +290,7 @@ impl Copy {
         let import = Arc::into_inner(self.import)
             .ok_or_else(|| Error::internal("a part of the copy is still being written"))?;
         let partition = import.partition();
-        blocking(move || directory.take_in(import)).await?;
+        run_blocking(move || directory.take_in(import)).await?;
         info!(at = %partition, "shard copied");
         // If this call fails, the source removes the frozen shard later.
         let mut client = ShardCopiesClient::new(self.endpoint.connect_lazy());
@@ -298,7 +300,7 @@ impl Copy {
 
     async fn give_up(self) {
         let Some(import) = Arc::into_inner(self.import) else { return };
-        if let Err(error) = blocking(move || import.remove()).await {
+        if let Err(error) = run_blocking(move || import.remove()).await {
             warn!(%error, "abandoned copy not removed");
         }
     }

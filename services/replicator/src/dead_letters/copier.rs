@@ -17,16 +17,17 @@ use forebay_core::limits::{
 };
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
-use forebay_log::{ChangeLog, find_log_id, open_log};
-use forebay_reader::Skipped;
+use forebay_entries::{find_log_id, open_log};
+use forebay_log::ChangeLog;
+use forebay_replica::Skipped;
 use forebay_wire::entry::{decode_entry, encode_entry};
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 
+use super::backlog::Backlog;
 use super::tail::{DeadLetterTail, bounds, read_back};
-use super::waiting::Waiting;
-use crate::replicas::ReplicatorParts;
-use crate::shards::StoreShards;
+use crate::document_shards::DocumentShards;
+use crate::parts::ReplicatorParts;
 
 /// Copier of the dead letters of one store.
 pub(crate) struct Copier {
@@ -36,11 +37,11 @@ pub(crate) struct Copier {
     /// Reserved id of the store's dead-letter log.
     letters: StoreId,
     partitions: PartitionCount,
-    waiting: Arc<Waiting>,
+    backlog: Arc<Backlog>,
     /// Notified when the replica must be reopened.
     reopen: Arc<Notify>,
     /// Shards that store the skipped records until their letters are durable.
-    shards: Option<StoreShards>,
+    shards: Option<DocumentShards>,
     /// Cached state of each partition's dead-letter log; discarded after any failed append.
     tails: BTreeMap<PartitionId, DeadLetterTail>,
 }
@@ -51,17 +52,17 @@ impl Copier {
         parts: &ReplicatorParts,
         definition: &Definition,
         letters: StoreId,
-        waiting: Arc<Waiting>,
+        backlog: Arc<Backlog>,
         reopen: Arc<Notify>,
-        shards: Option<StoreShards>,
+        shards: Option<DocumentShards>,
     ) -> Self {
         Self {
-            log: Arc::clone(&parts.log),
-            entropy: Arc::clone(&parts.entropy),
+            log: Arc::clone(&parts.context.log),
+            entropy: Arc::clone(&parts.context.entropy),
             home: definition.logs().store,
             letters,
             partitions: definition.partitions,
-            waiting,
+            backlog,
             reopen,
             shards,
             tails: BTreeMap::new(),
@@ -69,8 +70,8 @@ impl Copier {
     }
 
     /// Returns the queue from which it copies.
-    pub(crate) fn waiting(&self) -> &Arc<Waiting> {
-        &self.waiting
+    pub(crate) fn backlog(&self) -> &Arc<Backlog> {
+        &self.backlog
     }
 
     /// Reads how far an earlier copier got in these partitions, so that copied records never wait
@@ -83,7 +84,7 @@ impl Copier {
             let at = PartitionRef { store: self.letters, partition };
             // The logs of all partitions are created together.
             let Some(tail) = read_back(&*self.log, at).await? else { return Ok(()) };
-            self.waiting.note_last(partition, tail.last);
+            self.backlog.note_last(partition, tail.last);
             self.tails.insert(partition, tail);
         }
         Ok(())
@@ -96,11 +97,11 @@ impl Copier {
             Duration::from_millis(DEAD_LETTERS_BACKOFF_MS_MAX),
         );
         loop {
-            let Some(group) = self.waiting.next_group() else {
-                if self.waiting.must_reopen() {
+            let Some(group) = self.backlog.next_group() else {
+                if self.backlog.must_reopen() {
                     self.reopen.notify_one();
                 }
-                self.waiting.arrived().await;
+                self.backlog.arrived().await;
                 continue;
             };
             let Some(partition) = group.first().map(|first| first.at.partition) else { continue };
@@ -108,7 +109,7 @@ impl Copier {
                 Ok(()) => backoff.reset(),
                 Err(error) => {
                     self.tails.remove(&partition);
-                    self.waiting.note_error();
+                    self.backlog.note_error();
                     warn!(store = %self.home, %partition, %error, "dead letters delayed");
                     tokio::time::sleep(backoff.next_wait(&*self.entropy)).await;
                 }
@@ -129,10 +130,10 @@ impl Copier {
         if let Some(last) = letters.last() {
             let last = LastLetter { home_log, offset: last.offset };
             self.append(partition, tail, letters).await?;
-            self.waiting.note_last(partition, Some(last));
+            self.backlog.note_last(partition, Some(last));
             info!(store = %self.home, %partition, copied, "dead letters copied");
         }
-        self.waiting.settle(partition, group.len(), copied);
+        self.backlog.settle(partition, group.len(), copied);
         if let Some((shards, last)) = self.shards.as_ref().zip(group.last()) {
             shards.settle_skipped(partition, last.offset);
         }

@@ -14,12 +14,13 @@ use forebay_core::key::KeyType;
 use forebay_core::limits::{DEAD_LETTER_RECORDS_KEPT, DEAD_LETTERS_PER_RECORD_MAX};
 use forebay_core::schema::{Definition, StoreSpec};
 use forebay_log::faulty::FaultRates;
-use forebay_log::{Alone, CatalogFollower, ChangeLog, FaultyLog, MemoryLog};
-use forebay_reader::Skipped;
+use forebay_log::{ChangeLog, FaultyLog, MemoryLog};
+use forebay_replica::Skipped;
+use forebay_runtime::ServiceContext;
 
 use super::*;
 use crate::heartbeat::LogHeartbeats;
-use crate::replicas::ReplicatorParts;
+use crate::parts::ReplicatorParts;
 
 const STORE: StoreId = StoreId(1 << 63 | 0xfeed);
 const LETTERS: StoreId = StoreId(0xfeed);
@@ -32,12 +33,10 @@ fn definition() -> Definition {
 
 fn parts(log: Arc<dyn ChangeLog>, seed: u64) -> ReplicatorParts {
     let entropy: Arc<dyn Entropy> = Arc::new(SeededEntropy::new(seed));
-    let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), Arc::clone(&entropy)));
     let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1)));
     let heartbeats = Arc::new(LogHeartbeats::new(Arc::clone(&log), Arc::clone(&entropy)));
-    let membership = Arc::new(Alone::default());
-    let (shards, snapshots) = (None, None);
-    ReplicatorParts { log, catalog, clock, entropy, heartbeats, membership, shards, snapshots }
+    let context = ServiceContext::start(log, clock, entropy);
+    ReplicatorParts { context, heartbeats, shards: None }
 }
 
 fn memory() -> Arc<MemoryLog> {
@@ -56,18 +55,18 @@ fn skipped(partition: u32, offset: u64) -> Skipped {
 }
 
 /// Starts a copier as a replicator does; retries while the log refuses it.
-async fn start(parts: &ReplicatorParts) -> (Arc<Waiting>, tokio::task::JoinHandle<()>) {
-    let waiting = Arc::new(Waiting::default());
+async fn start(parts: &ReplicatorParts) -> (Arc<Backlog>, tokio::task::JoinHandle<()>) {
+    let backlog = Arc::new(Backlog::default());
     let reopen = Arc::default();
-    let mut copier = Copier::new(parts, &definition(), LETTERS, Arc::clone(&waiting), reopen, None);
+    let mut copier = Copier::new(parts, &definition(), LETTERS, Arc::clone(&backlog), reopen, None);
     let partitions = definition().partitions.partitions().collect();
     while copier.read_back(&partitions).await.is_err() {}
-    (waiting, tokio::spawn(copier.run()))
+    (backlog, tokio::spawn(copier.run()))
 }
 
-async fn copied(waiting: &Waiting) {
+async fn copied(backlog: &Backlog) {
     let wait = async {
-        while waiting.counts().waiting > 0 {
+        while backlog.counts().waiting > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -106,17 +105,17 @@ async fn as_read_each_position_was_copied_once_whatever_failed() {
         let faulty = Arc::new(FaultyLog::new(Arc::clone(&memory), entropy, rates));
         let parts = parts(Arc::clone(&faulty) as Arc<dyn ChangeLog>, seed);
         for life in 1..=3_u64 {
-            let (waiting, task) = start(&parts).await;
+            let (backlog, task) = start(&parts).await;
             // Each life folds the home log from its start, and finds more skipped records than the
             // life before.
             for offset in 0..life * 60 {
-                waiting.push(&skipped((offset % 2) as u32, offset));
+                backlog.push(&skipped((offset % 2) as u32, offset));
                 if offset % 8 == 0 {
                     tokio::time::sleep(Duration::from_millis(40)).await;
                 }
             }
             if life == 3 {
-                copied(&waiting).await;
+                copied(&backlog).await;
             }
             task.abort();
         }
@@ -138,24 +137,24 @@ async fn a_log_of_dead_letters_is_bounded_and_its_newest_are_listed() {
     const FULL_RECORD: u64 = DEAD_LETTERS_PER_RECORD_MAX as u64;
     let memory = memory();
     let parts = parts(Arc::clone(&memory) as Arc<dyn ChangeLog>, 1);
-    let (waiting, task) = start(&parts).await;
+    let (backlog, task) = start(&parts).await;
     let at = PartitionRef { store: LETTERS, partition: PartitionId(0) };
     let records = 2 * DEAD_LETTER_RECORDS_KEPT + 10;
     for offset in 0..records {
-        waiting.push(&skipped(0, offset));
-        copied(&waiting).await;
+        backlog.push(&skipped(0, offset));
+        copied(&backlog).await;
     }
     let bounds = memory.bounds(at).await.unwrap();
     let kept = bounds.end.0 - bounds.start.0;
     assert!((DEAD_LETTER_RECORDS_KEPT..records).contains(&kept), "{kept} records");
     task.abort();
-    // The next life knows all copied letters, although the opening entry is trimmed.
-    let (waiting, task) = start(&parts).await;
+    // The next life knows all copied letters, although the log header entry is trimmed.
+    let (backlog, task) = start(&parts).await;
     for offset in records - 5..records + FULL_RECORD {
-        waiting.push(&skipped(0, offset));
+        backlog.push(&skipped(0, offset));
     }
-    copied(&waiting).await;
-    assert_eq!(waiting.counts().copied, FULL_RECORD);
+    copied(&backlog).await;
+    assert_eq!(backlog.counts().copied, FULL_RECORD);
     let letters = listed(&*memory, 0).await;
     assert!(letters.is_sorted_by(|one, other| one.offset < other.offset));
     assert_eq!(letters.last().unwrap().offset.0, records + FULL_RECORD - 1);

@@ -4,7 +4,8 @@ use forebay_core::change::EntryBody;
 use forebay_core::dead_letter::{DeadLetter, LastLetter};
 use forebay_core::id::PartitionRef;
 use forebay_core::{Error, Result};
-use forebay_log::{ChangeLog, find_log_id};
+use forebay_entries::find_log_id;
+use forebay_log::ChangeLog;
 use forebay_wire::dead_letter::Cursor;
 use forebay_wire::entry::decode_entry;
 
@@ -42,8 +43,8 @@ pub(crate) async fn list(
             let entry = decode_entry(&record.entry).ok().filter(|entry| entry.log_id == log_id);
             let found = match entry.map(|entry| entry.body) {
                 Some(EntryBody::DeadLetters(found)) => found,
-                // The record holds no letters: it is an opening entry, or one that every reader of
-                // this log skips.
+                // The record holds no letters: it is a log header entry, or one that every reader
+                // of this log skips.
                 _ => Vec::new(),
             };
             if !letters.is_empty() && letters.len() + found.len() > letters_max {

@@ -2,18 +2,18 @@
 //! store, once for each position, and lists the copies. Rules and bytes:
 //! `proto/spec/dead-letter.md`.
 //!
-//! `waiting` queues the records that the replica skipped until the copier has copied them, `copier`
+//! `backlog` queues the records that the replica skipped until the copier has copied them, `copier`
 //! appends them in order, `tail` reads how far an earlier copier got, and `list` pages through the
 //! letters.
 
+mod backlog;
 mod copier;
 #[cfg(test)]
 mod copier_test;
 mod list;
 mod tail;
-mod waiting;
 
+pub(crate) use backlog::Backlog;
+pub use backlog::DeadLetterCounts;
 pub(crate) use copier::Copier;
 pub(crate) use list::list;
-pub use waiting::DeadLetterCounts;
-pub(crate) use waiting::Waiting;

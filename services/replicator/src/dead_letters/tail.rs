@@ -8,7 +8,8 @@ use forebay_core::dead_letter::LastLetter;
 use forebay_core::id::{LogId, Offset, PartitionRef};
 use forebay_core::limits::DEAD_LETTERS_PAGE_BYTES_MAX;
 use forebay_core::{ErrorCode, Result};
-use forebay_log::{Bounds, ChangeLog, LogRecord, ReadLimit, find_log_id};
+use forebay_entries::find_log_id;
+use forebay_log::{Bounds, ChangeLog, LogRecord, ReadLimit};
 use forebay_wire::entry::decode_entry;
 
 pub(super) const READ: ReadLimit =
@@ -19,7 +20,7 @@ const FIRST_READ: ReadLimit = ReadLimit { bytes_max: 1, wait_max: Duration::ZERO
 /// State of a partition's dead-letter log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DeadLetterTail {
-    /// Id of the log; `None` before its opening entry.
+    /// Id of the log; `None` before its log header entry.
     pub(super) log_id: Option<LogId>,
     /// First offset in the log.
     pub(super) start: Offset,

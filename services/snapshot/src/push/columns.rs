@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, TimeUnit};
-use forebay_columns::cell;
+use forebay_arrow::cell;
 use forebay_core::change::{Change, Condition, FieldChange, FieldOp, Verb};
 use forebay_core::id::{FieldId, PartitionId, Sequence};
 use forebay_core::key::Key;
@@ -315,10 +315,8 @@ fn key_bytes(cells: &ArrayRef, of: FieldType, row: usize) -> Option<Vec<u8>> {
         return None;
     }
     Some(match of {
-        FieldType::Scalar(ScalarType::String) => cells.as_string::<i32>().value(row).into(),
-        FieldType::Scalar(ScalarType::Int64) => {
-            cells.as_primitive::<Int64Type>().value(row).to_le_bytes().to_vec()
-        }
+        FieldType::STRING => cells.as_string::<i32>().value(row).into(),
+        FieldType::INT64 => cells.as_primitive::<Int64Type>().value(row).to_le_bytes().to_vec(),
         // `Columns::of` has checked that the type is one of the three key types.
         _ => cells.as_binary::<i32>().value(row).to_vec(),
     })

@@ -114,7 +114,7 @@ fn columns_of_types_that_fit_have_the_values_of_their_field() {
 
 #[test]
 fn times_lists_and_vectors_fit_too() {
-    let timestamp = FieldType::Scalar(ScalarType::Timestamp);
+    let timestamp = FieldType::TIMESTAMP;
     let day_us = 86_400_000_000;
     let seconds = TimestampSecondArray::from(vec![7]).with_timezone("+02:00");
     assert_values([
@@ -169,7 +169,7 @@ fn what_does_not_fit_is_refused_by_the_fields_name() {
 
 #[test]
 fn a_key_is_the_column_of_its_name_and_stands_in_every_row() {
-    let ints = store(KeyType::Int64, FieldType::Scalar(ScalarType::Int32));
+    let ints = store(KeyType::Int64, FieldType::INT32);
     let ids: ArrayRef = Arc::new(UInt8Array::from(vec![7, 8]));
     let rows = read(&ints, &batch(&[("id", ids)])).unwrap();
     assert_eq!(rows[1].change.key, Key::plain(&8_i64.to_le_bytes()).unwrap());
@@ -181,7 +181,7 @@ fn a_key_is_the_column_of_its_name_and_stands_in_every_row() {
     assert_eq!((row, error.code()), (1, ErrorCode::InvalidArgument), "{error}");
     let (_, error) = read(&ints, &batch(&[("it", some)])).err().unwrap();
     assert!(error.to_string().contains("`id`"), "{error}");
-    let texts = store(KeyType::String, FieldType::Scalar(ScalarType::Int32));
+    let texts = store(KeyType::String, FieldType::INT32);
     let wrong: ArrayRef = Arc::new(Int64Array::from(vec![7]));
     let (_, error) = read(&texts, &batch(&[("id", wrong)])).err().unwrap();
     assert_eq!(error.context().field.as_deref(), Some("id"), "{error}");
@@ -190,8 +190,8 @@ fn a_key_is_the_column_of_its_name_and_stands_in_every_row() {
 #[test]
 fn a_declared_partition_key_is_a_column_too() {
     let mut spec = StoreSpec::documents("carts", KeyType::String, 4);
-    spec.fields.push(FieldSpec::new("tenant", FieldType::Scalar(ScalarType::Int64)));
-    spec.fields.push(FieldSpec::new("it", FieldType::Scalar(ScalarType::Int32)));
+    spec.fields.push(FieldSpec::new("tenant", FieldType::INT64));
+    spec.fields.push(FieldSpec::new("it", FieldType::INT32));
     spec.partition_key = Some("tenant".to_owned());
     let carts = spec.define(StoreId(1)).unwrap();
     let ids: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
@@ -208,7 +208,7 @@ fn a_declared_partition_key_is_a_column_too() {
 
 #[test]
 fn columns_are_found_by_names_old_and_new_and_no_two_are_one_field() {
-    let mut definition = store(KeyType::Int64, FieldType::Scalar(ScalarType::Int32));
+    let mut definition = store(KeyType::Int64, FieldType::INT32);
     definition.fields[0].aliases.push("that".to_owned());
     let column = |number: i32| Arc::new(Int32Array::from(vec![number])) as ArrayRef;
     let rows = read(&definition, &batch(&[("id", column(1)), ("that", column(2))])).unwrap();

@@ -9,7 +9,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use arrow::error::ArrowError;
 use arrow::ipc::reader::{FileReader, StreamReader};
 use forebay_core::schema::Definition;
-use forebay_core::value::{FieldType, ScalarType};
+use forebay_core::value::FieldType;
 use forebay_core::{Error, Result};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -121,7 +121,7 @@ impl<'d> Reading<'d> {
         let mut first = csv::Reader::from_reader(BufReader::new(&file));
         let header = first.headers().map_err(|error| wrong(&error))?.clone();
         file.rewind().map_err(|error| wrong(&error))?;
-        let text = FieldType::Scalar(ScalarType::String);
+        let text = FieldType::STRING;
         let column = |name: &str| {
             let field_type = type_of(name, definition, names).unwrap_or(text);
             if !matches!(field_type, FieldType::Scalar(_)) {
@@ -130,7 +130,7 @@ impl<'d> Reading<'d> {
                 return Err(Error::invalid_argument(message).with_field(name));
             }
             let data_type = match field_type {
-                FieldType::Scalar(ScalarType::Bytes) => DataType::Utf8,
+                FieldType::BYTES => DataType::Utf8,
                 field_type => arrow_type(field_type, &DataType::Null),
             };
             Ok(Field::new(name, data_type, true))

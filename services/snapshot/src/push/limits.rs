@@ -90,12 +90,12 @@ mod tests {
     use forebay_core::id::StoreId;
     use forebay_core::key::KeyType;
     use forebay_core::schema::StoreSpec;
-    use forebay_core::value::{FieldType, ScalarType};
+    use forebay_core::value::FieldType;
 
     use super::*;
 
     fn definition() -> Definition {
-        let int = FieldType::Scalar(ScalarType::Int32);
+        let int = FieldType::INT32;
         let spec = StoreSpec::documents("users", KeyType::String, 1).field("age", int);
         spec.define(StoreId(1)).unwrap()
     }

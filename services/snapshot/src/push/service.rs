@@ -12,8 +12,13 @@ use forebay_wire::v1::versions_request::Alteration;
 use parking_lot::Mutex;
 use tonic::{Request, Response, Status};
 
-use super::{ColumnNames, FlippedChange, Format, Push, PushLimits, PushParts, PushProgress};
-use crate::service::{Told, answers};
+use super::changed_outcomes::ChangedOutcome;
+use super::columns::ColumnNames;
+use super::format::Format;
+use super::limits::PushLimits;
+use super::request::{Push, PushProgress};
+use crate::context::PushParts;
+use crate::service::{ProgressStream, answers};
 
 /// Service that pushes files. Loopback only.
 #[derive(Clone)]
@@ -33,7 +38,7 @@ impl PushService {
 
 #[tonic::async_trait]
 impl Pushes for PushService {
-    type PushStream = Told<v1::PushResponse>;
+    type PushStream = ProgressStream<v1::PushResponse>;
 
     async fn push(
         &self,
@@ -52,7 +57,7 @@ impl Pushes for PushService {
                 store_id: pushed.store.0,
                 documents: pushed.documents,
                 version: pushed.version.0,
-                flipped: pushed.flipped.iter().map(flipped).collect(),
+                flipped: pushed.changed_outcomes.iter().map(changed_outcome).collect(),
             };
             Ok(v1::PushResponse { pushed: Some(pushed), ..to_wire(last.into_inner()) })
         }))
@@ -84,8 +89,8 @@ impl PushService {
     }
 }
 
-fn flipped(change: &FlippedChange) -> v1::FlippedChange {
-    let FlippedChange { partition, outcome } = change;
+fn changed_outcome(change: &ChangedOutcome) -> v1::FlippedChange {
+    let ChangedOutcome { partition, outcome } = change;
     v1::FlippedChange {
         partition: partition.0,
         position: Some(outcome.position.into()),

@@ -35,7 +35,7 @@ impl Writer {
     ) -> Result<(Applied, Definition)> {
         let declaration = Declaration::read(declaration)?;
         self.catch_up().await?;
-        let catalog = self.parts.catalog.catalog();
+        let catalog = self.context.catalog.catalog();
         let Plan { applied, view, store } = self.plan(&catalog, &declaration)?;
         if is_dry_run {
             return Ok((applied, view));
@@ -61,7 +61,7 @@ impl Writer {
         let source = by_name(&spec.stream);
         let source = source.map_err(|error| locate(ViewFault { part: ViewPart::Stream, error }))?;
         let current = catalog.by_name(&spec.name).ok().map(|schema| &schema.definition);
-        let new_id = self.parts.entropy.store_id()?;
+        let new_id = self.context.entropy.store_id()?;
         let store = spec.emission.as_ref().map(|emission| {
             let silent = ViewSpec { emission: None, ..spec.clone() };
             let silent = match current {

@@ -27,7 +27,7 @@ impl Writer {
         current: Option<&Definition>,
     ) -> Result<Definition> {
         let Ok(store) = catalog.by_name(&emission.store) else {
-            return emission.new_store(self.parts.entropy.store_id()?, view);
+            return emission.new_store(self.context.entropy.store_id()?, view);
         };
         let store = &store.definition;
         let is_emitted = |field| is_emitted(catalog, store.store, field);
@@ -59,7 +59,7 @@ impl Writer {
         let Some(emission) = view.view().and_then(|view| view.emission.as_ref()) else {
             return Ok(());
         };
-        let catalog = self.parts.catalog.catalog();
+        let catalog = self.context.catalog.catalog();
         let store = catalog.stores().find(|schema| schema.definition.store == emission.store);
         let mut ids = emission.fields.iter().chain([&emission.position]);
         if store.is_some_and(|store| ids.all(|id| store.definition.field_by_id(*id).is_some())) {
@@ -87,7 +87,7 @@ impl Writer {
     }
 
     async fn try_drop_left_behind(&self, view: &str) -> Result<()> {
-        let catalog = self.parts.catalog.catalog();
+        let catalog = self.context.catalog.catalog();
         for schema in catalog.stores() {
             let store = &schema.definition;
             let is_emitted = |field| is_emitted(&catalog, store.store, field);

@@ -6,10 +6,11 @@ use std::process::Command;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay::{
-    Alteration, ColumnIndex, ColumnRules, FieldSpec, FieldType, KeyType, ScalarType, Store,
-    StoreSpec, Token, Value,
+use forebay::Store;
+use forebay::schema::{
+    Alteration, ColumnIndex, ColumnRules, FieldSpec, FieldType, KeyType, StoreSpec, Value,
 };
+use forebay::writes::Token;
 use forebay_testkit::tree;
 use forebay_wire::v1;
 use forebay_wire::v1::events_client::EventsClient;
@@ -87,7 +88,7 @@ async fn insert(store: &Store, events: std::ops::Range<i64>, all: &mut [(i64, i6
 async fn views_are_exact_while_their_partitions_change_owners() {
     let replicator = Service::replicator(PREFIX, "127.0.0.1:0");
     let writer = Service::writer(PREFIX, "127.0.0.1:0", &replicator);
-    let number = FieldType::Scalar(ScalarType::Int64);
+    let number = FieldType::INT64;
     let spec =
         StoreSpec::stream("orders", KeyType::Int64, 3).field("user", number).field("price", number);
     let store = client(&writer.address).await.create_store(&spec).await.unwrap();
@@ -192,7 +193,7 @@ async fn a_process_that_stood_still_knows_what_was_altered_meanwhile() {
     for round in 0..10_i64 {
         let column = format!("more_{round}");
         let rules = ColumnRules { index: Some(ColumnIndex::Exact), ..ColumnRules::default() };
-        let more = FieldType::Scalar(ScalarType::String);
+        let more = FieldType::STRING;
         let added = FieldSpec { rules, ..FieldSpec::new(&column, more) };
         columns.push(column.clone());
         process.freeze();

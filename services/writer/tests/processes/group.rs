@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay::{FieldType, KeyType, ScalarType, Store, StoreSpec, WriteResult};
+use forebay::Store;
+use forebay::schema::{FieldType, KeyType, StoreSpec};
+use forebay::writes::WriteResult;
 use forebay_wire::v1;
 use forebay_wire::v1::found::Answer;
 use forebay_wire::v1::shards_client::ShardsClient;
@@ -17,8 +19,7 @@ const PARTITIONS: u32 = 6;
 const KEYS: i64 = 60;
 
 fn spec() -> StoreSpec {
-    StoreSpec::documents("counts", KeyType::Int64, PARTITIONS)
-        .field("count", FieldType::Scalar(ScalarType::Int64))
+    StoreSpec::documents("counts", KeyType::Int64, PARTITIONS).field("count", FieldType::INT64)
 }
 
 /// Returns the keys that a replicator finds; with `alone`, only the keys in its own shards.
@@ -90,7 +91,7 @@ async fn partitions_are_divided_and_each_answers_for_all() {
     let address = other.kill();
     settled(&[&one, &third]).await;
     let written = store.upsert(0_i64).set("count", 0).if_absent().send().await.unwrap();
-    assert!(matches!(written.result, WriteResult::NotMet(_)), "{:?}", written.result);
+    assert!(matches!(written.result, WriteResult::ConditionFailed(_)), "{:?}", written.result);
     let other = Service::replicator("group", &address);
     settled(&[&one, &other, &third]).await;
     write(&store, false).await;

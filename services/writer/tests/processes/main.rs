@@ -14,7 +14,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay::{DeadLetter, Reader, ReaderOptions, Store, Value, WriteResult};
+use forebay::schema::Value;
+use forebay::status::DeadLetter;
+use forebay::writes::WriteResult;
+use forebay::{Reader, ReaderOptions, Store};
 use forebay_core::id::PartitionRef;
 use forebay_core::partition::partition_of;
 use forebay_log::ChangeLog;
@@ -26,7 +29,7 @@ async fn race(store: &Store, key: i64, who: i64) -> bool {
     let written = store.upsert(key).set("count", who).if_absent().send().await.unwrap();
     match written.result {
         WriteResult::Applied => true,
-        WriteResult::NotMet(_) => false,
+        WriteResult::ConditionFailed(_) => false,
         WriteResult::Appended => panic!("a conditional write has an outcome"),
     }
 }
@@ -51,7 +54,7 @@ async fn of_two_writers_that_race_on_if_absent_exactly_one_hears_applied() {
         let (first, second) = tokio::join!(race(&one, key, 1), race(&other, key, 2));
         assert_ne!(first, second, "key {key}: {first} and {second}");
         let token = one.upsert(key).increment("count", 10).send().await.unwrap().token;
-        reader.wait_token(&token, LONG).await.unwrap();
+        reader.await_token(&token, LONG).await.unwrap();
         assert_eq!(count_of(&reader, key), Some(if first { 11 } else { 12 }), "key {key}");
     }
     for writer in writers {
@@ -90,7 +93,7 @@ async fn increments_are_exact_over_kills_of_the_writer_that_they_go_through() {
     }
     let reader = Reader::open(&replicator.address, ReaderOptions::new("counts")).await.unwrap();
     for token in last.unwrap() {
-        reader.wait_token(&token, LONG).await.unwrap();
+        reader.await_token(&token, LONG).await.unwrap();
     }
     for key in 0..4 {
         assert_eq!(count_of(&reader, key), Some(20), "key {key}");

@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use forebay::{KeyValue, Reader, ReaderOptions, SnapshotStore, Store, Token, Value};
+use forebay::reads::SnapshotStore;
+use forebay::schema::{KeyValue, Value};
+use forebay::writes::Token;
+use forebay::{Reader, ReaderOptions, Store};
 use forebay_testkit::tree;
 use forebay_wire::v1;
 use forebay_wire::v1::pushes_client::PushesClient;
@@ -59,7 +62,7 @@ async fn files_take_the_place_of_documents_and_are_gone_back_from() {
     let store = client(&writer.address).await.create_store(&spec).await.unwrap();
     write(&store, 1).await;
     let own = Some(SnapshotStore::open(&snapshots).unwrap());
-    let options = ReaderOptions { snapshots: own, ..ReaderOptions::new("counts") };
+    let options = ReaderOptions::new("counts").snapshots(own);
     let reader = Reader::open(&second.address, options).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
     answers(&reader, &first, &store, &counts(|key| Some(1_000 + key))).await;
@@ -79,7 +82,7 @@ async fn files_take_the_place_of_documents_and_are_gone_back_from() {
     assert_eq!((pushed.version, pushed.documents), (2, PUSHED as u64));
     answers(&reader, &first, &store, &counts(|key| (key < PUSHED).then_some(-key))).await;
     let token = one(&store, PUSHED, 7).await;
-    reader.wait_token(&token, LONG).await.unwrap();
+    reader.await_token(&token, LONG).await.unwrap();
     let with_one = |key: i64| match key == PUSHED {
         true => Some(7),
         false => (key < PUSHED).then_some(-key),

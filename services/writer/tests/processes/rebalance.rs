@@ -10,16 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
-use forebay::{
-    FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType, SnapshotStore, Store,
-    StoreSpec, Token, Value,
-};
+use forebay::reads::SnapshotStore;
+use forebay::schema::{FieldType, KeyType, KeyValue, StoreSpec, Value};
+use forebay::writes::Token;
+use forebay::{Reader, ReaderOptions, Store};
 use forebay_core::ErrorCode;
 use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_core::partition::partition_of;
 use forebay_log::{ChangeLog, KafkaLog, KafkaOptions};
 use forebay_testkit::child::OwnedChild;
-use forebay_testkit::random::Dice;
+use forebay_testkit::random::SeededRng;
 use forebay_testkit::tree;
 use forebay_wire::status::error_of_status;
 use forebay_wire::v1;
@@ -34,19 +34,19 @@ const PARTITIONS: u32 = 3;
 const DOCUMENTS: i64 = 21_000;
 const VALUE_BYTES: usize = 1_000;
 /// After a burst, a copy of one partition takes some seconds at this rate.
-const COPY_BYTES_PER_SECOND: &str = "700000";
+const COPY_RATE: &str = "700KB";
 /// Keys that are written all the time; the pushed file holds the keys below them.
 const WRITTEN: std::ops::Range<i64> = 100..140;
 const PUSH_ATTEMPTS: usize = 10;
 
 fn spec() -> StoreSpec {
     StoreSpec::documents("counts", KeyType::Int64, PARTITIONS)
-        .field("count", FieldType::Scalar(ScalarType::Int64))
-        .field("blob", FieldType::Scalar(ScalarType::Bytes))
+        .field("count", FieldType::INT64)
+        .field("blob", FieldType::BYTES)
 }
 
 async fn fill(store: &Store) {
-    let mut dice = Dice::new(9);
+    let mut dice = SeededRng::new(9);
     for keys in (0..DOCUMENTS).collect::<Vec<_>>().chunks(1_000) {
         let mut batch = store.batch();
         for key in keys {
@@ -91,7 +91,7 @@ fn copied(from: &str, partition: PartitionId, to: &Path, happens: impl FnOnce())
     let number = partition.0.to_string();
     let child = Command::new(tree::built("forebayd").unwrap())
         .args(["copy", "--from", from, "--store", "counts", "--partition", &number])
-        .args(["--bytes-per-second", COPY_BYTES_PER_SECOND, "--data-dir"])
+        .args(["--rate", COPY_RATE, "--data-dir"])
         .arg(to)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -191,7 +191,7 @@ async fn partitions_that_are_divided_anew_in_the_middle_of_everything_cost_attem
     let brokers = brokers();
     let replicator = || Service::replicator_with(PREFIX, &more);
     let keeper = || {
-        let own = ["--listen", "127.0.0.1:0", "--snapshot-every-s", "1"];
+        let own = ["--listen", "127.0.0.1:0", "--snapshot-interval", "1s"];
         let arguments = [&own[..], &more, &on_kafka(PREFIX, &brokers)].concat();
         Service::start(tree::built("forebay-snapshot").unwrap(), &arguments)
     };
@@ -238,10 +238,10 @@ async fn partitions_that_are_divided_anew_in_the_middle_of_everything_cost_attem
     eventually("a write of each", async || written.load(Ordering::SeqCst) > behind).await;
     stop.store(true, Ordering::SeqCst);
     let (acknowledged, token) = writing.await.unwrap();
-    let options = ReaderOptions { snapshots: Some(snapshots), ..ReaderOptions::new("counts") };
+    let options = ReaderOptions::new("counts").snapshots(snapshots);
     let reader = Reader::open(&other.address, options).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
-    reader.wait_token(&token, LONG).await.unwrap();
+    reader.await_token(&token, LONG).await.unwrap();
     let field = store.definition().field("count").unwrap().id;
     for key in 0..DOCUMENTS {
         let document = reader.get(KeyValue::Int64(key)).unwrap();

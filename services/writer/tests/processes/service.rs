@@ -6,7 +6,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use forebay::{Client, ClientOptions, FieldType, KeyType, ScalarType, StoreSpec};
+use forebay::schema::{FieldType, KeyType, StoreSpec};
+use forebay::{Client, ClientOptions};
 use forebay_testkit::brokers::Brokers;
 use forebay_testkit::tree;
 use tempfile::TempDir;
@@ -130,11 +131,10 @@ pub fn on_kafka<'a>(prefix: &'a str, brokers: &'a str) -> [&'a str; 5] {
 }
 
 pub async fn client(address: &str) -> Client {
-    let options = ClientOptions { deadline: LONG, ..ClientOptions::default() };
+    let options = ClientOptions::default().deadline(LONG);
     Client::connect(address, options).await.unwrap()
 }
 
 pub fn spec() -> StoreSpec {
-    StoreSpec::documents("counts", KeyType::Int64, 2)
-        .field("count", FieldType::Scalar(ScalarType::Int64))
+    StoreSpec::documents("counts", KeyType::Int64, 2).field("count", FieldType::INT64)
 }

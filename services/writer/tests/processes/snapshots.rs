@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay::{
-    FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType, SnapshotStore, Store,
-    StoreOptions, StoreSpec, Token, Value,
-};
+use forebay::reads::SnapshotStore;
+use forebay::schema::{FieldType, KeyType, KeyValue, StoreOptions, StoreSpec, Value};
+use forebay::writes::Token;
+use forebay::{Reader, ReaderOptions, Store};
 use forebay_core::id::{FieldId, Offset, PartitionId, PartitionRef};
 use forebay_log::{ChangeLog, KafkaLog, KafkaOptions};
 use forebay_testkit::tree;
@@ -27,7 +27,7 @@ const PARTITIONS: u32 = 3;
 pub const KEYS: i64 = 600;
 
 pub fn spec() -> StoreSpec {
-    let number = FieldType::Scalar(ScalarType::Int64);
+    let number = FieldType::INT64;
     let spec = StoreSpec::documents("counts", KeyType::Int64, PARTITIONS).field("count", number);
     let options = StoreOptions { log_window_us: Some(0), ..StoreOptions::default() };
     StoreSpec { options, ..spec }
@@ -80,7 +80,7 @@ async fn replicators_without_their_disks_begin_with_snapshots() {
     let one = Service::replicator_with(PREFIX, &more);
     let other = Service::replicator_with(PREFIX, &more);
     let writer = Service::writer(PREFIX, "127.0.0.1:0", &one);
-    let every = ["--listen", "127.0.0.1:0", "--snapshot-every-s", "1"];
+    let every = ["--listen", "127.0.0.1:0", "--snapshot-interval", "1s"];
     let brokers = brokers();
     let arguments = [&every[..], &more, &on_kafka(PREFIX, &brokers)].concat();
     let keeper = Service::start(tree::built("forebay-snapshot").unwrap(), &arguments);
@@ -105,10 +105,10 @@ async fn replicators_without_their_disks_begin_with_snapshots() {
     };
     tokio::time::timeout(LONG, wait).await.expect("they do not come back");
     let snapshots = Some(SnapshotStore::open(&url).unwrap());
-    let options = ReaderOptions { snapshots, ..ReaderOptions::new("counts") };
+    let options = ReaderOptions::new("counts").snapshots(snapshots);
     let reader = Reader::open(&third.address, options).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
-    reader.wait_token(&token, LONG).await.unwrap();
+    reader.await_token(&token, LONG).await.unwrap();
     let status = reader.status();
     assert!(status.partitions.iter().all(|at| at.counts.bootstraps == 1), "{status:?}");
 }
@@ -155,7 +155,7 @@ async fn a_store_is_restored_to_a_write_between_two_backups() {
     let answer = last(asked.restore(request).await).await;
     assert_eq!(answer.restored.unwrap().documents, KEYS as u64);
     let snapshots = Some(SnapshotStore::open(&snapshots).unwrap());
-    let options = ReaderOptions { snapshots, ..ReaderOptions::new("again") };
+    let options = ReaderOptions::new("again").snapshots(snapshots);
     let reader = Reader::open(&replicator.address, options).await.unwrap();
     reader.await_ready(LONG).await.unwrap();
     let field = reader.schema().definition.field("count").unwrap().id;

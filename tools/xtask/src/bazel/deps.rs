@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::graph::{self, Graph, Rule, package};
+use super::graph::{self, BuildRule, Graph, package};
 use crate::workspace::{Package, Workspace};
 
 /// Folders of a crate whose targets may use dev-dependencies; they have separate BUILD files.
@@ -26,7 +26,7 @@ fn differences(packages: &[Package], graph: &Graph) -> Vec<String> {
 
 /// The dependencies of the targets of a crate, by kind.
 #[derive(Default)]
-struct Taken {
+struct TargetDeps {
     normal: BTreeSet<String>,
     dev: BTreeSet<String>,
     build: BTreeSet<String>,
@@ -67,8 +67,8 @@ fn package_problems(own: &Package, by_folder: &BTreeMap<&str, &str>, graph: &Gra
     problems
 }
 
-fn taken(own: &Package, by_folder: &BTreeMap<&str, &str>, graph: &Graph) -> Taken {
-    let mut taken = Taken::default();
+fn taken(own: &Package, by_folder: &BTreeMap<&str, &str>, graph: &Graph) -> TargetDeps {
+    let mut taken = TargetDeps::default();
     for (label, rule) in &graph.rules {
         let Some(kind) = kind(own, label, rule) else { continue };
         let list = match kind {
@@ -91,7 +91,7 @@ enum Kind {
 }
 
 /// Returns the kind of a target's dependencies, `None` if the target is not of this crate.
-fn kind(own: &Package, label: &str, rule: &Rule) -> Option<Kind> {
+fn kind(own: &Package, label: &str, rule: &BuildRule) -> Option<Kind> {
     let inside = package(label).strip_prefix(own.folder.as_str())?;
     let apart = inside.strip_prefix('/').map(|rest| rest.split('/').next().unwrap_or(rest));
     match rule.class.as_str() {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_side_lacks_is_named_with_its_file() {
+    fn check_names_missing_dependencies_with_their_file() {
         let library = LIBRARY.replace(":build_script,", "");
         let protox = "@crates//:protox";
         let more = format!("{library},@crates//:tokio");

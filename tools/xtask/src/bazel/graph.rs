@@ -11,7 +11,7 @@ use crate::workspace::Workspace;
 
 /// A target that a rule defines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rule {
+pub struct BuildRule {
     /// The rule's name: `rust_library`.
     pub class: String,
     /// Lists of labels and of words, by attribute.
@@ -24,12 +24,12 @@ pub struct Rule {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
     /// The rules' targets, by label.
-    pub rules: BTreeMap<String, Rule>,
+    pub rules: BTreeMap<String, BuildRule>,
     /// The package groups' specifications, with those of the groups that they include.
     pub groups: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Rule {
+impl BuildRule {
     /// Returns the values of a list, empty if there is none.
     #[must_use]
     pub fn list(&self, name: &str) -> &[String] {
@@ -103,9 +103,9 @@ fn parse(text: &str) -> Result<Graph, String> {
     Ok(graph)
 }
 
-fn rule(node: Node<'_, '_>) -> Rule {
+fn rule(node: Node<'_, '_>) -> BuildRule {
     let class = node.attribute("class").unwrap_or_default().to_owned();
-    let mut rule = Rule { class, ..Rule::default() };
+    let mut rule = BuildRule { class, ..BuildRule::default() };
     for child in node.children().filter(Node::is_element) {
         let name = child.attribute("name").unwrap_or_default();
         match child.tag_name().name() {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_xml_is_an_error() {
+    fn query_without_xml_is_an_error() {
         assert!(parse("Loading: 0 packages").is_err());
     }
 }

@@ -6,8 +6,8 @@
 pub mod deps;
 pub mod format;
 pub mod graph;
+pub mod mutation_test;
 pub mod pins;
-pub mod plant;
 pub mod results;
 pub mod run;
 pub mod sources;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use super::results;
 use crate::form::Form;
 use crate::process;
-use crate::stages::show;
 use crate::suite::{Counts, Suite};
+use crate::suite_output::show;
 use crate::workspace::Workspace;
 
 /// Bound of a cold run: Bazel compiles Forebay's crates and runs all tests.

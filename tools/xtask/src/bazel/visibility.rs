@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sees_too_much_is_named() {
+    fn check_names_packages_that_see_too_much() {
         let public = tree("//visibility:public", WRITER);
         let seen: Vec<_> = public.iter().map(|problem| problem.contains("table refuses")).collect();
         assert_eq!(seen, [true, true], "{public:?}");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sees_too_little_is_named() {
+    fn check_names_packages_that_see_too_little() {
         let narrow = tree("//l:above_log", "//services/forebayd:__pkg__");
         assert_eq!(narrow.len(), 1, "{narrow:?}");
         assert!(narrow[0].contains("//tools/xtask") && narrow[0].contains("allows"));

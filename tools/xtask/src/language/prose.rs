@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_is_no_prose() {
+    fn hidden_text_is_no_prose() {
         let source = "<!-- a -->\n<!--\nb\n-->\nc\n---\n[d]: e.md\n";
         expect("a.md", source, &[(5, "c"), (7, "[d]: e.md")]);
         expect("a.rs", "/// a\n/// ```\n/// b\n/// ```\n/// c\n", &[(1, "a"), (5, "c")]);

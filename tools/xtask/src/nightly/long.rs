@@ -13,7 +13,7 @@ const STAGES: &[(&str, stages::Run)] = &[
     ("python", |tree| python::run(tree, Form::Long)),
     ("sim", |tree| demo::sim_suites(tree, Form::Long)),
     ("bazel", |tree| bazel::run::suites(tree, Form::Long)),
-    ("bazel-plant", |tree| bazel::plant::suites(tree, Form::Long)),
+    ("bazel-mutation-test", |tree| bazel::mutation_test::suites(tree, Form::Long)),
 ];
 
 /// Runs the stages, one after the other. A stage that fails as a whole counts one failure.

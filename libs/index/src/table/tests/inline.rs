@@ -32,25 +32,25 @@ fn row(key: u64, turn: u64) -> Vec<u8> {
 }
 
 /// Returns a table with these rows, written in entries of 500.
-fn filled(seen: &Seen, rows: &[(u64, Vec<u8>)]) -> Table {
+fn filled(seen: &TableWorld, rows: &[(u64, Vec<u8>)]) -> Table {
     let mut table = seen.table();
     rows.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
     table
 }
 
 /// Writes some rows as one entry.
-fn write(table: &mut Table, rows: &[(u64, Vec<u8>)], publishing: Publishing<'_>) {
+fn write(table: &mut Table, rows: &[(u64, Vec<u8>)], publishing: PublishTarget<'_>) {
     for (key, row) in rows {
         let key = key.to_le_bytes();
         table.prepare(table.hash.of(&key), &key, row, None, publishing).unwrap();
     }
-    table.show().unwrap();
+    table.publish().unwrap();
     table.reclaim(4_096, RelocationTarget::Memory, publishing).unwrap();
 }
 
 #[test]
 fn small_records_lie_in_their_buckets_and_come_back_there() {
-    let (seen, mut number) = (Seen::new(), numbers(3));
+    let (seen, mut number) = (TableWorld::new(), numbers(3));
     let rows: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
     let mut table = filled(&seen, &rows);
     table.assert_mostly_inline();
@@ -74,7 +74,7 @@ fn small_records_lie_in_their_buckets_and_come_back_there() {
 
 #[test]
 fn writes_on_their_way_follow_the_records_of_groups_that_are_made_anew() {
-    let seen = Seen::new();
+    let seen = TableWorld::new();
     let mut table = seen.table();
     let known: Vec<_> = (0..4_000).map(|key| (key, row(key, 1))).collect();
     write(&mut table, &known, seen.publishing());
@@ -100,7 +100,7 @@ fn writes_on_their_way_follow_the_records_of_groups_that_are_made_anew() {
             assert_eq!(seen.find(&9_000_u64.to_le_bytes()), None);
         }
     }
-    table.show().unwrap();
+    table.publish().unwrap();
     for key in 0..KEYS {
         let expected = (key % 7 != 3).then(|| row(key, 2));
         assert_eq!(seen.find(&key.to_le_bytes()), expected, "key {key}");
@@ -138,7 +138,7 @@ fn rooms_never_overlap_and_never_leave_their_bucket() {
 
 #[test]
 fn groups_take_the_form_that_their_records_ask_for() {
-    let seen = Seen::new();
+    let seen = TableWorld::new();
     let small: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
     let mut table = filled(&seen, &small);
     table.assert_mostly_inline();
@@ -158,8 +158,8 @@ fn groups_take_the_form_that_their_records_ask_for() {
 }
 
 #[test]
-fn where_inline_halves_find_no_memory_plain_ones_do() {
-    let seen = Seen::within(8 * 1024 * 1024);
+fn split_uses_plain_groups_if_inline_groups_find_no_memory() {
+    let seen = TableWorld::within(8 * 1024 * 1024);
     let mut table = seen.table();
     let full = u64::from(group_layout::filled_max(false));
     let rows: Vec<_> = (0..full).map(|key| (key, row(key, 0))).collect();
@@ -177,7 +177,7 @@ fn where_inline_halves_find_no_memory_plain_ones_do() {
 
 #[test]
 fn a_group_that_nobody_has_counted_is_not_laid_out_anew_for_one_record() {
-    let seen = Seen::new();
+    let seen = TableWorld::new();
     let rows: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
     let mut table = filled(&seen, &rows);
     // This is the state after an image or a takeover: no room in the buckets.

@@ -2,14 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use super::Loss;
-
 pub(super) type NodeId = u64;
 
 /// The root directory.
 pub(super) const ROOT: NodeId = 0;
 
 const SECTOR_BYTES: usize = 512;
+
+/// Unsynced data that remains after a power cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// None of it.
+    Everything,
+    /// A random prefix of each file's operations, the last one torn at a random byte.
+    TornPrefix,
+    /// Random 512-byte sectors of each file's writes, with zeros between them.
+    RandomSectors,
+}
 
 pub(super) enum Node {
     File(FileNode),
@@ -65,10 +74,10 @@ pub(super) struct FileNode {
     /// Whether a name refers to the file; open handles may outlive the name.
     pub(super) is_linked: bool,
     durable: Vec<u8>,
-    unsynced: Vec<Unsynced>,
+    unsynced: Vec<UnsyncedChange>,
 }
 
-enum Unsynced {
+enum UnsyncedChange {
     Write { at: usize, bytes: Vec<u8> },
     Truncate(usize),
 }
@@ -86,7 +95,7 @@ fn write(image: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     image[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-impl Unsynced {
+impl UnsyncedChange {
     fn apply(&self, image: &mut Vec<u8>) {
         match self {
             Self::Write { at, bytes } => write(image, *at, bytes),
@@ -125,12 +134,12 @@ impl FileNode {
     pub(super) fn write(&mut self, bytes: &[u8], at: u64) {
         let at = at as usize;
         write(&mut self.live, at, bytes);
-        self.unsynced.push(Unsynced::Write { at, bytes: bytes.to_vec() });
+        self.unsynced.push(UnsyncedChange::Write { at, bytes: bytes.to_vec() });
     }
 
     pub(super) fn truncate(&mut self, size: u64) {
         self.live.resize(size as usize, 0);
-        self.unsynced.push(Unsynced::Truncate(size as usize));
+        self.unsynced.push(UnsyncedChange::Truncate(size as usize));
     }
 
     pub(super) fn sync(&mut self) {

@@ -3,7 +3,7 @@
 
 use forebay_core::id::{Offset, PartitionId, PartitionRef, StoreId};
 
-use crate::embedded::format::{Fields, Refused, checked, finish, frame_checksum, start};
+use crate::embedded::format::{Fields, FormatError, checked, finish, frame_checksum, start};
 
 /// Bytes of a half before its first record. The header has its own block, so that overwriting the
 /// header tears no record.
@@ -25,6 +25,9 @@ pub(super) struct HalfHeader {
     /// Sequence number of the first record; 0 for a half that was never used.
     pub(super) first: u64,
 }
+
+/// Name of a segment: its partition and its base offset.
+pub(in crate::embedded) type SegmentName = (PartitionRef, Offset);
 
 /// Bytes at an offset of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,10 +55,10 @@ impl HalfHeader {
     }
 
     /// Decodes the first [`HEADER_BYTES`] of a half.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Refused> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         let mut fields = checked(bytes, MAGIC)?;
         let header = (|| Some(Self { half_bytes: fields.u64()?, first: fields.u64()? }))();
-        header.ok_or(Refused::Damaged("the header is cut short"))
+        header.ok_or(FormatError::Damaged("the header is cut short"))
     }
 }
 
@@ -155,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_decoded_is_what_was_encoded() {
+    fn journal_record_decodes_to_its_encoded_pieces() {
         let header = HalfHeader { half_bytes: 9, first: u64::MAX };
         assert_eq!(HalfHeader::decode(&header.encode()), Ok(header));
         let bytes = encode_record(4, &pieces());
@@ -204,6 +207,6 @@ mod tests {
         let mut header = HalfHeader { half_bytes: 9, first: 1 }.encode();
         header[4] = 2;
         header.truncate(HEADER_BYTES - 4);
-        assert_eq!(HalfHeader::decode(&finish(header)), Err(Refused::Version(2)));
+        assert_eq!(HalfHeader::decode(&finish(header)), Err(FormatError::Version(2)));
     }
 }

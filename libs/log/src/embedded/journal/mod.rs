@@ -24,14 +24,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay_core::Result;
-use forebay_core::id::{Offset, PartitionRef};
 
-pub(super) use self::replay::{Journaled, replay};
+pub(super) use self::replay::{JournaledEnds, replay};
 
-use self::format::{HEADER_BLOCK_BYTES, HalfHeader, Piece, encode_record, record_bytes};
-use super::commit::Chunk;
+use self::format::{
+    HEADER_BLOCK_BYTES, HalfHeader, Piece, SegmentName, encode_record, record_bytes,
+};
 use super::partition::Partition;
-use super::{Shared, paths};
+use super::paths;
+use super::segment_write::SegmentWrite;
+use super::state::LogState;
 use crate::disk::DiskFile;
 
 /// Largest record: beyond this size, writing all bytes twice costs more than the saved syncs.
@@ -43,13 +45,10 @@ const DIRTY_MAX: usize = 128;
 /// fill the disk.
 const ROOM_FACTOR: u64 = 8;
 
-/// Name of a segment: its partition and its base offset.
-pub(super) type SegmentName = (PartitionRef, Offset);
-
 pub(super) struct Journal {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
     path: PathBuf,
-    path_while_made: PathBuf,
+    temp_path: PathBuf,
     half_bytes: u64,
     /// `None` until the first group that needs the journal.
     file: Option<Arc<dyn DiskFile>>,
@@ -87,18 +86,18 @@ impl Half {
     }
 
     /// Returns whether the half can take a record of this size about these segments.
-    fn has_room(&self, half_bytes: u64, record_bytes: usize, chunks: &[&Chunk]) -> bool {
-        let new = chunks.iter().filter(|chunk| !self.dirty.contains_key(&chunk.segment()));
+    fn has_room(&self, half_bytes: u64, record_bytes: usize, writes: &[&SegmentWrite]) -> bool {
+        let new = writes.iter().filter(|write| !self.dirty.contains_key(&write.segment()));
         self.end + record_bytes as u64 <= half_bytes && self.dirty.len() + new.count() <= DIRTY_MAX
     }
 }
 
 impl Journal {
-    pub(super) fn new(shared: Arc<Shared>, number: usize) -> Self {
+    pub(super) fn new(shared: Arc<LogState>, number: usize) -> Self {
         let half_bytes = shared.options.journal_bytes / 2;
         Self {
             path: shared.paths.journal(number),
-            path_while_made: shared.paths.journal_while_made(number),
+            temp_path: shared.paths.journal_temp(number),
             shared,
             half_bytes,
             file: None,
@@ -109,15 +108,15 @@ impl Journal {
         }
     }
 
-    /// Makes all chunks durable that are not durable yet, by one record and one sync. Returns
-    /// `false` if the caller must sync the segments instead: for a single chunk, too many bytes or
+    /// Makes all writes durable that are not durable yet, by one record and one sync. Returns
+    /// `false` if the caller must sync the segments instead: for a single write, too many bytes or
     /// segments, or no journal.
     ///
     /// # Errors
-    /// The error that stopped the log; the outcome of the chunks is unknown.
-    pub(super) fn append(&mut self, chunks: &[Chunk]) -> Result<bool> {
-        let waiting: Vec<&Chunk> = chunks.iter().filter(|chunk| !chunk.is_synced).collect();
-        let pieces: Option<Vec<Piece<'_>>> = waiting.iter().map(|chunk| chunk.piece()).collect();
+    /// The error that stopped the log; the outcome of the writes is unknown.
+    pub(super) fn append(&mut self, writes: &[SegmentWrite]) -> Result<bool> {
+        let waiting: Vec<&SegmentWrite> = writes.iter().filter(|write| !write.is_synced).collect();
+        let pieces: Option<Vec<Piece<'_>>> = waiting.iter().map(|write| write.piece()).collect();
         let Some(pieces) = pieces.filter(|pieces| pieces.len() >= 2) else { return Ok(false) };
         let bytes = record_bytes(&pieces);
         if bytes > RECORD_BYTES_MAX || !Half::new(0).has_room(self.half_bytes, bytes, &waiting) {
@@ -134,10 +133,10 @@ impl Journal {
         self.shared.sync_file(&self.path, &*file)?;
         self.sequence += 1;
         self.current.end += bytes as u64;
-        for chunk in waiting {
-            let (partition, file) = (chunk.partition.clone(), chunk.file.clone());
-            self.current.named.insert(chunk.segment());
-            self.current.dirty.insert(chunk.segment(), Dirty { partition, file });
+        for write in waiting {
+            let (partition, file) = (write.partition.clone(), write.file.clone());
+            self.current.named.insert(write.segment());
+            self.current.dirty.insert(write.segment(), Dirty { partition, file });
         }
         Ok(true)
     }
@@ -155,7 +154,7 @@ impl Journal {
 
     /// Syncs dirty segments of the other half until the share that is still dirty is no greater
     /// than the free share of the current half, by bytes and by segments.
-    pub(super) fn keep_pace(&mut self) -> Result<()> {
+    pub(super) fn write_back(&mut self) -> Result<()> {
         self.shared.poison.check()?;
         let capacity = self.half_bytes.saturating_sub(HEADER_BLOCK_BYTES as u64) as usize;
         let bytes_free = self.half_bytes.saturating_sub(self.current.end) as usize;
@@ -171,7 +170,7 @@ impl Journal {
 
     /// Retires the journal: makes every dirty segment durable and removes the journal durably.
     /// After a disk failure the journal stays for recovery.
-    pub(super) fn let_go(&mut self) -> Result<()> {
+    pub(super) fn retire(&mut self) -> Result<()> {
         let Some(file) = self.file.clone() else { return Ok(()) };
         self.shared.poison.check()?;
         self.sync_all_of_other()?;
@@ -198,8 +197,8 @@ impl Journal {
             Ok(file) => file,
             Err(error) => return Ok(self.refuse(&error)),
         };
-        self.shared.sync_file(&self.path_while_made, &*file)?;
-        if let Err(error) = self.shared.disk.rename(&self.path_while_made, &self.path) {
+        self.shared.sync_file(&self.temp_path, &*file)?;
+        if let Err(error) = self.shared.disk.rename(&self.temp_path, &self.path) {
             return Ok(self.refuse(&error));
         }
         self.shared.sync_dir(&self.shared.paths.logs)?;
@@ -211,7 +210,7 @@ impl Journal {
         tracing::warn!(path = %self.path.display(), %error, "log continues without a journal");
         self.is_refused = true;
         // The next start removes the remains of the file.
-        let _ = self.shared.disk.remove(&self.path_while_made);
+        let _ = self.shared.disk.remove(&self.temp_path);
         None
     }
 
@@ -222,7 +221,7 @@ impl Journal {
         if disk.free_bytes(&self.shared.paths.logs)? / ROOM_FACTOR < 2 * half_bytes {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        let file = disk.create(&self.path_while_made)?;
+        let file = disk.create(&self.temp_path)?;
         for (start, first) in [(0, 1), (half_bytes, 0)] {
             let mut half = HalfHeader { half_bytes, first }.encode();
             half.resize(half_bytes as usize, 0);

@@ -13,23 +13,22 @@ use std::sync::Arc;
 
 use forebay_core::{Error, Result};
 
-use super::SegmentName;
 use super::format::{
-    HEADER_BLOCK_BYTES, HEADER_BYTES, HalfHeader, Piece, RECORD_HEADER_BYTES, Record,
+    HEADER_BLOCK_BYTES, HEADER_BYTES, HalfHeader, Piece, RECORD_HEADER_BYTES, Record, SegmentName,
 };
 use crate::disk::{Disk, DiskFile};
-use crate::embedded::fault::{damaged, refused, too_new};
-use crate::embedded::format::{HEADER_BYTES as SEGMENT_HEADER_BYTES, Refused};
+use crate::embedded::errors::{damaged, io_error, too_new};
+use crate::embedded::format::{FormatError, HEADER_BYTES as SEGMENT_HEADER_BYTES};
 use crate::embedded::paths::{self, Paths};
 
 /// Acknowledged bytes of each segment, as far as the journals say so.
-pub(in crate::embedded) type Journaled = BTreeMap<SegmentName, u64>;
+pub(in crate::embedded) type JournaledEnds = BTreeMap<SegmentName, u64>;
 
 /// Journals whose records are in their segments again, durably.
 #[derive(Debug, Default)]
-pub(in crate::embedded) struct Replayed {
+pub(in crate::embedded) struct ReplayedJournals {
     journals: Vec<PathBuf>,
-    pub(in crate::embedded) journaled: Journaled,
+    pub(in crate::embedded) journaled: JournaledEnds,
 }
 
 /// Damage that no crash can cause: its offset in the journal, and how it shows.
@@ -37,16 +36,16 @@ type Damage = (u64, &'static str);
 
 /// Writes the records of every journal to their segments again. A missing segment was trimmed, or
 /// its store was deleted.
-pub(in crate::embedded) fn replay(disk: &Arc<dyn Disk>, paths: &Paths) -> Result<Replayed> {
-    let mut replayed = Replayed::default();
+pub(in crate::embedded) fn replay(disk: &Arc<dyn Disk>, paths: &Paths) -> Result<ReplayedJournals> {
+    let mut replayed = ReplayedJournals::default();
     let names = match disk.list(&paths.logs) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(replayed),
-        names => names.map_err(|error| refused("list", &paths.logs, &error))?,
+        names => names.map_err(|error| io_error("list", &paths.logs, &error))?,
     };
     for name in names {
         let path = paths.logs.join(&name);
-        if paths::is_journal_being_made(&name) {
-            disk.remove(&path).map_err(|error| refused("remove", &path, &error))?;
+        if paths::is_journal_temp(&name) {
+            disk.remove(&path).map_err(|error| io_error("remove", &path, &error))?;
         } else if paths::is_journal(&name) {
             let halves = read_halves(disk, &path)?;
             let pieces = pieces(&halves).map_err(|(at, how)| damaged(&path, at, how))?;
@@ -57,23 +56,23 @@ pub(in crate::embedded) fn replay(disk: &Arc<dyn Disk>, paths: &Paths) -> Result
     Ok(replayed)
 }
 
-impl Replayed {
+impl ReplayedJournals {
     /// Removes the journals durably. The caller must open the segments first: if that fails, the
     /// next attempt needs the journals to distinguish damage from a torn write.
-    pub(in crate::embedded) fn let_go(&self, disk: &Arc<dyn Disk>, paths: &Paths) -> Result<()> {
+    pub(in crate::embedded) fn retire(&self, disk: &Arc<dyn Disk>, paths: &Paths) -> Result<()> {
         if self.journals.is_empty() {
             return Ok(());
         }
         for path in &self.journals {
-            disk.remove(path).map_err(|error| refused("remove", path, &error))?;
+            disk.remove(path).map_err(|error| io_error("remove", path, &error))?;
         }
         let synced = disk.sync_dir(&paths.logs);
-        synced.map_err(|error| refused("make durable", &paths.logs, &error))
+        synced.map_err(|error| io_error("make durable", &paths.logs, &error))
     }
 }
 
 /// A half of a journal: its header, if valid, and its bytes.
-struct Half {
+struct ReplayHalf {
     header: Option<HalfHeader>,
     /// Byte offset of the half in the journal.
     start: u64,
@@ -81,20 +80,20 @@ struct Half {
 }
 
 /// Reads both halves of a journal. At least one header must confirm the length of the file.
-fn read_halves(disk: &Arc<dyn Disk>, path: &Path) -> Result<[Half; 2]> {
-    let unreadable = |error: io::Error| refused("read", path, &error);
-    let file = disk.open(path).map_err(|error| refused("open", path, &error))?;
+fn read_halves(disk: &Arc<dyn Disk>, path: &Path) -> Result<[ReplayHalf; 2]> {
+    let unreadable = |error: io::Error| io_error("read", path, &error);
+    let file = disk.open(path).map_err(|error| io_error("open", path, &error))?;
     let half_bytes = file.size().map_err(unreadable)? / 2;
     let header = |start| read_header(&*file, path, start, half_bytes);
     let headers = [(header(0)?, 0), (header(half_bytes)?, half_bytes)];
     if headers.iter().all(|(header, _)| header.is_none()) {
         return Err(damaged(path, 0, "both headers are damaged"));
     }
-    let half = |(header, start)| -> Result<Half> {
+    let half = |(header, start)| -> Result<ReplayHalf> {
         let mut bytes = vec![0; half_bytes as usize];
         let read = file.read_at(&mut bytes, start).map_err(unreadable)?;
         bytes.truncate(read);
-        Ok(Half { header, start, bytes })
+        Ok(ReplayHalf { header, start, bytes })
     };
     let [first, second] = headers;
     Ok([half(first)?, half(second)?])
@@ -108,17 +107,17 @@ fn read_header(
     half_bytes: u64,
 ) -> Result<Option<HalfHeader>> {
     let mut bytes = [0; HEADER_BYTES];
-    let read = file.read_at(&mut bytes, start).map_err(|error| refused("read", path, &error))?;
+    let read = file.read_at(&mut bytes, start).map_err(|error| io_error("read", path, &error))?;
     match HalfHeader::decode(bytes.get(..read).unwrap_or_default()) {
         Ok(header) if header.half_bytes == half_bytes => Ok(Some(header)),
         Ok(_) => Err(damaged(path, start, "the record's length is not the stated one")),
-        Err(Refused::Version(version)) => Err(too_new(path, version)),
-        Err(Refused::Damaged(_)) => Ok(None),
+        Err(FormatError::Version(version)) => Err(too_new(path, version)),
+        Err(FormatError::Damaged(_)) => Ok(None),
     }
 }
 
 /// Returns the pieces of a journal in write order.
-fn pieces([first, second]: &[Half; 2]) -> Result<Vec<Piece<'_>>, Damage> {
+fn pieces([first, second]: &[ReplayHalf; 2]) -> Result<Vec<Piece<'_>>, Damage> {
     let (older, newer) = match (first.header, second.header) {
         (Some(one), Some(other)) if one.first < other.first => (first, second),
         (Some(one), Some(other)) if one.first > other.first => (second, first),
@@ -141,7 +140,7 @@ fn pieces([first, second]: &[Half; 2]) -> Result<Vec<Piece<'_>>, Damage> {
     }
 }
 
-impl Half {
+impl ReplayHalf {
     fn behind(&self, at: usize) -> &[u8] {
         self.bytes.get(at..).unwrap_or_default()
     }
@@ -210,7 +209,7 @@ fn rewrite(
     paths: &Paths,
     journal: &Path,
     pieces: Vec<Piece<'_>>,
-    journaled: &mut Journaled,
+    journaled: &mut JournaledEnds,
 ) -> Result<()> {
     let mut segments: BTreeMap<SegmentName, Vec<Piece<'_>>> = BTreeMap::new();
     for piece in pieces {
@@ -220,7 +219,7 @@ fn rewrite(
         let path = paths::segment(&paths.partition(at), base);
         let file = match disk.open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            file => file.map_err(|error| refused("open", &path, &error))?,
+            file => file.map_err(|error| io_error("open", &path, &error))?,
         };
         let end = rewrite_segment(&*file, &path, &pieces)?;
         tracing::info!(
@@ -238,18 +237,18 @@ fn rewrite(
 /// Writes pieces to one segment and returns the end of the last piece. Bytes before a piece were
 /// durable, in the segment or by earlier pieces, so a gap is damage.
 fn rewrite_segment(file: &dyn DiskFile, path: &Path, pieces: &[Piece<'_>]) -> Result<u64, Error> {
-    let mut size = file.size().map_err(|error| refused("read", path, &error))?;
+    let mut size = file.size().map_err(|error| io_error("read", path, &error))?;
     let mut end_max = 0;
     for piece in pieces {
         if !(SEGMENT_HEADER_BYTES..=size).contains(&piece.place) {
             return Err(damaged(path, size, "the segment is shorter than the journal expects"));
         }
         let written = file.write_at(piece.bytes, piece.place);
-        written.map_err(|error| refused("write", path, &error))?;
+        written.map_err(|error| io_error("write", path, &error))?;
         let end = piece.place + piece.bytes.len() as u64;
         (size, end_max) = (size.max(end), end_max.max(end));
     }
-    file.sync_data().map_err(|error| refused("make durable", path, &error))?;
+    file.sync_data().map_err(|error| io_error("make durable", path, &error))?;
     Ok(end_max)
 }
 
@@ -273,20 +272,20 @@ mod tests {
 
     /// Returns a half that was started at record `first` and has `count` records, over the bytes of
     /// `before`.
-    fn half(start: u64, first: u64, count: u64, before: Option<&Half>) -> Half {
+    fn half(start: u64, first: u64, count: u64, before: Option<&ReplayHalf>) -> ReplayHalf {
         let records: Vec<u8> = (first..first + count).flat_map(record).collect();
         let mut bytes = before.map_or_else(|| vec![0; 6_000], |before| before.bytes.clone());
         bytes[HEADER_BLOCK_BYTES..HEADER_BLOCK_BYTES + records.len()].copy_from_slice(&records);
         let half_bytes = bytes.len() as u64;
-        Half { header: Some(HalfHeader { half_bytes, first }), start, bytes }
+        ReplayHalf { header: Some(HalfHeader { half_bytes, first }), start, bytes }
     }
 
-    fn numbers(halves: &[Half; 2]) -> Result<Vec<u64>, Damage> {
+    fn numbers(halves: &[ReplayHalf; 2]) -> Result<Vec<u64>, Damage> {
         Ok(pieces(halves)?.iter().map(|piece| piece.place).collect())
     }
 
     /// Returns the journal after record `last`, if a half takes three records.
-    fn journal(last: u64) -> [Half; 2] {
+    fn journal(last: u64) -> [ReplayHalf; 2] {
         let mut halves = [half(0, 1, 0, None), half(6_000, 0, 0, None)];
         for first in (1..=last).step_by(3) {
             let which = usize::from(first / 3 % 2 == 1);
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_record_may_be_torn() {
+    fn replay_accepts_only_a_torn_last_record() {
         for last in 2..12_u64 {
             let sound = journal(last);
             let newer = usize::from((last - 1) / 3 % 2 == 1);
@@ -369,7 +368,7 @@ mod tests {
     #[test]
     fn halves_that_say_the_same_or_leave_records_out_are_damaged() {
         let [first, _] = journal(3);
-        let twin = Half { start: 6_000, ..journal(3).into_iter().next().unwrap() };
+        let twin = ReplayHalf { start: 6_000, ..journal(3).into_iter().next().unwrap() };
         assert!(numbers(&[first, twin]).is_err());
         let [first, mut second] = journal(6);
         second.header = Some(HalfHeader { first: 5, ..second.header.unwrap() });

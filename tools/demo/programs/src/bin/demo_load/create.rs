@@ -1,7 +1,8 @@
 //! Definitions of the demo: the stream of ratings, the store of movies, the views, and a separate
 //! stream, store and view for measuring freshness.
 
-use forebay::{Client, FieldType, KeyType, ScalarType, StoreSpec};
+use forebay::Client;
+use forebay::schema::{FieldType, KeyType, ScalarType, StoreSpec};
 use forebay_demo::{Failure, say};
 use forebay_wire::v1;
 use forebay_wire::v1::writer_client::WriterClient;

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use forebay::{Client, FieldHandle, FieldType, Reader, ReaderOptions, ScalarType, Token};
+use forebay::reads::FieldHandle;
+use forebay::schema::FieldType;
+use forebay::writes::Token;
+use forebay::{Client, Reader, ReaderOptions};
 use forebay_demo::Failure;
 use tokio::time::Instant;
 
@@ -23,13 +26,13 @@ impl Features {
     pub async fn open(client: &Client, store: &str, count: &str) -> Result<Self, Failure> {
         let reader = client.reader(ReaderOptions::new(store)).await?;
         reader.await_ready(READY_WAIT).await?;
-        let count = reader.handle(count, FieldType::Scalar(ScalarType::Int64))?;
+        let count = reader.handle(count, FieldType::INT64)?;
         Ok(Self { reader, count })
     }
 
     /// Returns the number of events in the value of a group, as far as this reader knows.
     pub fn count(&self, key: i64) -> Result<i64, Failure> {
-        Ok(self.reader.read_local(None, |view| view.get_i64(&self.count, key, 0))?)
+        Ok(self.reader.get_i64(&self.count, key, 0)?)
     }
 
     /// Waits until the values of these groups cover `events` events in all.

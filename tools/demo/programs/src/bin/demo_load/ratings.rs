@@ -3,7 +3,9 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
-use forebay::{Store, Timestamp, Write};
+use forebay::Store;
+use forebay::schema::Timestamp;
+use forebay::writes::Write;
 use forebay_demo::Failure;
 use serde::Deserialize;
 

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use forebay::{Acknowledgement, Client, Store, StreamOptions, Token, Write};
+use forebay::writes::{Acknowledgement, StreamOptions, Token, Write};
+use forebay::{Client, Store};
 use forebay_demo::{Failure, Times, say};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -117,8 +118,10 @@ pub async fn replay(client: &Client, ratings: Vec<Rating>, plant: bool) -> Resul
 
     let mut movies_all = movie_features.token()?;
     movies_all.merge(&movies_token)?;
-    figures["tokens"] =
-        json!({ "movies": hex(&movies_all), "users": hex(&user_features.token()?) });
+    let users_all = user_features.token()?;
+    figures["tokens"] = json!({
+        "movies": hex::encode(movies_all.encode()), "users": hex::encode(users_all.encode()),
+    });
     figures["features"] = json!({
         "samples": fresh.count(), "p50_us": fresh.micros(0.5), "p99_us": fresh.micros(0.99),
     });
@@ -180,7 +183,7 @@ async fn stream(
     count: usize,
     tally: Arc<Tally>,
 ) -> Result<Token, Failure> {
-    let options = StreamOptions { changes_max: IN_FLIGHT, ..StreamOptions::default() };
+    let options = StreamOptions::default().changes_max(IN_FLIGHT);
     let mut stream = of.store.write_stream(options)?.with_deadline(DEADLINE);
     let (sender, receiver) = mpsc::channel(IN_FLIGHT);
     let collector = tokio::spawn(collect(receiver, tally));
@@ -249,8 +252,4 @@ async fn unary(
         token.merge(&lane?)?;
     }
     Ok(token)
-}
-
-fn hex(token: &Token) -> String {
-    token.encode().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -5,7 +5,9 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use forebay::{Document, KeyValue, Reader, Value};
+use forebay::Reader;
+use forebay::reads::Document;
+use forebay::schema::{KeyValue, Value};
 use forebay_demo::Failure;
 use serde_json::{Map, json};
 

@@ -13,7 +13,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use forebay::{Client, ClientOptions, Reader, ReaderOptions, Token};
+use forebay::writes::Token;
+use forebay::{Client, ClientOptions, Reader, ReaderOptions};
 use forebay_demo::{Failure, ended, say};
 use serde::Deserialize;
 use serde_json::json;
@@ -112,8 +113,8 @@ impl Readers {
     async fn wait_tokens(&self, tokens: &BTreeMap<String, String>) -> Result<(), Failure> {
         for (store, reader) in [("movies", &self.movies), ("users", &self.users)] {
             let token = tokens.get(store).ok_or("finish names no token of a store")?;
-            let token = Token::decode(&unhex(token)?)?;
-            reader.wait_token(&token, TOKEN_WAIT).await?;
+            let token = Token::decode(&hex::decode(token)?)?;
+            reader.await_token(&token, TOKEN_WAIT).await?;
         }
         Ok(())
     }
@@ -128,13 +129,4 @@ fn hear_finish() -> Result<Finish, Failure> {
     }
     let mut message: BTreeMap<String, Finish> = serde_json::from_str(&line)?;
     message.remove("finish").ok_or_else(|| "the only message is finish".into())
-}
-
-fn unhex(text: &str) -> Result<Vec<u8>, Failure> {
-    let digits: Vec<u8> = text
-        .chars()
-        .map(|digit| digit.to_digit(16).map(|digit| digit as u8))
-        .collect::<Option<_>>()
-        .ok_or("a token is written in hexadecimal digits")?;
-    Ok(digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect())
 }

@@ -1,8 +1,8 @@
 //! Cost of reads: gets of one field in blocks, and gathers into a reused matrix.
 
-use forebay::{
-    Conversion, FieldType, GatherField, GatherOut, GatherPlan, Reader, ScalarType, Value,
-};
+use forebay::Reader;
+use forebay::reads::{Conversion, GatherField, GatherOut, GatherPlan};
+use forebay::schema::{FieldType, Value};
 use forebay_demo::{Failure, Times};
 use serde_json::json;
 use tokio::time::Instant;
@@ -32,7 +32,7 @@ pub const GATHERED: [&str; 8] = [
 /// Measures gets of one field of random existing movies.
 pub fn gets(movies: &Reader, rows: &Rows) -> Result<serde_json::Value, Failure> {
     let keys: Vec<i64> = rows.movies.iter().map(|movie| movie.key).collect();
-    let count = movies.handle("rating_count", FieldType::Scalar(ScalarType::Int64))?;
+    let count = movies.handle("rating_count", FieldType::INT64)?;
     let mut random = SEED;
     let mut times = Times::new()?;
     let mut found = 0;
@@ -41,7 +41,7 @@ pub fn gets(movies: &Reader, rows: &Rows) -> Result<serde_json::Value, Failure> 
             (0..GETS_PER_BLOCK).map(|_| keys[next(&mut random) as usize % keys.len()]).collect();
         let began = Instant::now();
         for key in asked {
-            let read = movies.read_local(None, |view| view.get_scalar::<i64>(&count, key))?;
+            let read = movies.get_scalar::<i64>(&count, key)?;
             found += u64::from(read.value().is_some());
         }
         let time = began.elapsed();

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use forebay::{Client, FieldHandle, FieldType, Reader, ScalarType, Store};
+use forebay::reads::FieldHandle;
+use forebay::schema::FieldType;
+use forebay::{Client, Reader, Store};
 use forebay_demo::{Failure, Times, say};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -30,7 +32,7 @@ impl Probe {
     /// Creates a probe with its own keys.
     pub async fn new(client: Client, reader: Reader, number: i64) -> Result<Self, Failure> {
         let store = client.store("probes").await?;
-        let value = reader.handle("value", FieldType::Scalar(ScalarType::Int64))?;
+        let value = reader.handle("value", FieldType::INT64)?;
         let times = Times::new()?;
         Ok(Self { store, reader, value, first_key: number * KEYS, written: 0, times })
     }
@@ -68,7 +70,7 @@ impl Probe {
     }
 
     fn sees(&self, key: i64, number: i64) -> Result<bool, Failure> {
-        let read = self.reader.read_local(None, |view| view.get_scalar::<i64>(&self.value, key))?;
+        let read = self.reader.get_scalar::<i64>(&self.value, key)?;
         Ok(read.value() == Some(number))
     }
 

@@ -2,7 +2,8 @@
 
 use std::cmp::Reverse;
 
-use forebay::{FieldType, Reader, ScalarType, Value};
+use forebay::Reader;
+use forebay::schema::{FieldType, ScalarType, Value};
 use forebay_demo::Failure;
 
 use crate::Readers;
@@ -60,7 +61,7 @@ fn column(name: &str) -> Result<usize, Failure> {
 /// Returns the mean share of the user's ratings that fell to the movie's genres.
 fn share(readers: &Readers, user: i64, movie: i64) -> Result<f64, Failure> {
     let handle = readers.movies.handle("genres", FieldType::List(ScalarType::String))?;
-    let genres = readers.movies.read_local(None, |view| view.get_value(&handle, movie))?;
+    let genres = readers.movies.get_value(&handle, movie)?;
     let Some(Value::List(_, genres)) = genres.value() else {
         return Err("a movie without its list of genres".into());
     };
@@ -76,6 +77,6 @@ fn share(readers: &Readers, user: i64, movie: i64) -> Result<f64, Failure> {
 
 /// Returns an integer field; 0 if absent.
 fn number(reader: &Reader, key: i64, field: &str) -> Result<i64, Failure> {
-    let handle = reader.handle(field, FieldType::Scalar(ScalarType::Int64))?;
-    Ok(reader.read_local(None, |view| view.get_i64(&handle, key, 0))?)
+    let handle = reader.handle(field, FieldType::INT64)?;
+    Ok(reader.get_i64(&handle, key, 0)?)
 }

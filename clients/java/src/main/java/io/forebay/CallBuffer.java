@@ -326,14 +326,14 @@ final class CallBuffer implements Call {
     }
 
     /** Writes the wait of a read; returns its address, or 0 for a local read. */
-    long read(Read read) {
+    long read(ReadOptions read) {
         if (read.isLocal()) {
             return 0;
         }
         block.putInt(READ_AT, read.waitCode());
         block.putInt(READ_AT + 4, 0);
         block.putLong(READ_AT + 8, read.timeoutMs());
-        block.putLong(READ_AT + 16, read.ageMaxMs());
+        block.putLong(READ_AT + 16, read.maxStalenessMs());
         text(block, READ_AT + 24, read.tokenBytes());
         return address + READ_AT;
     }

@@ -19,17 +19,19 @@ import org.jspecify.annotations.Nullable;
 public final class Document {
     private final @Nullable Instant expiresAt;
     private final OptionalLong version;
-    private final Map<String, Values.Encoded> fields;
+    private final Map<String, Values.EncodedValue> fields;
 
     private Document(
-            @Nullable Instant expiresAt, OptionalLong version, Map<String, Values.Encoded> fields) {
+            @Nullable Instant expiresAt,
+            OptionalLong version,
+            Map<String, Values.EncodedValue> fields) {
         this.expiresAt = expiresAt;
         this.version = version;
         this.fields = fields;
     }
 
     /** Returns the columns of an event as a document. */
-    static Document ofColumns(Map<String, Values.Encoded> columns) {
+    static Document ofColumns(Map<String, Values.EncodedValue> columns) {
         return new Document(null, OptionalLong.empty(), columns);
     }
 
@@ -37,7 +39,7 @@ public final class Document {
         Instant expiresAt = packed.instant();
         OptionalLong version = packed.optional();
         int count = packed.i32();
-        Map<String, Values.Encoded> fields = new LinkedHashMap<>();
+        Map<String, Values.EncodedValue> fields = new LinkedHashMap<>();
         for (int place = 0; place < count; place++) {
             String name = packed.text();
             packed.instant();
@@ -81,7 +83,7 @@ public final class Document {
      * @return absent, null or a value
      */
     public Presence presence(String field) {
-        Values.Encoded value = fields.get(field);
+        Values.EncodedValue value = fields.get(field);
         if (value == null) {
             return Presence.ABSENT;
         }
@@ -96,7 +98,7 @@ public final class Document {
      * @return a new object, or null if absent or null
      */
     public @Nullable Object value(String field) {
-        Values.Encoded value = fields.get(field);
+        Values.EncodedValue value = fields.get(field);
         if (value == null || value.type() == 0) {
             return null;
         }
@@ -112,7 +114,7 @@ public final class Document {
      * @throws InvalidArgumentException if the field is not an integer
      */
     public long getLong(String field, long fallback) {
-        Values.Encoded value = fields.get(field);
+        Values.EncodedValue value = fields.get(field);
         if (value == null || value.type() == 0) {
             return fallback;
         }
@@ -132,7 +134,7 @@ public final class Document {
      * @throws InvalidArgumentException if the field is not a float
      */
     public double getDouble(String field, double fallback) {
-        Values.Encoded value = fields.get(field);
+        Values.EncodedValue value = fields.get(field);
         if (value == null || value.type() == 0) {
             return fallback;
         }
@@ -151,7 +153,7 @@ public final class Document {
      * @throws InvalidArgumentException if the field is not a string
      */
     public @Nullable String getString(String field) {
-        Values.Encoded value = fields.get(field);
+        Values.EncodedValue value = fields.get(field);
         if (value == null || value.type() == 0) {
             return null;
         }
@@ -161,11 +163,12 @@ public final class Document {
         return new String(value.bytes(), StandardCharsets.UTF_8);
     }
 
-    private static ByteBuffer buffer(Values.Encoded value) {
+    private static ByteBuffer buffer(Values.EncodedValue value) {
         return ByteBuffer.wrap(value.bytes()).order(ByteOrder.LITTLE_ENDIAN);
     }
 
-    private static ForebayException mistaken(String field, Values.Encoded value, String wanted) {
+    private static ForebayException mistaken(
+            String field, Values.EncodedValue value, String wanted) {
         return ForebayException.of(
                 ErrorCode.INVALID_ARGUMENT,
                 "the field " + field + " is a " + new FieldType(value.type()) + ", not " + wanted);

@@ -16,13 +16,13 @@ public final class DocumentScan implements Iterator<ScannedDocument>, AutoClosea
     private static final int BATCH_DOCUMENTS = 256;
 
     private final NativeId id;
-    private final long ageMaxMs;
+    private final long maxStalenessMs;
     private final ArrayDeque<ScannedDocument> ready = new ArrayDeque<>();
     private boolean ended;
 
-    DocumentScan(long id, long ageMaxMs) {
+    DocumentScan(long id, long maxStalenessMs) {
         this.id = NativeId.ownedBy(this, id);
-        this.ageMaxMs = ageMaxMs;
+        this.maxStalenessMs = maxStalenessMs;
     }
 
     /**
@@ -55,7 +55,7 @@ public final class DocumentScan implements Iterator<ScannedDocument>, AutoClosea
             call.check(
                     Native.CALLS.scanNext(
                             id.id(),
-                            ageMaxMs,
+                            maxStalenessMs,
                             BATCH_DOCUMENTS,
                             call.out(0),
                             call.out(2),

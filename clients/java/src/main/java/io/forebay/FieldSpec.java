@@ -83,7 +83,7 @@ public record FieldSpec(
     }
 
     void encode(CallBuffer call, ByteBuffer buffer, int at) {
-        Values.Encoded value = Values.of(fallback);
+        Values.EncodedValue value = Values.of(fallback);
         call.text(buffer, at, name);
         buffer.putInt(at + 16, type.code());
         buffer.putInt(at + 20, isRequired ? 1 : 0);
@@ -93,7 +93,7 @@ public record FieldSpec(
         CallBuffer.Place places = call.allocate((long) VALUE_BYTES * allowed.size());
         int place = places.at();
         for (Object one : allowed) {
-            Values.Encoded encoded = Values.of(one);
+            Values.EncodedValue encoded = Values.of(one);
             places.buffer().putInt(place, encoded.type());
             call.text(places.buffer(), place + 8, encoded.bytes());
             place += VALUE_BYTES;

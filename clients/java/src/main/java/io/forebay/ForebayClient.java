@@ -18,7 +18,7 @@ import java.util.List;
  *     try (ForebayReader reader = client.reader("users")) {
  *         reader.awaitReady(Duration.ofSeconds(30));
  *         FieldHandle age = reader.field("age");
- *         Read mine = Read.after(written.token(), Duration.ofSeconds(5));
+ *         ReadOptions mine = ReadOptions.after(written.token(), Duration.ofSeconds(5));
  *         System.out.println(reader.with(mine).getLong(age, Key.of("u1"), -1));
  *     }
  * }
@@ -62,7 +62,7 @@ public final class ForebayClient implements AutoCloseable {
                     Native.CALLS.clientConnect(
                             call.put(address),
                             address.length,
-                            Read.millis(deadline),
+                            ReadOptions.millis(deadline),
                             call.out(0),
                             call.error()));
             return new ForebayClient(call.outLong(0));
@@ -208,7 +208,7 @@ public final class ForebayClient implements AutoCloseable {
      * @throws NotFoundException if there is no such store
      */
     public ForebayReader reader(String store) {
-        return reader(ReaderOptions.of(store));
+        return reader(ReaderOptions.builder(store).build());
     }
 
     /**

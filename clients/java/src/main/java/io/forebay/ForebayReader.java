@@ -10,7 +10,7 @@ import java.util.function.Consumer;
 /**
  * A live copy of a store in this process, opened by {@link ForebayClient#reader}. Reads are local:
  * they take no lock and wait for nothing except the disk, for a spilled document ({@link
- * ReaderOptions#spillingAtMost}). Safe to share between threads; close the reader when it is no
+ * ReaderOptions.Builder#spillLimit}). Safe to share between threads; close the reader when it is no
  * longer needed. The position that a reader serves never falls.
  */
 public sealed class ForebayReader extends Reads implements AutoCloseable permits InMemoryReader {
@@ -20,7 +20,7 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
     private final Queue<Long> tickets = new ConcurrentLinkedQueue<>();
 
     ForebayReader(String store, long id) {
-        super(id, Read.local());
+        super(id, ReadOptions.local());
         this.store = store;
         this.id = NativeId.explicit(id);
     }
@@ -53,7 +53,7 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
      * @param how the wait and the staleness bound of the reads
      * @return the reads; they live as long as this reader
      */
-    public Reads with(Read how) {
+    public Reads with(ReadOptions how) {
         return new Reads(reader, how);
     }
 
@@ -67,7 +67,8 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
         CallBuffer call = CallBuffer.take();
         try {
             call.check(
-                    Native.CALLS.readerAwaitReady(reader, Read.millis(timeout), call.error()));
+                    Native.CALLS.readerAwaitReady(
+                            reader, ReadOptions.millis(timeout), call.error()));
         } finally {
             call.release();
         }
@@ -90,7 +91,7 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
                             reader,
                             call.put(bytes),
                             bytes.length,
-                            Read.millis(timeout),
+                            ReadOptions.millis(timeout),
                             call.error()));
         } finally {
             call.release();
@@ -192,16 +193,16 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
      *     block. Exceptions of the listener are logged
      */
     public void onSchemaChange(Consumer<Definition> listener) {
-        Inbox inbox = Inbox.get();
-        long ticket = inbox.each(event -> listener.accept(Definition.unpack(event)));
+        CompletionQueue queue = CompletionQueue.get();
+        long ticket = queue.each(event -> listener.accept(Definition.unpack(event)));
         tickets.add(ticket);
         CallBuffer call = CallBuffer.take();
         try {
             call.check(
                     Native.CALLS.readerOnSchemaChange(
-                            reader, inbox.sink(call, ticket), call.error()));
+                            reader, queue.sink(call, ticket), call.error()));
         } catch (ForebayException refused) {
-            inbox.forget(ticket);
+            queue.forget(ticket);
             throw refused;
         } finally {
             call.release();
@@ -282,13 +283,17 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
      * @throws UnsupportedException for an in-memory reader, and if another reader of the directory
      *     maintains the copy
      */
-    public Verified verify(int partition, Duration timeout) {
+    public Verification verify(int partition, Duration timeout) {
         CallBuffer call = CallBuffer.take();
         try {
             call.check(
                     Native.CALLS.readerVerify(
-                            reader, partition, Read.millis(timeout), call.out(0), call.error()));
-            return Verified.unpack(partition, new Unpacker(call.takeBytes(0)));
+                            reader,
+                            partition,
+                            ReadOptions.millis(timeout),
+                            call.out(0),
+                            call.error()));
+            return Verification.unpack(partition, new Unpacker(call.takeBytes(0)));
         } finally {
             call.release();
         }
@@ -304,7 +309,7 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
     public void close() {
         id.close();
         for (Long ticket = tickets.poll(); ticket != null; ticket = tickets.poll()) {
-            Inbox.get().forget(ticket);
+            CompletionQueue.get().forget(ticket);
         }
     }
 }

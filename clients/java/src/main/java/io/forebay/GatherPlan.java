@@ -50,7 +50,7 @@ public final class GatherPlan implements AutoCloseable {
             CallBuffer.Place places = call.allocate((long) GatherField.BYTES * fields.size());
             int at = places.at();
             for (GatherField field : fields) {
-                Values.Encoded value = Values.of(field.fallback());
+                Values.EncodedValue value = Values.of(field.fallback());
                 call.text(places.buffer(), at, field.name());
                 places.buffer().putInt(at + 16, value.type());
                 call.text(places.buffer(), at + 24, value.bytes());

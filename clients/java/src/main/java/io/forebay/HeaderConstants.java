@@ -70,7 +70,7 @@ final class HeaderConstants {
     static final int REFUSED = 0;
     static final int APPENDED = 1;
     static final int APPLIED = 2;
-    static final int NOT_MET = 3;
+    static final int CONDITION_FAILED = 3;
 
     static final int ALTER_ADD_FIELD = 1;
     static final int ALTER_DROP_FIELD = 2;

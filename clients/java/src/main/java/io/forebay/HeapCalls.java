@@ -2,8 +2,9 @@
 package io.forebay;
 
 /**
- * The functions of {@code clients/c/src/heap.rs}, which never wait. Each returns the length of the
- * read data, which is beyond the array's length if the data does not fit; or one of the codes here.
+ * The functions of {@code clients/c/src/java_critical.rs}, which never wait. Each returns the
+ * length of the read data, which is beyond the array's length if the data does not fit; or one of
+ * the codes here.
  */
 interface HeapCalls {
     /** There is no document, or the document does not have the field. */

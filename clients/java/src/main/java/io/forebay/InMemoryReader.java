@@ -21,7 +21,7 @@ import java.util.List;
  *     assertEquals(2, new Ranking(users).visits("ada"));
  *     users.upsert(Key.of("ada")).increment("visits", 1).send();
  *     assertEquals(3, new Ranking(users).visits("ada"));
- *     users.force(Forced.stale(Duration.ofHours(1)));
+ *     users.simulate(SimulatedState.stale(Duration.ofHours(1)));
  *     assertThrows(StaleException.class, () -> new Ranking(users).visits("ada"));
  * }
  * }</pre>
@@ -158,16 +158,16 @@ public final class InMemoryReader extends ForebayReader {
     /**
      * Simulates a state, until the next call.
      *
-     * @param forced the state; an age counts in whole milliseconds
+     * @param state the state; an age counts in whole milliseconds
      */
-    public void force(Forced forced) {
+    public void simulate(SimulatedState state) {
         CallBuffer call = CallBuffer.take();
         try {
             call.check(
                     Native.CALLS.memoryForce(
                             reader,
-                            forced.state().ordinal(),
-                            Read.millis(forced.age()),
+                            state.kind().ordinal(),
+                            ReadOptions.millis(state.age()),
                             call.error()));
         } finally {
             call.release();

@@ -226,7 +226,12 @@ final class JniCalls implements NativeCalls {
 
     @Override
     public native int scanNext(
-            long scan, long ageMaxMs, long documentsMax, long documents, long count, long error);
+            long scan,
+            long maxStalenessMs,
+            long documentsMax,
+            long documents,
+            long count,
+            long error);
 
     @Override
     public native int readerMetrics(long reader, long metrics, long error);

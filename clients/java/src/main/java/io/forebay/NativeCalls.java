@@ -167,7 +167,12 @@ interface NativeCalls extends SpecialCalls {
     int scanOpen(long reader, long scan, long error);
 
     int scanNext(
-            long scan, long ageMaxMs, long documentsMax, long documents, long count, long error);
+            long scan,
+            long maxStalenessMs,
+            long documentsMax,
+            long documents,
+            long count,
+            long error);
 
     int readerMetrics(long reader, long metrics, long error);
 

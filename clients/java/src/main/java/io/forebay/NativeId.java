@@ -20,7 +20,7 @@ final class NativeId {
      * Returns an id that its owner closes: the object lives on if its owner is garbage-collected.
      */
     static NativeId explicit(long id) {
-        return new NativeId(id, new Closing(new AtomicLong(id)));
+        return new NativeId(id, new CloseAction(new AtomicLong(id)));
     }
 
     /**
@@ -28,7 +28,7 @@ final class NativeId {
      * owner outlives them.
      */
     static NativeId ownedBy(Object owner, long id) {
-        Closing closing = new Closing(new AtomicLong(id));
+        CloseAction closing = new CloseAction(new AtomicLong(id));
         return new NativeId(id, CLEANER.register(owner, closing)::clean);
     }
 
@@ -41,7 +41,7 @@ final class NativeId {
         closing.run();
     }
 
-    private record Closing(AtomicLong open) implements Runnable {
+    private record CloseAction(AtomicLong open) implements Runnable {
         @Override
         public void run() {
             long id = open.getAndSet(0);

@@ -24,7 +24,7 @@ final class NativeLog {
         }
         CallBuffer call = CallBuffer.take();
         try {
-            long sink = wanted == 0 ? 0 : Inbox.get().sink(call, Ticket.NUMBER);
+            long sink = wanted == 0 ? 0 : CompletionQueue.get().sink(call, Ticket.NUMBER);
             call.check(Native.CALLS.logTo(wanted, sink, call.error()));
             asked = wanted;
         } finally {
@@ -33,7 +33,7 @@ final class NativeLog {
     }
 
     private static final class Ticket {
-        static final long NUMBER = Inbox.get().each(NativeLog::hear);
+        static final long NUMBER = CompletionQueue.get().each(NativeLog::onEvent);
     }
 
     private static int wanted() {
@@ -52,7 +52,7 @@ final class NativeLog {
         return LOG.isErrorEnabled() ? HeaderConstants.LOG_ERROR : 0;
     }
 
-    private static void hear(Unpacker event) {
+    private static void onEvent(Unpacker event) {
         int level = event.i32();
         Logger logger = LoggerFactory.getLogger(NAME + "." + event.text().replace("::", "."));
         String message = event.text();

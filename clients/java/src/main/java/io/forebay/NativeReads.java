@@ -16,15 +16,15 @@ import org.jspecify.annotations.Nullable;
  */
 abstract class NativeReads {
     static {
-        Calls.install(new CallsOfReads());
+        Calls.install(new InternalCalls());
     }
 
     private static final int VALUE = HeaderConstants.VALUE;
 
     final long reader;
-    final Read read;
+    final ReadOptions read;
 
-    NativeReads(long reader, Read read) {
+    NativeReads(long reader, ReadOptions read) {
         this.reader = reader;
         this.read = read;
     }

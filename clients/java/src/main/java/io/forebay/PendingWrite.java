@@ -39,7 +39,7 @@ public final class PendingWrite {
                     (call, outcomes) ->
                             Native.CALLS.pendingRetry(
                                     id.id(),
-                                    Read.millis(deadline),
+                                    ReadOptions.millis(deadline),
                                     changes,
                                     outcomes,
                                     call.out(0),

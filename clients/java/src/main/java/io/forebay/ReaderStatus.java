@@ -70,7 +70,7 @@ public record ReaderStatus(
             int schemaVersion,
             long documents,
             long bytes,
-            @Nullable Fetching fetching,
+            @Nullable SnapshotDownload fetching,
             @Nullable String trouble) {}
 
     /**
@@ -79,11 +79,11 @@ public record ReaderStatus(
      * @param bytes bytes that are fetched
      * @param bytesInAll size of the image
      */
-    public record Fetching(long bytes, long bytesInAll) {
-        static @Nullable Fetching unpack(Unpacker packed) {
+    public record SnapshotDownload(long bytes, long bytesInAll) {
+        static @Nullable SnapshotDownload unpack(Unpacker packed) {
             long bytes = packed.i64();
             long bytesInAll = packed.i64();
-            return bytesInAll == 0 ? null : new Fetching(bytes, bytesInAll);
+            return bytesInAll == 0 ? null : new SnapshotDownload(bytes, bytesInAll);
         }
     }
 
@@ -110,7 +110,7 @@ public record ReaderStatus(
                             packed.i32(),
                             packed.i64(),
                             packed.i64(),
-                            Fetching.unpack(packed),
+                            SnapshotDownload.unpack(packed),
                             emptyToNull(packed.text())));
         }
         List<Partition> all = List.copyOf(partitions);

@@ -25,7 +25,7 @@ public class Reads extends KeyedReads {
     /** Result of a read into a buffer for a field that is null. */
     public static final int NULL = -2;
 
-    Reads(long reader, Read read) {
+    Reads(long reader, ReadOptions read) {
         super(reader, read);
     }
 
@@ -211,7 +211,7 @@ public class Reads extends KeyedReads {
      * @param keys the documents' keys; a duplicate key has two results
      * @return the values, in the order of the keys; a key without a document is absent
      */
-    public PackedValues multiGet(FieldHandle field, Keys keys) {
+    public PackedValues getMany(FieldHandle field, Keys keys) {
         return packed(field, keys);
     }
 
@@ -314,7 +314,7 @@ public class Reads extends KeyedReads {
         CallBuffer call = CallBuffer.take();
         try {
             call.check(Native.CALLS.scanOpen(reader, call.out(0), call.error()));
-            return new DocumentScan(call.outLong(0), read.ageMaxMs());
+            return new DocumentScan(call.outLong(0), read.maxStalenessMs());
         } finally {
             call.release();
         }

@@ -35,7 +35,7 @@ public record SelectedEvent(
         long offset = packed.i64();
         int place = packed.i32();
         int count = packed.i32();
-        Map<String, Values.Encoded> columns = new LinkedHashMap<>();
+        Map<String, Values.EncodedValue> columns = new LinkedHashMap<>();
         for (int number = 0; number < count; number++) {
             String name = names.get(packed.i32());
             columns.put(name, packed.value());

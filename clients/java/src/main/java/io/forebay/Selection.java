@@ -18,7 +18,7 @@ import org.jspecify.annotations.Nullable;
  * Store orders = client.store("orders");
  * WriteOutcome written =
  *         orders.insert(Key.of("u1")).set("city", "Rome").set("price", 12).send();
- * Selected dear =
+ * SelectResult dear =
  *         orders.select()
  *                 .equal("city", "Rome")
  *                 .from(Instant.now().minus(Duration.ofHours(1)))
@@ -26,7 +26,7 @@ import org.jspecify.annotations.Nullable;
  *                 .orderBy("price")
  *                 .descending()
  *                 .limit(100)
- *                 .read(Read.after(written.token(), Duration.ofSeconds(5)))
+ *                 .read(ReadOptions.after(written.token(), Duration.ofSeconds(5)))
  *                 .send();
  * for (SelectedEvent event : dear.events()) {
  *     System.out.println(event.time() + " " + event.columns().getLong("price", 0));
@@ -41,13 +41,13 @@ public final class Selection {
     private int limit;
     private @Nullable Key key;
     private String column = "";
-    private Values.Encoded least = Values.Encoded.NULL;
-    private Values.Encoded behind = Values.Encoded.NULL;
+    private Values.EncodedValue least = Values.EncodedValue.NULL;
+    private Values.EncodedValue behind = Values.EncodedValue.NULL;
     private long fromMicros;
     private long toMicros;
     private List<String> columns = List.of();
     private String orderBy = "";
-    private Read read = Read.local();
+    private ReadOptions read = ReadOptions.local();
 
     Selection(Store store) {
         this.store = store;
@@ -177,7 +177,7 @@ public final class Selection {
      * @param read the read
      * @return this selection
      */
-    public Selection read(Read read) {
+    public Selection read(ReadOptions read) {
         this.read = read;
         return this;
     }
@@ -197,14 +197,14 @@ public final class Selection {
      * @throws DeadlineExceededException if the wait of the read does not end in time
      * @throws UnavailableException if no node answers in time
      */
-    public Selected send() {
+    public SelectResult send() {
         CallBuffer call = CallBuffer.take();
         try {
             long select = encode(call);
             call.check(
                     Native.CALLS.storeSelect(
                             store.id(), select, call.read(read), call.out(0), call.error()));
-            return Selected.unpack(new Unpacker(call.takeBytes(0)));
+            return SelectResult.unpack(new Unpacker(call.takeBytes(0)));
         } finally {
             Reference.reachabilityFence(store);
             call.release();

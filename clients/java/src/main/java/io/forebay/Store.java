@@ -103,7 +103,7 @@ public final class Store {
      * @return an empty stream; close it
      */
     public WriteStream writeStream() {
-        return writeStream(StreamOptions.standard());
+        return writeStream(StreamOptions.DEFAULT);
     }
 
     /**
@@ -151,20 +151,20 @@ public final class Store {
     }
 
     BatchOutcome send(List<Write> writes, Duration deadline) {
-        Sending sending =
+        BatchCall batchCall =
                 (call, outcomes) -> {
                     long changes = encode(call, writes);
                     return Native.CALLS.storeWrite(
                             id.id(),
                             changes,
                             writes.size(),
-                            Read.millis(deadline),
+                            ReadOptions.millis(deadline),
                             outcomes,
                             call.out(0),
                             call.error());
                 };
         try {
-            return settled(writes.size(), deadline, sending);
+            return settled(writes.size(), deadline, batchCall);
         } finally {
             Reference.reachabilityFence(this);
         }
@@ -183,9 +183,9 @@ public final class Store {
 
     <T> CompletableFuture<T> sendAsync(
             List<Write> writes, Duration deadline, Function<BatchOutcome, T> answer) {
-        Settling<T> settling = new Settling<>(writes.size(), deadline, answer);
-        Inbox inbox = Inbox.get();
-        long ticket = inbox.once(settling);
+        WriteFuture<T> writeFuture = new WriteFuture<>(writes.size(), deadline, answer);
+        CompletionQueue queue = CompletionQueue.get();
+        long ticket = queue.once(writeFuture);
         CallBuffer call = CallBuffer.take();
         try {
             call.check(
@@ -193,12 +193,12 @@ public final class Store {
                             id.id(),
                             encode(call, writes),
                             writes.size(),
-                            Read.millis(deadline),
-                            inbox.sink(call, ticket),
+                            ReadOptions.millis(deadline),
+                            queue.sink(call, ticket),
                             call.error()));
-            return settling.future();
+            return writeFuture.future();
         } catch (ForebayException refused) {
-            inbox.forget(ticket);
+            queue.forget(ticket);
             return CompletableFuture.failedFuture(refused);
         } finally {
             Reference.reachabilityFence(this);
@@ -225,15 +225,15 @@ public final class Store {
     }
 
     /** A call that returns outcomes, and its token as results 0 and 1. */
-    interface Sending {
+    interface BatchCall {
         int run(CallBuffer call, long outcomes);
     }
 
-    static BatchOutcome settled(int count, Duration deadline, Sending sending) {
+    static BatchOutcome settled(int count, Duration deadline, BatchCall batchCall) {
         CallBuffer call = CallBuffer.take();
         try {
             CallBuffer.Place outcomes = call.allocate((long) OUTCOME_BYTES * count);
-            call.check(sending.run(call, outcomes.address()));
+            call.check(batchCall.run(call, outcomes.address()));
             Token token = new Token(call.takeBytes(0));
             List<BatchOutcome.Change> changes = new ArrayList<>(count);
             for (int place = 0; place < count; place++) {

@@ -29,17 +29,37 @@ public record StoreOptions(
     static final int BYTES = HeaderConstants.STORE_OPTIONS_STRUCT_BYTES;
 
     /** No time to live, no versions, a heartbeat each second, all of the logs. */
-    public static final StoreOptions DEFAULT = new StoreOptions(null, false, Duration.ofSeconds(1));
+    public static final StoreOptions DEFAULT =
+            new StoreOptions(null, false, Duration.ofSeconds(1), null, 0);
 
     /**
-     * Creates options that retain all of the store's logs.
+     * Returns the same options with another time to live.
      *
-     * @param ttl time to live of documents whose put has none, or null
-     * @param versioned whether the store keeps each document's version
-     * @param heartbeat silence after which a heartbeat is appended
+     * @param time time to live of documents whose put has none, or null
+     * @return the options
      */
-    public StoreOptions(@Nullable Duration ttl, boolean versioned, Duration heartbeat) {
-        this(ttl, versioned, heartbeat, null, 0);
+    public StoreOptions ttl(@Nullable Duration time) {
+        return new StoreOptions(time, versioned, heartbeat, logWindow, logBytes);
+    }
+
+    /**
+     * Returns the same options, with or without versions.
+     *
+     * @param isVersioned whether the store keeps each document's version
+     * @return the options
+     */
+    public StoreOptions versioned(boolean isVersioned) {
+        return new StoreOptions(ttl, isVersioned, heartbeat, logWindow, logBytes);
+    }
+
+    /**
+     * Returns the same options with another heartbeat.
+     *
+     * @param silence silence after which a heartbeat is appended
+     * @return the options
+     */
+    public StoreOptions heartbeat(Duration silence) {
+        return new StoreOptions(ttl, versioned, silence, logWindow, logBytes);
     }
 
     /**
@@ -64,7 +84,7 @@ public record StoreOptions(
 
     void encode(ByteBuffer buffer, int at) {
         buffer.putLong(at, Write.ttlMicros(ttl));
-        buffer.putInt(at + 8, (int) Math.min(Integer.MAX_VALUE, Read.millis(heartbeat)));
+        buffer.putInt(at + 8, (int) Math.min(Integer.MAX_VALUE, ReadOptions.millis(heartbeat)));
         buffer.putInt(at + 12, versioned ? 1 : 0);
         buffer.putLong(
                 at + 16, Write.micros(logWindow, "the log window is below 0; give 0 or more"));

@@ -112,7 +112,7 @@ public record StoreSpec(
      * @param field the field's name; every write and read carries its value
      * @return the store specification
      */
-    public StoreSpec partitionedBy(String field) {
+    public StoreSpec partitionKey(String field) {
         return new StoreSpec(
                 name, keyType, partitions, field, fields, options, isKeyValue, isStream, eventTime);
     }
@@ -124,7 +124,7 @@ public record StoreSpec(
      * @param column the name of a timestamp column
      * @return the stream specification
      */
-    public StoreSpec happeningAt(String column) {
+    public StoreSpec eventTime(String column) {
         return new StoreSpec(
                 name,
                 keyType,
@@ -143,7 +143,7 @@ public record StoreSpec(
      * @param other the options
      * @return the store specification
      */
-    public StoreSpec with(StoreOptions other) {
+    public StoreSpec options(StoreOptions other) {
         return new StoreSpec(
                 name,
                 keyType,

@@ -14,14 +14,8 @@ import java.time.Duration;
 public record StreamOptions(int changesMax, long bytesMax, Duration deadline) {
     private static final int BYTES = HeaderConstants.STREAM_OPTIONS_STRUCT_BYTES;
 
-    /**
-     * Returns the default options.
-     *
-     * @return the options
-     */
-    public static StreamOptions standard() {
-        return new StreamOptions(0, 0, Duration.ZERO);
-    }
+    /** The default limits, and the client's deadline. */
+    public static final StreamOptions DEFAULT = new StreamOptions(0, 0, Duration.ZERO);
 
     /**
      * Returns the same options with another limit of changes.
@@ -29,8 +23,18 @@ public record StreamOptions(int changesMax, long bytesMax, Duration deadline) {
      * @param changes most changes whose futures are not completed
      * @return the options
      */
-    public StreamOptions holding(int changes) {
+    public StreamOptions changesMax(int changes) {
         return new StreamOptions(changes, bytesMax, deadline);
+    }
+
+    /**
+     * Returns the same options with another limit of bytes.
+     *
+     * @param bytes most bytes of unsettled changes
+     * @return the options
+     */
+    public StreamOptions bytesMax(long bytes) {
+        return new StreamOptions(changesMax, bytes, deadline);
     }
 
     /**
@@ -39,7 +43,7 @@ public record StreamOptions(int changesMax, long bytesMax, Duration deadline) {
      * @param time the deadline, in whole milliseconds
      * @return the options
      */
-    public StreamOptions within(Duration time) {
+    public StreamOptions deadline(Duration time) {
         return new StreamOptions(changesMax, bytesMax, time);
     }
 
@@ -52,7 +56,7 @@ public record StreamOptions(int changesMax, long bytesMax, Duration deadline) {
         CallBuffer.Place place = call.allocate(BYTES);
         place.buffer().putLong(place.at(), changesMax);
         place.buffer().putLong(place.at() + 8, bytesMax);
-        place.buffer().putLong(place.at() + 16, Read.millis(deadline));
+        place.buffer().putLong(place.at() + 16, ReadOptions.millis(deadline));
         return place.address();
     }
 }

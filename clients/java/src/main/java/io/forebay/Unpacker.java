@@ -67,14 +67,14 @@ final class Unpacker {
         return new String(bytes(), StandardCharsets.UTF_8);
     }
 
-    Values.Encoded value() {
+    Values.EncodedValue value() {
         int type = i32();
-        return new Values.Encoded(type, bytes());
+        return new Values.EncodedValue(type, bytes());
     }
 
     /** Reads a value as a Java object; null for none. */
     @Nullable Object object() {
-        Values.Encoded value = value();
+        Values.EncodedValue value = value();
         return value.type() == 0
                 ? null
                 : Values.decode(new FieldType(value.type()), value.bytes());

@@ -16,21 +16,21 @@ final class Values {
     private Values() {}
 
     /** An encoded value and its type; type 0 is null. */
-    record Encoded(int type, byte[] bytes) {
-        static final Encoded NULL = new Encoded(0, Text.NO_BYTES);
+    record EncodedValue(int type, byte[] bytes) {
+        static final EncodedValue NULL = new EncodedValue(0, Text.NO_BYTES);
     }
 
-    static Encoded of(@Nullable Object value) {
+    static EncodedValue of(@Nullable Object value) {
         if (value == null) {
-            return Encoded.NULL;
+            return EncodedValue.NULL;
         }
         if (value instanceof Float number) {
-            return new Encoded(4, little(4).putInt(Float.floatToRawIntBits(number)).array());
+            return new EncodedValue(4, little(4).putInt(Float.floatToRawIntBits(number)).array());
         }
         if (value instanceof float[] vector) {
             ByteBuffer bytes = little(4 * vector.length);
             bytes.asFloatBuffer().put(vector);
-            return new Encoded(FieldType.vectorF32(vector.length).code(), bytes.array());
+            return new EncodedValue(FieldType.vectorF32(vector.length).code(), bytes.array());
         }
         if (value instanceof List<?> items) {
             return ofList(items);
@@ -38,30 +38,30 @@ final class Values {
         return ofScalar(value);
     }
 
-    private static Encoded ofScalar(Object value) {
+    private static EncodedValue ofScalar(Object value) {
         if (value instanceof Boolean truth) {
-            return new Encoded(1, new byte[] {(byte) (truth ? 1 : 0)});
+            return new EncodedValue(1, new byte[] {(byte) (truth ? 1 : 0)});
         }
         if (value instanceof Integer || value instanceof Short || value instanceof Byte) {
-            return new Encoded(2, little(4).putInt(((Number) value).intValue()).array());
+            return new EncodedValue(2, little(4).putInt(((Number) value).intValue()).array());
         }
         if (value instanceof Long number) {
-            return new Encoded(3, little(8).putLong(number).array());
+            return new EncodedValue(3, little(8).putLong(number).array());
         }
         if (value instanceof Float number) {
-            return new Encoded(4, little(4).putFloat(number).array());
+            return new EncodedValue(4, little(4).putFloat(number).array());
         }
         if (value instanceof Double number) {
-            return new Encoded(5, little(8).putDouble(number).array());
+            return new EncodedValue(5, little(8).putDouble(number).array());
         }
         if (value instanceof String text) {
-            return new Encoded(6, Text.utf8(text));
+            return new EncodedValue(6, Text.utf8(text));
         }
         if (value instanceof byte[] bytes) {
-            return new Encoded(7, bytes.clone());
+            return new EncodedValue(7, bytes.clone());
         }
         if (value instanceof Instant time) {
-            return new Encoded(8, little(8).putLong(micros(time)).array());
+            return new EncodedValue(8, little(8).putLong(micros(time)).array());
         }
         throw ForebayException.of(
                 ErrorCode.INVALID_ARGUMENT,
@@ -71,7 +71,7 @@ final class Values {
                         + " List or float[]");
     }
 
-    private static Encoded ofList(List<?> items) {
+    private static EncodedValue ofList(List<?> items) {
         int type = 0;
         List<byte[]> parts = new ArrayList<>(items.size());
         long total = 0;
@@ -80,7 +80,7 @@ final class Values {
                 throw ForebayException.of(
                         ErrorCode.INVALID_ARGUMENT, "the list holds a null; leave the nulls out");
             }
-            Encoded part = ofScalar(item);
+            EncodedValue part = ofScalar(item);
             if (type != 0 && type != part.type()) {
                 throw ForebayException.of(
                         ErrorCode.INVALID_ARGUMENT,
@@ -103,12 +103,12 @@ final class Values {
             bytes.put(part);
         }
         // An empty list has any type; the field declares the type.
-        return new Encoded(0x100 | (type == 0 ? 3 : type), bytes.array());
+        return new EncodedValue(0x100 | (type == 0 ? 3 : type), bytes.array());
     }
 
     /** Encodes a vector of 8-bit integers, which Java cannot distinguish from bytes. */
-    static Encoded ofI8(byte[] vector) {
-        return new Encoded(FieldType.vectorI8(vector.length).code(), vector.clone());
+    static EncodedValue ofI8(byte[] vector) {
+        return new EncodedValue(FieldType.vectorI8(vector.length).code(), vector.clone());
     }
 
     static long micros(Instant time) {

@@ -20,7 +20,7 @@ public final class Write {
     static final int CHANGE_BYTES = HeaderConstants.CHANGE_STRUCT_BYTES;
     private static final int OP_BYTES = HeaderConstants.OP_STRUCT_BYTES;
 
-    private record Op(int op, String field, Values.Encoded value, int bound) {}
+    private record Op(int op, String field, Values.EncodedValue value, int bound) {}
 
     /** The store; null for a row, which belongs to no store yet. */
     private final @Nullable Store store;

@@ -19,6 +19,6 @@ public record WriteOutcome(Token token, Result result, OptionalLong version) {
         /** The condition held, and the change happened. */
         APPLIED,
         /** The condition did not hold, and nothing happened. */
-        NOT_MET
+        CONDITION_FAILED
     }
 }

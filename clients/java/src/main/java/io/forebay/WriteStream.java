@@ -31,7 +31,7 @@ public final class WriteStream implements AutoCloseable {
     private final Store store;
     private final NativeId id;
     private final Duration deadline;
-    private final Inbox inbox = Inbox.get();
+    private final CompletionQueue queue = CompletionQueue.get();
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition heard = lock.newCondition();
     /** Writes whose futures are not completed; guarded by the lock. */
@@ -44,10 +44,10 @@ public final class WriteStream implements AutoCloseable {
      *
      * @param token positions in the log of every write that is in the log
      * @param settled writes whose outcome is known
-     * @param notMet settled writes whose condition did not hold
+     * @param conditionFailed settled writes whose condition did not hold
      * @param failed settled writes that were refused, or whose outcome stays unknown
      */
-    public record Summary(Token token, long settled, long notMet, long failed) {}
+    public record Summary(Token token, long settled, long conditionFailed, long failed) {}
 
     WriteStream(Store store, long id, Duration deadline) {
         this.store = store;
@@ -67,13 +67,13 @@ public final class WriteStream implements AutoCloseable {
      */
     public CompletableFuture<WriteOutcome> send(Write write) {
         store.requireOwn(write);
-        Settling<WriteOutcome> settling =
-                new Settling<>(1, deadline, BatchOutcome::single);
+        WriteFuture<WriteOutcome> writeFuture =
+                new WriteFuture<>(1, deadline, BatchOutcome::single);
         long ticket =
-                inbox.once(
+                queue.once(
                         event -> {
                             try {
-                                settling.hear(event);
+                                writeFuture.onEvent(event);
                             } finally {
                                 count(-1);
                             }
@@ -89,15 +89,15 @@ public final class WriteStream implements AutoCloseable {
                             id.id(),
                             store.id(),
                             change.address(),
-                            inbox.sink(call, ticket),
+                            queue.sink(call, ticket),
                             call.error()));
             taken = true;
-            return settling.future();
+            return writeFuture.future();
         } finally {
             Reference.reachabilityFence(this);
             call.release();
             if (!taken) {
-                inbox.forget(ticket);
+                queue.forget(ticket);
                 count(-1);
             }
         }
@@ -124,7 +124,7 @@ public final class WriteStream implements AutoCloseable {
      * @throws ForebayException the first error of a write since the last flush
      */
     public Summary flush() {
-        if (inbox.isOwnThread()) {
+        if (queue.isOwnThread()) {
             throw ForebayException.of(
                     ErrorCode.INVALID_ARGUMENT,
                     "a callback of a future waits for futures; run the callback on an executor");
@@ -147,9 +147,9 @@ public final class WriteStream implements AutoCloseable {
         try {
             call.check(Native.CALLS.streamFlush(id.id(), call.out(0), call.error()));
             long settled = call.outLong(0);
-            long notMet = call.outLong(1);
+            long conditionFailed = call.outLong(1);
             long failed = call.outLong(2);
-            return new Summary(new Token(call.takeBytes(3)), settled, notMet, failed);
+            return new Summary(new Token(call.takeBytes(3)), settled, conditionFailed, failed);
         } finally {
             Reference.reachabilityFence(this);
             call.release();

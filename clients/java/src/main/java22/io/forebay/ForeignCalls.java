@@ -507,10 +507,15 @@ final class ForeignCalls extends SpecialForeignCalls {
 
     @Override
     public int scanNext(
-            long scan, long ageMaxMs, long documentsMax, long documents, long count, long error) {
+            long scan,
+            long maxStalenessMs,
+            long documentsMax,
+            long documents,
+            long count,
+            long error) {
         try {
             return (int) SCAN_NEXT.invokeExact(
-                    0L, 0L, scan, ageMaxMs, documentsMax, documents, count, error);
+                    0L, 0L, scan, maxStalenessMs, documentsMax, documents, count, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }

@@ -232,7 +232,7 @@ class BareKeysTest extends Behaviours {
                 StoreSpec.documents("within", KeyType.INT64, 2)
                         .field("user", FieldType.INT64)
                         .field("i", FieldType.INT64)
-                        .partitionedBy("user");
+                        .partitionKey("user");
         Key key = Key.of(1).within(Key.of(2));
         try (InMemoryReader reader =
                 ForebayReader.inMemory(spec, Write.row(key).set("i", 3))) {
@@ -260,16 +260,16 @@ class BareKeysTest extends Behaviours {
                     InMemoryReader reader = READERS.get(type);
                     assertEquals(4, keys.size());
                     assertArrayEquals(
-                            expected, strings(reader.multiGet(reader.field("string"), keys)));
+                            expected, strings(reader.getMany(reader.field("string"), keys)));
                 });
         InMemoryReader reader = READERS.get(long.class);
         FieldHandle field = reader.field("string");
-        assertArrayEquals(expected, strings(reader.multiGet(field, numbers)));
+        assertArrayEquals(expected, strings(reader.getMany(field, numbers)));
         assertEquals(KeyStatus.ABSENT, reader.getDocuments(numbers).get(2).status());
         assertEquals(1L << 60, reader.getDocuments(numbers).get(3).document().getLong("int64", 0));
-        assertEquals(0, reader.multiGet(field, new long[0]).size());
+        assertEquals(0, reader.getMany(field, new long[0]).size());
         InMemoryReader other = READERS.get(String.class);
-        invalid(() -> other.multiGet(other.field("string"), numbers));
+        invalid(() -> other.getMany(other.field("string"), numbers));
         invalid(() -> other.getDocuments(numbers));
     }
 

@@ -21,8 +21,8 @@ class BatchBehavioursTest extends Behaviours {
     /**
      * Opens a store with two documents: one with all fields, one with a null and an absent field.
      */
-    private static Opened filled() {
-        Opened at =
+    private static OpenStore filled() {
+        OpenStore at =
                 open(
                         KeyType.STRING,
                         3,
@@ -48,9 +48,9 @@ class BatchBehavioursTest extends Behaviours {
 
     @Test
     void duplicateKeysInABatch() {
-        try (Opened at = filled()) {
+        try (OpenStore at = filled()) {
             Keys keys = Keys.of(ONE, TWO, ONE, ONE);
-            PackedValues texts = at.reader().multiGet(at.reader().field("s"), keys);
+            PackedValues texts = at.reader().getMany(at.reader().field("s"), keys);
             assertEquals(4, texts.size());
             assertEquals("uno", texts.string(0));
             assertEquals("", texts.string(1));
@@ -64,9 +64,9 @@ class BatchBehavioursTest extends Behaviours {
 
     @Test
     void missingKeysInABatch() {
-        try (Opened at = filled()) {
+        try (OpenStore at = filled()) {
             Keys keys = Keys.of(NONE, ONE, Key.of("no"), TWO);
-            PackedValues texts = at.reader().multiGet(at.reader().field("s"), keys);
+            PackedValues texts = at.reader().getMany(at.reader().field("s"), keys);
             assertNull(texts.string(0));
             assertEquals(KeyStatus.ABSENT, texts.status(0));
             assertEquals(Presence.ABSENT, texts.presence(0));
@@ -82,10 +82,10 @@ class BatchBehavioursTest extends Behaviours {
 
     @Test
     void emptyBatch() {
-        try (Opened at = filled();
+        try (OpenStore at = filled();
                 GatherPlan plan = at.reader().planFloats(fields("i"), true)) {
             Keys none = Keys.of(List.of());
-            assertEquals(0, at.reader().multiGet(at.reader().field("s"), none).size());
+            assertEquals(0, at.reader().getMany(at.reader().field("s"), none).size());
             assertEquals(List.of(), at.reader().getDocuments(none));
             at.reader().gather(plan, none, new float[0], new byte[0], new byte[0]);
             assertEquals(List.of(), at.store().batch().send().changes());
@@ -94,7 +94,7 @@ class BatchBehavioursTest extends Behaviours {
 
     @Test
     void gatherDefaults() {
-        try (Opened at = filled()) {
+        try (OpenStore at = filled()) {
             List<GatherField> fields =
                     List.of(
                             new GatherField("i", -1),
@@ -113,7 +113,7 @@ class BatchBehavioursTest extends Behaviours {
 
     @Test
     void gatherNullMask() {
-        try (Opened at = filled();
+        try (OpenStore at = filled();
                 GatherPlan plan = at.reader().planDoubles(fields("i", "f", "d"), false)) {
             byte[] statuses = new byte[3];
             byte[] cells = new byte[9];
@@ -128,7 +128,7 @@ class BatchBehavioursTest extends Behaviours {
 
     @Test
     void gatherVectorColumns() {
-        try (Opened at = filled();
+        try (OpenStore at = filled();
                 GatherPlan plan = at.reader().planFloats(fields("f", "v", "i"), true)) {
             float[] values = new float[4];
             at.reader().gather(plan, Keys.of(ONE), values, null, null);
@@ -144,7 +144,7 @@ class BatchBehavioursTest extends Behaviours {
 
     @Test
     void gatherDuplicateKeys() {
-        try (Opened at = filled();
+        try (OpenStore at = filled();
                 GatherPlan plan = at.reader().planDoubles(fields("i", "f"), false)) {
             double[] values = new double[6];
             at.reader().gather(plan, Keys.of(ONE, TWO, ONE), values, null, null);
@@ -154,7 +154,7 @@ class BatchBehavioursTest extends Behaviours {
 
     @Test
     void gatherOutTooSmall() {
-        try (Opened at = filled();
+        try (OpenStore at = filled();
                 GatherPlan plan = at.reader().planDoubles(fields("i", "f"), false)) {
             int[][] rooms = {{3, 2, 4}, {4, 1, 4}, {4, 2, 3}};
             for (int[] room : rooms) {
@@ -173,7 +173,7 @@ class BatchBehavioursTest extends Behaviours {
 
     @Test
     void gatherExactness() {
-        try (Opened at = filled()) {
+        try (OpenStore at = filled()) {
             invalid(() -> at.reader().planDoubles(fields("l"), false));
             invalid(() -> at.reader().planFloats(fields("i"), false));
             for (String field : List.of("s", "list")) {
@@ -189,7 +189,7 @@ class BatchBehavioursTest extends Behaviours {
 
     @Test
     void iterationEqualsGets() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             Batch batch = at.store().batch();
             for (int place = 0; place < 1000; place++) {
                 batch.add(at.store().put(Key.of("k" + place)).set("a", place));

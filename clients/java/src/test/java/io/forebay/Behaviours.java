@@ -13,17 +13,17 @@ abstract class Behaviours {
     static final ForebayClient CLIENT = Node.client();
 
     /** A store and a reader of it that is ready. */
-    record Opened(Store store, ForebayReader reader, String name) implements AutoCloseable {
+    record OpenStore(Store store, ForebayReader reader, String name) implements AutoCloseable {
         Reads after(WriteOutcome outcome) {
-            return reader.with(Read.after(outcome.token(), PATIENCE));
+            return reader.with(ReadOptions.after(outcome.token(), PATIENCE));
         }
 
         Reads after(BatchOutcome outcome) {
-            return reader.with(Read.after(outcome.token(), PATIENCE));
+            return reader.with(ReadOptions.after(outcome.token(), PATIENCE));
         }
 
         Reads latest() {
-            return reader.with(Read.latest(PATIENCE));
+            return reader.with(ReadOptions.latest(PATIENCE));
         }
 
         long number(Reads reads, String field, String key) {
@@ -36,19 +36,19 @@ abstract class Behaviours {
         }
     }
 
-    static Opened open(KeyType keys, int partitions, UnaryOperator<StoreSpec> shape) {
+    static OpenStore open(KeyType keys, int partitions, UnaryOperator<StoreSpec> shape) {
         return open(shape.apply(StoreSpec.documents(Node.name(), keys, partitions)));
     }
 
-    static Opened open(StoreSpec spec) {
+    static OpenStore open(StoreSpec spec) {
         Store store = CLIENT.createStore(spec);
         ForebayReader reader = CLIENT.reader(spec.name());
         reader.awaitReady(PATIENCE);
-        return new Opened(store, reader, spec.name());
+        return new OpenStore(store, reader, spec.name());
     }
 
     /** Opens a store of string keys with the integers a and b and the string s. */
-    static Opened open() {
+    static OpenStore open() {
         return open(
                 KeyType.STRING,
                 4,

@@ -97,11 +97,11 @@ class BufferReadsTest extends Behaviours {
                 for (int end = 1; end <= sizes.length; end++) {
                     byte[][] wanted = Arrays.copyOf(values, end);
                     long[] few = Arrays.copyOf(keys, end);
-                    assertArrayEquals(wanted, reader.multiGet(value, few).toArrays());
-                    assertArrayEquals(wanted, reader.multiGet(value, Keys.of(few)).toArrays());
+                    assertArrayEquals(wanted, reader.getMany(value, few).toArrays());
+                    assertArrayEquals(wanted, reader.getMany(value, Keys.of(few)).toArrays());
                 }
                 long[] first = {1, -1, 2};
-                PackedValues some = reader.multiGet(value, first);
+                PackedValues some = reader.getMany(value, first);
                 assertEquals(KeyStatus.ABSENT, some.status(1));
                 assertArrayEquals(new byte[][] {values[1], null, values[2]}, some.toArrays());
             }
@@ -232,7 +232,7 @@ class BufferReadsTest extends Behaviours {
 
     @Test
     void aBatchIsPackedAndArraysAreAView() {
-        PackedValues values = READER.multiGet(TEXT, Keys.of(ONE, NONE, NULLS, ONE));
+        PackedValues values = READER.getMany(TEXT, Keys.of(ONE, NONE, NULLS, ONE));
         byte[][] arrays = values.toArrays();
         assertEquals(4, arrays.length);
         assertArrayEquals("h\u00e9llo".getBytes(StandardCharsets.UTF_8), arrays[3]);

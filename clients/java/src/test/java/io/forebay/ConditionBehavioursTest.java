@@ -19,7 +19,7 @@ class ConditionBehavioursTest extends Behaviours {
     @Test
     void incrementsExact() throws Exception {
         ExecutorService threads = Executors.newFixedThreadPool(8);
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             List<Future<?>> running = new ArrayList<>();
             for (int thread = 0; thread < 8; thread++) {
                 running.add(
@@ -41,7 +41,7 @@ class ConditionBehavioursTest extends Behaviours {
 
     @Test
     void minMaxAndLists() {
-        try (Opened at =
+        try (OpenStore at =
                 open(
                         KeyType.STRING,
                         2,
@@ -67,7 +67,7 @@ class ConditionBehavioursTest extends Behaviours {
     @Test
     void ifAbsentRace() throws Exception {
         ExecutorService threads = Executors.newFixedThreadPool(6);
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             List<Future<WriteOutcome>> racing = new ArrayList<>();
             for (int place = 0; place < 6; place++) {
                 int own = place;
@@ -97,18 +97,18 @@ class ConditionBehavioursTest extends Behaviours {
 
     @Test
     void ifVersion() {
-        StoreOptions versioned = new StoreOptions(null, true, StoreOptions.DEFAULT.heartbeat());
-        try (Opened at =
+        StoreOptions versioned = StoreOptions.DEFAULT.versioned(true);
+        try (OpenStore at =
                 open(
                         KeyType.STRING,
                         1,
-                        spec -> spec.field("a", FieldType.INT64).with(versioned))) {
+                        spec -> spec.field("a", FieldType.INT64).options(versioned))) {
             Reads reads = at.after(at.store().put(K).set("a", 1).send());
             long version = reads.getDocument(K).version().orElseThrow();
             WriteOutcome applied = at.store().put(K).set("a", 2).ifVersion(version).send();
             assertEquals(WriteOutcome.Result.APPLIED, applied.result());
             WriteOutcome missed = at.store().put(K).set("a", 3).ifVersion(version).send();
-            assertEquals(WriteOutcome.Result.NOT_MET, missed.result());
+            assertEquals(WriteOutcome.Result.CONDITION_FAILED, missed.result());
             Document found = at.after(missed).getDocument(K);
             assertEquals(found.version(), missed.version());
             assertEquals(2, found.getLong("a", -1));
@@ -117,12 +117,12 @@ class ConditionBehavioursTest extends Behaviours {
 
     @Test
     void ifNewer() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             WriteOutcome first = at.store().upsert(K).set("a", 5).set("b", 1).ifNewer("a").send();
             assertEquals(WriteOutcome.Result.APPLIED, first.result());
             for (long same : new long[] {5, 4}) {
                 Write write = at.store().upsert(K).set("a", same).set("b", 2).ifNewer("a");
-                assertEquals(WriteOutcome.Result.NOT_MET, write.send().result());
+                assertEquals(WriteOutcome.Result.CONDITION_FAILED, write.send().result());
             }
             assertEquals(1, at.number(at.latest(), "b", "k"));
             WriteOutcome grown = at.store().upsert(K).set("a", 6).set("b", 3).ifNewer("a").send();
@@ -135,9 +135,12 @@ class ConditionBehavioursTest extends Behaviours {
     @Test
     void storeAdministration() {
         StoreOptions given =
-                new StoreOptions(Duration.ofSeconds(90), true, Duration.ofMillis(1_500))
+                StoreOptions.DEFAULT
+                        .ttl(Duration.ofSeconds(90))
+                        .versioned(true)
+                        .heartbeat(Duration.ofMillis(1_500))
                         .logWindow(Duration.of(3_000_001, ChronoUnit.MICROS));
-        try (Opened at =
+        try (OpenStore at =
                 open(
                         KeyType.STRING,
                         4,
@@ -145,7 +148,7 @@ class ConditionBehavioursTest extends Behaviours {
                                 spec.field("a", FieldType.INT64)
                                         .field("b", FieldType.INT64)
                                         .field("s", FieldType.STRING)
-                                        .with(given))) {
+                                        .options(given))) {
             Definition described = CLIENT.describeStore(at.name());
             assertEquals(given, described.options());
             assertEquals(described, at.store().definition());

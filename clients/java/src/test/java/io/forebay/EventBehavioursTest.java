@@ -31,8 +31,8 @@ class EventBehavioursTest extends Behaviours {
                         .field(city.index(ColumnIndex.EXACT))
                         .field(device.allowing(List.of("phone", "desktop")))
                         .field(new FieldSpec("class", FieldType.INT32).allowing(List.of(1, 2L, 3)))
-                        .happeningAt("at")
-                        .with(RETAINING);
+                        .eventTime("at")
+                        .options(RETAINING);
         return CLIENT.createStore(spec);
     }
 
@@ -72,7 +72,7 @@ class EventBehavioursTest extends Behaviours {
         Alteration text = Alteration.setRules("class", false, List.of("four"), null);
         ForebayException refusal = invalid(() -> alter(orders, text));
         assertEquals(Optional.of("class"), refusal.field());
-        StoreSpec noTime = StoreSpec.stream(Node.name(), KeyType.STRING, 3).happeningAt("at");
+        StoreSpec noTime = StoreSpec.stream(Node.name(), KeyType.STRING, 3).eventTime("at");
         invalid(() -> CLIENT.createStore(noTime));
         invalid(() -> alter(orders, Alteration.setOptions(other.logBytes(-1))));
     }
@@ -122,7 +122,7 @@ class EventBehavioursTest extends Behaviours {
         orders.insert(U).set("city", "Rome").set("device", "tv").send();
         ForebayException refusal = invalid(() -> CLIENT.reader(orders.name()));
         assertEquals(Optional.of(orders.name()), refusal.store());
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             refusedAt(null, at.store().insert(U).set("a", 1));
         }
     }

@@ -32,7 +32,7 @@ class LifecycleBehavioursTest extends Behaviours {
 
     @Test
     void closeTwice() {
-        Opened at = open();
+        OpenStore at = open();
         at.reader().close();
         at.reader().close();
         ForebayClient client = ForebayClient.connect(Node.sharedAddress());
@@ -42,7 +42,7 @@ class LifecycleBehavioursTest extends Behaviours {
 
     @Test
     void useAfterClose() {
-        Opened at = open();
+        OpenStore at = open();
         ForebayClient client = ForebayClient.connect(Node.sharedAddress());
         Store store = client.store(at.name());
         Token token = store.put(K).set("a", 1).send().token();
@@ -54,7 +54,7 @@ class LifecycleBehavioursTest extends Behaviours {
         WriteStream stream = store.writeStream();
         reader.close();
         client.close();
-        Reads latest = reader.with(Read.latest(PATIENCE));
+        Reads latest = reader.with(ReadOptions.latest(PATIENCE));
         List<Runnable> calls =
                 List.of(
                         () -> reader.getLong(a, K, -1),
@@ -63,7 +63,7 @@ class LifecycleBehavioursTest extends Behaviours {
                         () -> reader.presence(a, K),
                         () -> reader.getDocument(K),
                         () -> latest.getDocument(K),
-                        () -> reader.multiGet(s, Keys.of(K)),
+                        () -> reader.getMany(s, Keys.of(K)),
                         () -> reader.getDocuments(Keys.of(K)),
                         () -> reader.gather(plan, Keys.of(K), new double[1], null, null),
                         () -> reader.planFloats(List.of(new GatherField("a")), true),
@@ -94,7 +94,7 @@ class LifecycleBehavioursTest extends Behaviours {
 
     @Test
     void closeDuringReads() throws Exception {
-        Opened at = open();
+        OpenStore at = open();
         Batch batch = at.store().batch();
         List<Key> all = new ArrayList<>();
         for (int place = 0; place < KEYS; place++) {
@@ -112,10 +112,10 @@ class LifecycleBehavioursTest extends Behaviours {
         List<Runnable> reads =
                 List.of(
                         () -> assertEquals(7, reader.getLong(a, all.get(7), -1)),
-                        () -> assertEquals("xx", reader.multiGet(s, keys).string(2)),
+                        () -> assertEquals("xx", reader.getMany(s, keys).string(2)),
                         () -> reader.gather(plan, keys, new double[KEYS], null, null),
                         () -> reader.scan().forEachRemaining(one -> assertTrue(true)),
-                        () -> reader.with(Read.latest(PATIENCE)).getLong(a, all.get(7), -1));
+                        () -> reader.with(ReadOptions.latest(PATIENCE)).getLong(a, all.get(7), -1));
         ExecutorService threads = Executors.newFixedThreadPool(matrices.length);
         CountDownLatch running = new CountDownLatch(matrices.length);
         List<Future<?>> ends = new ArrayList<>();
@@ -153,7 +153,7 @@ class LifecycleBehavioursTest extends Behaviours {
 
     @Test
     void readerRestart() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             at.after(at.store().put(K).set("a", 1).send()).getDocument(K);
             at.reader().close();
             at.store().upsert(K).increment("a", 1).send();
@@ -166,9 +166,9 @@ class LifecycleBehavioursTest extends Behaviours {
 
     @Test
     void restartFromCheckpoint() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             ReaderOptions options =
-                    ReaderOptions.of(at.name()).keeping(Checkpoints.in(folder.resolve("kept")));
+                    ReaderOptions.builder(at.name()).checkpoints(folder.resolve("kept")).build();
             for (int place = 0; place < KEYS; place++) {
                 at.store().upsert(Key.of("k" + place)).increment("a", 1).send();
             }
@@ -222,7 +222,7 @@ class LifecycleBehavioursTest extends Behaviours {
                     node.start();
                     WriteOutcome last =
                             store.upsert(K).increment("a", 1).deadline(PATIENCE).send();
-                    Reads reads = reader.with(Read.after(last.token(), PATIENCE));
+                    Reads reads = reader.with(ReadOptions.after(last.token(), PATIENCE));
                     assertEquals(11 * round, reads.getLong(a, K, -1));
                 }
             }
@@ -232,7 +232,7 @@ class LifecycleBehavioursTest extends Behaviours {
     @Test
     void manyThreadsOneReader() throws Exception {
         ExecutorService threads = Executors.newFixedThreadPool(8);
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             at.after(at.store().put(K).set("a", 0).set("b", 0).send()).getDocument(K);
             FieldHandle a = at.reader().field("a");
             AtomicBoolean ended = new AtomicBoolean();
@@ -288,7 +288,7 @@ class LifecycleBehavioursTest extends Behaviours {
                     error instanceof UnavailableException
                             || error instanceof UnknownOutcomeException,
                     error.getMessage());
-            refused(UnavailableException.class, () -> client.reader(ReaderOptions.of(name)));
+            refused(UnavailableException.class, () -> client.reader(name));
         }
         refused(UnavailableException.class, () -> ForebayClient.connect(nowhere, deadline));
     }
@@ -304,7 +304,7 @@ class LifecycleBehavioursTest extends Behaviours {
             names.add(code.label());
         }
         assertEquals(16, names.stream().distinct().count());
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             String secret = "a-secret-value";
             InvalidArgumentException error =
                     invalid(() -> at.store().put(Key.of(secret)).set("a", secret).send());

@@ -68,7 +68,7 @@ class MemoryBehavioursTest extends Behaviours {
         FieldHandle visits = users.field("visits");
         FieldHandle score = users.field("score");
         FieldHandle city = users.field("city");
-        Reads reads = users.with(Read.local().maxAge(Duration.ofSeconds(60)));
+        Reads reads = users.with(ReadOptions.local().maxStaleness(Duration.ofSeconds(60)));
         List<String> answers = new ArrayList<>();
         for (String name : keys) {
             Key key = Key.of(name);
@@ -107,7 +107,7 @@ class MemoryBehavioursTest extends Behaviours {
 
     @Test
     void inMemoryWrites() {
-        StoreSpec versioned = spec().with(new StoreOptions(null, true, Duration.ofSeconds(1)));
+        StoreSpec versioned = spec().options(StoreOptions.DEFAULT.versioned(true));
         try (InMemoryReader reader = ForebayReader.inMemory(versioned, row("k").set("a", 1))) {
             Store store = reader.asStore();
             Key key = Key.of("k");
@@ -118,16 +118,17 @@ class MemoryBehavioursTest extends Behaviours {
                             .send();
             Map<String, Object> expected = Map.of("a", 5L, "l", List.of(2L, 3L));
             assertEquals(expected, found(reader, "k"));
-            assertEquals(expected, found(reader.with(Read.after(written.token(), SOON)), "k"));
-            assertEquals(expected, found(reader.with(Read.latest(SOON)), "k"));
+            Reads after = reader.with(ReadOptions.after(written.token(), SOON));
+            assertEquals(expected, found(after, "k"));
+            assertEquals(expected, found(reader.with(ReadOptions.latest(SOON)), "k"));
             long version = reader.getDocument(key).version().orElseThrow();
             WriteOutcome late = store.upsert(key).set("a", 0).ifAbsent().send();
-            assertEquals(WriteOutcome.Result.NOT_MET, late.result());
+            assertEquals(WriteOutcome.Result.CONDITION_FAILED, late.result());
             assertEquals(version, late.version().orElseThrow());
             WriteOutcome met = store.upsert(key).set("a", 9).ifVersion(version).send();
             assertEquals(WriteOutcome.Result.APPLIED, met.result());
             WriteOutcome notNewer = store.upsert(key).set("a", 8).ifNewer("a").send();
-            assertEquals(WriteOutcome.Result.NOT_MET, notNewer.result());
+            assertEquals(WriteOutcome.Result.CONDITION_FAILED, notNewer.result());
             reader.put(key).set("a", 1).send();
             assertEquals(Map.of("a", 1L), found(reader, "k"));
             reader.upsert(key).setNull("a").send();
@@ -146,7 +147,7 @@ class MemoryBehavioursTest extends Behaviours {
             invalid(() -> store.upsert(key).set("a", "x").send());
             try (InMemoryReader other = ForebayReader.inMemory(versioned)) {
                 Token foreign = other.upsert(key).set("a", 1).send().token();
-                invalid(() -> found(reader.with(Read.after(foreign, SOON)), "k"));
+                invalid(() -> found(reader.with(ReadOptions.after(foreign, SOON)), "k"));
             }
         }
     }
@@ -157,7 +158,7 @@ class MemoryBehavioursTest extends Behaviours {
         try (InMemoryReader reader = ForebayReader.inMemory(spec(), row)) {
             Instant began = reader.clock();
             reader.upsert(Key.of("k")).set("b", 2).fieldTtl("b", Duration.ofSeconds(4)).send();
-            Reads fresh = reader.with(Read.local().maxAge(Duration.ofSeconds(2)));
+            Reads fresh = reader.with(ReadOptions.local().maxStaleness(Duration.ofSeconds(2)));
             reader.setClock(began.plusNanos(3_999_999_000L));
             assertEquals(Map.of("a", 1L, "b", 2L), found(fresh, "k"));
             reader.advance(Duration.ofNanos(1_000));
@@ -235,7 +236,7 @@ class MemoryBehavioursTest extends Behaviours {
     @Test
     void inMemoryNotReady() throws Exception {
         try (InMemoryReader reader = ForebayReader.inMemory(spec(), row("k").set("a", 1))) {
-            reader.force(Forced.notReady());
+            reader.simulate(SimulatedState.notReady());
             assertFalse(reader.status().isReady());
             refused(UnavailableException.class, () -> number(reader, "a", "k"));
             KeyStatus unavailable = KeyStatus.UNAVAILABLE;
@@ -243,12 +244,12 @@ class MemoryBehavioursTest extends Behaviours {
             gathersNothing(reader, reader, unavailable);
             refused(UnavailableException.class, () -> reader.awaitReady(SOON));
             Token token = reader.upsert(Key.of("l")).set("a", 2).send().token();
-            Reads soon = reader.with(Read.after(token, SOON));
+            Reads soon = reader.with(ReadOptions.after(token, SOON));
             refused(UnavailableException.class, () -> found(soon, "l"));
-            Reads patient = reader.with(Read.after(token, PATIENCE));
+            Reads patient = reader.with(ReadOptions.after(token, PATIENCE));
             CompletableFuture<Map<String, Object>> waits =
                     CompletableFuture.supplyAsync(() -> found(patient, "l"));
-            reader.force(Forced.nothing());
+            reader.simulate(SimulatedState.none());
             assertEquals(Map.of("a", 2L), waits.get());
             assertTrue(reader.status().isReady());
             assertEquals(1, number(reader, "a", "k"));
@@ -258,11 +259,11 @@ class MemoryBehavioursTest extends Behaviours {
     @Test
     void inMemoryStale() {
         try (InMemoryReader reader = ForebayReader.inMemory(spec(), row("k").set("a", 1))) {
-            reader.force(Forced.stale(HOUR));
+            reader.simulate(SimulatedState.stale(HOUR));
             assertFalse(reader.status().isReady());
             assertEquals(HOUR, reader.status().age());
-            Reads below = reader.with(Read.local().maxAge(HOUR.minusMillis(1)));
-            Reads within = reader.with(Read.local().maxAge(HOUR));
+            Reads below = reader.with(ReadOptions.local().maxStaleness(HOUR.minusMillis(1)));
+            Reads within = reader.with(ReadOptions.local().maxStaleness(HOUR));
             refused(StaleException.class, () -> found(below, "k"));
             assertEquals(Map.of("a", 1L), found(within, "k"));
             reader.upsert(Key.of("k")).set("a", 2).send();
@@ -272,7 +273,7 @@ class MemoryBehavioursTest extends Behaviours {
             assertEquals(Map.of("a", 2L), found(reader, "k"));
             reader.advance(HOUR);
             assertEquals(HOUR.multipliedBy(2), reader.status().age());
-            reader.force(Forced.nothing());
+            reader.simulate(SimulatedState.none());
             assertEquals(Map.of("a", 2L), found(below, "k"));
             assertTrue(reader.status().isReady());
         }
@@ -283,7 +284,7 @@ class MemoryBehavioursTest extends Behaviours {
         try (InMemoryReader reader = ForebayReader.inMemory(spec(), row("k").set("a", 1))) {
             FieldHandle a = reader.field("a");
             Key key = Key.of("k");
-            reader.force(Forced.closed());
+            reader.simulate(SimulatedState.closed());
             refused(ClosedException.class, () -> reader.getLong(a, key, -1));
             refused(ClosedException.class, () -> reader.field("a"));
             refused(ClosedException.class, () -> reader.awaitReady(SOON));
@@ -291,7 +292,7 @@ class MemoryBehavioursTest extends Behaviours {
             refused(ClosedException.class, () -> reader.advance(HOUR));
             refused(
                     ClosedException.class, () -> reader.alter(List.of(Alteration.dropAll())));
-            refused(ClosedException.class, () -> reader.force(Forced.nothing()));
+            refused(ClosedException.class, () -> reader.simulate(SimulatedState.none()));
             Runnable close = reader::close;
             close.run();
             refused(ClosedException.class, () -> reader.upsert(key).set("a", 2).send());
@@ -322,7 +323,7 @@ class MemoryBehavioursTest extends Behaviours {
                         .field("visits", FieldType.INT64)
                         .field("score", FieldType.FLOAT64)
                         .field("city", FieldType.STRING);
-        try (Opened served = open(spec);
+        try (OpenStore served = open(spec);
                 InMemoryReader memory = ForebayReader.inMemory(spec)) {
             Batch batch = served.store().batch();
             written(served.store()).forEach(batch::add);

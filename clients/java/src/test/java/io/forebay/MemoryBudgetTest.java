@@ -30,7 +30,7 @@ class MemoryBudgetTest extends Behaviours {
         StoreSpec spec = large();
         byte[] value = new byte[1 << 10];
         Arrays.fill(value, (byte) 7);
-        ReaderOptions options = ReaderOptions.of(spec.name()).takingAtMost(BUDGET);
+        ReaderOptions options = ReaderOptions.builder(spec.name()).memoryLimit(BUDGET).build();
         Store store = CLIENT.createStore(spec);
         try (ForebayReader reader = CLIENT.reader(options)) {
             reader.awaitReady(PATIENCE);
@@ -56,7 +56,7 @@ class MemoryBudgetTest extends Behaviours {
             assertArrayEquals(value, reader.getBytes(raw, Key.of(applied - 1)));
             assertNull(reader.getBytes(raw, Key.of(applied)));
             assertTrue(reader.metrics().memoryUsed() <= BUDGET);
-            Reads fresh = reader.with(Read.local().maxAge(Duration.ofSeconds(2)));
+            Reads fresh = reader.with(ReadOptions.local().maxStaleness(Duration.ofSeconds(2)));
             Node.eventually("it is stale", () -> isStale(fresh, raw));
         }
     }
@@ -78,6 +78,7 @@ class MemoryBudgetTest extends Behaviours {
             reader.awaitReady(PATIENCE);
             assertTrue(reader.metrics().memoryBudget().orElseThrow() > BUDGET);
         }
-        invalid(() -> CLIENT.reader(ReaderOptions.of(spec.name()).takingAtMost(-1)));
+        ReaderOptions negative = ReaderOptions.builder(spec.name()).memoryLimit(-1).build();
+        invalid(() -> CLIENT.reader(negative));
     }
 }

@@ -32,7 +32,7 @@ final class Node implements AutoCloseable {
     private String address;
 
     /** Holder of the node that most tests share; the first use starts it. */
-    private static final class Shared {
+    private static final class SharedNode {
         static final Node NODE = new Node(0, false);
         static final ForebayClient CLIENT = NODE.connect();
     }
@@ -68,11 +68,11 @@ final class Node implements AutoCloseable {
     }
 
     static ForebayClient client() {
-        return Shared.CLIENT;
+        return SharedNode.CLIENT;
     }
 
     static String sharedAddress() {
-        return Shared.NODE.address;
+        return SharedNode.NODE.address;
     }
 
     /** Returns a name that no other test has. */
@@ -122,7 +122,7 @@ final class Node implements AutoCloseable {
             builder.command().add("--data-dir=" + data.resolve("log"));
             if (keepsSnapshots) {
                 builder.command().add("--snapshots=" + snapshots());
-                builder.command().add("--snapshot-every-s=1");
+                builder.command().add("--snapshot-interval=1s");
             }
             builder.redirectError(ProcessBuilder.Redirect.appendTo(log.toFile()));
             process = builder.start();

@@ -42,7 +42,7 @@ class PackagedJarTest {
                 WriteOutcome written = store.upsert(Key.of(7)).set("a", 41).send();
                 try (ForebayReader reader = client.reader(arguments[1])) {
                     reader.awaitReady(Node.PATIENCE);
-                    Reads reads = reader.with(Read.after(written.token(), Node.PATIENCE));
+                    Reads reads = reader.with(ReadOptions.after(written.token(), Node.PATIENCE));
                     long found = reads.getLong(reader.field("a"), Key.of(7), -1);
                     String crossing = Native.CALLS.getClass().getSimpleName();
                     System.out.println(crossing + " " + found);

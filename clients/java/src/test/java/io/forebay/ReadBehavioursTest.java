@@ -18,6 +18,7 @@ import java.time.Instant;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
+import java.util.SortedSet;
 import java.util.TreeSet;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Supplier;
@@ -33,7 +34,7 @@ class ReadBehavioursTest extends Behaviours {
 
     @Test
     void absentNullEmpty() {
-        try (Opened at =
+        try (OpenStore at =
                 open(
                         KeyType.STRING,
                         2,
@@ -62,7 +63,7 @@ class ReadBehavioursTest extends Behaviours {
 
     @Test
     void getIntoABuffer() {
-        try (Opened at =
+        try (OpenStore at =
                 open(
                         KeyType.STRING,
                         2,
@@ -110,7 +111,7 @@ class ReadBehavioursTest extends Behaviours {
 
     @Test
     void ttlExact() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             at.store().put(K).set("a", 1).ttl(TTL).send();
             Reads reads = at.after(at.store().upsert(K).set("b", 2).send());
             Document found = reads.getDocument(K);
@@ -123,7 +124,7 @@ class ReadBehavioursTest extends Behaviours {
 
     @Test
     void ttlOfField() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             FieldHandle a = at.reader().field("a");
             Instant sent = Instant.now();
             Write write = at.store().put(K).set("a", 1).set("b", 2).fieldTtl("a", TTL);
@@ -146,8 +147,8 @@ class ReadBehavioursTest extends Behaviours {
 
     @Test
     void afterToken() {
-        try (Opened at = open();
-                Opened other = open()) {
+        try (OpenStore at = open();
+                OpenStore other = open()) {
             for (int value = 0; value < 20; value++) {
                 WriteOutcome written = at.store().upsert(K).set("a", value).send();
                 assertEquals(value, at.number(at.after(written), "a", "k"));
@@ -160,7 +161,7 @@ class ReadBehavioursTest extends Behaviours {
             byte[] forged = written.token().toBytes();
             forged[forged.length - 1] ^= 1;
             for (Token bad : List.of(Token.of(forged), Token.of(new byte[] {1, 2}))) {
-                Reads reads = at.reader().with(Read.after(bad, PATIENCE));
+                Reads reads = at.reader().with(ReadOptions.after(bad, PATIENCE));
                 invalid(() -> reads.getDocument(K));
                 invalid(() -> at.reader().awaitToken(bad, PATIENCE));
             }
@@ -170,7 +171,7 @@ class ReadBehavioursTest extends Behaviours {
 
     @Test
     void latestRead() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             for (int value = 0; value < 20; value++) {
                 at.store().upsert(K).set("a", value).send();
                 assertEquals(value, at.number(at.latest(), "a", "k"));
@@ -179,8 +180,8 @@ class ReadBehavioursTest extends Behaviours {
     }
 
     @Test
-    void maxAge() {
-        StoreOptions quick = new StoreOptions(null, false, Duration.ofMillis(200));
+    void maxStaleness() {
+        StoreOptions quick = StoreOptions.DEFAULT.heartbeat(Duration.ofMillis(200));
         try (Node node = Node.own();
                 ForebayClient client = node.connect()) {
             String name = Node.name();
@@ -188,17 +189,19 @@ class ReadBehavioursTest extends Behaviours {
                     client.createStore(
                             StoreSpec.documents(name, KeyType.STRING, 1)
                                     .field("a", FieldType.INT64)
-                                    .with(quick));
+                                    .options(quick));
             try (ForebayReader reader = client.reader(name)) {
                 reader.awaitReady(PATIENCE);
                 FieldHandle a = reader.field("a");
                 store.put(K).set("a", 1).send();
-                Read latest = Read.latest(PATIENCE).maxAge(Duration.ofSeconds(30));
+                ReadOptions latest =
+                        ReadOptions.latest(PATIENCE).maxStaleness(Duration.ofSeconds(30));
                 assertEquals(1, reader.with(latest).getLong(a, K, -1));
-                Reads below = reader.with(Read.local().maxAge(Duration.ofMillis(100)));
+                Reads below = reader.with(ReadOptions.local().maxStaleness(Duration.ofMillis(100)));
                 invalid(() -> below.getLong(a, K, -1));
                 node.kill();
-                Reads bounded = reader.with(Read.local().maxAge(Duration.ofSeconds(1)));
+                Reads bounded =
+                        reader.with(ReadOptions.local().maxStaleness(Duration.ofSeconds(1)));
                 Node.eventually(
                         "the reader is stale",
                         () -> {
@@ -215,7 +218,7 @@ class ReadBehavioursTest extends Behaviours {
 
     @Test
     void readinessAndStatus() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             Batch batch = at.store().batch();
             for (int place = 0; place < 30; place++) {
                 batch.add(at.store().put(Key.of("k" + place)).set("a", place));
@@ -248,13 +251,14 @@ class ReadBehavioursTest extends Behaviours {
 
     @Test
     void partitionFilter() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             Batch batch = at.store().batch();
             for (int place = 0; place < 20; place++) {
                 batch.add(at.store().put(Key.of("k" + place)).set("a", place));
             }
             Token token = batch.send().requireComplete().token();
-            ReaderOptions one = ReaderOptions.of(at.name()).following(new TreeSet<>(Set.of(1)));
+            SortedSet<Integer> second = new TreeSet<>(Set.of(1));
+            ReaderOptions one = ReaderOptions.builder(at.name()).partitions(second).build();
             try (ForebayReader reader = CLIENT.reader(one)) {
                 reader.awaitReady(PATIENCE);
                 reader.awaitToken(token, PATIENCE);
@@ -282,7 +286,7 @@ class ReadBehavioursTest extends Behaviours {
 
     @Test
     void verifiedWithItsNode() throws Exception {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             Batch batch = at.store().batch();
             for (int place = 0; place < 200; place++) {
                 batch.add(at.store().put(Key.of("k" + place)).set("a", place));
@@ -294,7 +298,7 @@ class ReadBehavioursTest extends Behaviours {
             writing.start();
             long documents = 0;
             for (int partition = 0; partition < 4; partition++) {
-                Verified verified = at.reader().verify(partition, PATIENCE);
+                Verification verified = at.reader().verify(partition, PATIENCE);
                 assertTrue(verified.isSame(), verified.toString());
                 assertEquals(partition, verified.partition());
                 assertEquals(verified.documentsHere(), verified.documentsThere());
@@ -312,7 +316,7 @@ class ReadBehavioursTest extends Behaviours {
 
     @Test
     void bootstrapFromTheStart() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             for (int value = 0; value < 10; value++) {
                 at.store().upsert(Key.of("k" + value % 3)).increment("a", 1).send();
             }
@@ -333,7 +337,7 @@ class ReadBehavioursTest extends Behaviours {
         StoreSpec spec =
                 StoreSpec.documents(Node.name(), KeyType.INT64, 2)
                         .field("a", FieldType.INT64)
-                        .with(StoreOptions.DEFAULT.logWindow(Duration.ZERO));
+                        .options(StoreOptions.DEFAULT.logWindow(Duration.ZERO));
         try (Node node = Node.withSnapshots();
                 ForebayClient client = node.connect()) {
             Store store = client.createStore(spec);
@@ -341,8 +345,8 @@ class ReadBehavioursTest extends Behaviours {
                 store.upsert(Key.of(number)).set("a", number).send();
             }
             store.delete(Key.of(0)).send();
-            ReaderOptions log = ReaderOptions.of(spec.name());
-            ReaderOptions options = log.beginningWith(node.snapshots());
+            ReaderOptions.Builder log = ReaderOptions.builder(spec.name());
+            ReaderOptions options = log.snapshots(node.snapshots()).build();
             AtomicLong round = new AtomicLong();
             Node.eventually(
                     "a reader begins with snapshots",
@@ -355,7 +359,7 @@ class ReadBehavioursTest extends Behaviours {
                         }
                     });
             for (String nowhere : List.of("nowhere", "")) {
-                ReaderOptions wrong = log.beginningWith(nowhere);
+                ReaderOptions wrong = log.snapshots(nowhere).build();
                 String refusal = invalid(() -> client.reader(wrong)).getMessage();
                 assertTrue(refusal.contains("names no folder for snapshots"), refusal);
             }
@@ -392,7 +396,7 @@ class ReadBehavioursTest extends Behaviours {
                     long first = isPushed ? -1 : 0;
                     Node.eventually("it is live", () -> reader.getLong(a, 0, -1) == first);
                     requireVersion(reader, a, isPushed);
-                    Reads reads = reader.with(Read.after(later.token(), PATIENCE));
+                    Reads reads = reader.with(ReadOptions.after(later.token(), PATIENCE));
                     assertEquals(written, reads.getLong(a, written, -1));
                     written++;
                 }
@@ -418,7 +422,7 @@ class ReadBehavioursTest extends Behaviours {
             assertEquals(number, reader.getLong(a, number, -1));
         }
         WriteOutcome later = store.upsert(Key.of(WRITTEN)).increment("a", 1).send();
-        Reads reads = reader.with(Read.after(later.token(), PATIENCE));
+        Reads reads = reader.with(ReadOptions.after(later.token(), PATIENCE));
         assertEquals(round, reads.getLong(a, WRITTEN, -1));
     }
 }

@@ -16,10 +16,11 @@ class ReaderStatusTest {
 
     @Test
     void whatIsFetchedComesBeforeAllOfIt() {
-        ReaderStatus.Fetching begun = ReaderStatus.Fetching.unpack(packed(0, 9));
-        assertEquals(new ReaderStatus.Fetching(0, 9), begun);
+        ReaderStatus.SnapshotDownload begun = ReaderStatus.SnapshotDownload.unpack(packed(0, 9));
+        assertEquals(new ReaderStatus.SnapshotDownload(0, 9), begun);
         assertEquals(
-                new ReaderStatus.Fetching(5, 9), ReaderStatus.Fetching.unpack(packed(5, 9)));
-        assertNull(ReaderStatus.Fetching.unpack(packed(0, 0)));
+                new ReaderStatus.SnapshotDownload(5, 9),
+                ReaderStatus.SnapshotDownload.unpack(packed(5, 9)));
+        assertNull(ReaderStatus.SnapshotDownload.unpack(packed(0, 0)));
     }
 }

@@ -13,7 +13,7 @@ import org.junit.jupiter.api.Test;
 class SchemaBehavioursTest extends Behaviours {
     private static final Key K = Key.of("k");
 
-    private static void alter(Opened at, Alteration... alterations) {
+    private static void alter(OpenStore at, Alteration... alterations) {
         Definition altered = CLIENT.alterStore(at.name(), 0, List.of(alterations));
         // Every partition sees the new version in its log, even if no client writes.
         Node.eventually(
@@ -25,7 +25,7 @@ class SchemaBehavioursTest extends Behaviours {
 
     @Test
     void addFieldLive() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             List<Integer> told = new CopyOnWriteArrayList<>();
             at.store().put(K).set("a", 1).send();
             at.latest().getDocument(K);
@@ -43,7 +43,7 @@ class SchemaBehavioursTest extends Behaviours {
 
     @Test
     void dropField() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             FieldHandle before = at.reader().field("a");
             assertEquals(1, at.after(at.store().put(K).set("a", 1).send()).getLong(before, K, -1));
             alter(at, Alteration.dropField("a"));
@@ -59,7 +59,7 @@ class SchemaBehavioursTest extends Behaviours {
 
     @Test
     void dropFieldsByPrefix() {
-        try (Opened at =
+        try (OpenStore at =
                 open(
                         KeyType.STRING,
                         2,
@@ -76,7 +76,7 @@ class SchemaBehavioursTest extends Behaviours {
 
     @Test
     void dropAll() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             at.after(at.store().put(K).set("a", 1).send()).getDocument(K);
             alter(at, Alteration.dropAll());
             assertNull(at.reader().getDocument(K));
@@ -87,7 +87,7 @@ class SchemaBehavioursTest extends Behaviours {
 
     @Test
     void renameUnderAHandle() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             FieldHandle before = at.reader().field("a");
             at.after(at.store().put(K).set("a", 1).send()).getDocument(K);
             alter(at, Alteration.renameField("a", "years"));
@@ -102,7 +102,7 @@ class SchemaBehavioursTest extends Behaviours {
 
     @Test
     void widenUnderAHandle() {
-        try (Opened at = open(KeyType.STRING, 2, spec -> spec.field("n", FieldType.INT32))) {
+        try (OpenStore at = open(KeyType.STRING, 2, spec -> spec.field("n", FieldType.INT32))) {
             FieldHandle narrow = at.reader().field("n");
             at.after(at.store().put(K).set("n", 5).send()).getDocument(K);
             alter(at, Alteration.widenField("n", FieldType.INT64));

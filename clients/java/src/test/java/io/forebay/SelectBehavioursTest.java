@@ -18,7 +18,7 @@ class SelectBehavioursTest extends Behaviours {
     /** Orders of three users, and the token of their insert. */
     private record Orders(Store store, Token token) {
         Selection select() {
-            return store.select().read(Read.after(token, PATIENCE));
+            return store.select().read(ReadOptions.after(token, PATIENCE));
         }
     }
 
@@ -36,7 +36,7 @@ class SelectBehavioursTest extends Behaviours {
                         .field(price.index(ColumnIndex.RANGE))
                         .field("note", FieldType.STRING)
                         .field("tags", FieldType.list(FieldType.STRING))
-                        .happeningAt("at");
+                        .eventTime("at");
         Store store = CLIENT.createStore(spec);
         Batch batch = store.batch();
         for (int n = 0; n < 12; n++) {
@@ -74,8 +74,8 @@ class SelectBehavioursTest extends Behaviours {
     void selectByKey() {
         Orders orders = orders();
         Key user = Key.of("user-1");
-        Selected selected = orders.select().key(user).send();
-        List<String> names = selected.columns().stream().map(Selected.Column::name).toList();
+        SelectResult selected = orders.select().key(user).send();
+        List<String> names = selected.columns().stream().map(SelectResult.Column::name).toList();
         assertEquals(List.of("at", "city", "class", "price", "note", "tags"), names);
         assertEquals(FieldType.INT32, selected.columns().get(2).type());
         SelectedEvent first = selected.events().get(0);
@@ -107,7 +107,7 @@ class SelectBehavioursTest extends Behaviours {
         found(orders.select().equal("class", 2), 2, 6, 10);
         found(orders.select().equal("class", 2L), 2, 6, 10);
         found(orders.select().equal("city", "Bern"));
-        Selected rome = orders.select().equal("city", "Rome").columns("price").send();
+        SelectResult rome = orders.select().equal("city", "Rome").columns("price").send();
         assertEquals(List.of("price"), rome.columns().stream().map(it -> it.name()).toList());
         assertEquals(6, rome.events().size());
         assertEquals(20, rome.events().get(1).columns().getLong("price", -1));
@@ -181,7 +181,7 @@ class SelectBehavioursTest extends Behaviours {
         refusedAt(invalid, null, orders, two);
         invalid(() -> orders.select().limit(-1));
         limited(10_000, 10_001, () -> orders.select().limit(10_001).send());
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             refusedAt(invalid, null, at.store(), at.store().select());
         }
     }
@@ -195,13 +195,13 @@ class SelectBehavioursTest extends Behaviours {
         Store orders = orders().store();
         for (int written = 1; written < 4; written++) {
             Selection own = orders.select().key(Key.of("own"));
-            Selected mine = own.read(Read.after(inserted(orders), PATIENCE)).send();
+            SelectResult mine = own.read(ReadOptions.after(inserted(orders), PATIENCE)).send();
             assertEquals(written, mine.events().size());
-            Selected again = own.read(Read.after(mine.token(), PATIENCE)).send();
+            SelectResult again = own.read(ReadOptions.after(mine.token(), PATIENCE)).send();
             assertEquals(written, again.events().size());
         }
         inserted(orders);
-        Selection latest = orders.select().key(Key.of("own")).read(Read.latest(PATIENCE));
+        Selection latest = orders.select().key(Key.of("own")).read(ReadOptions.latest(PATIENCE));
         assertEquals(4, latest.send().events().size());
     }
 }

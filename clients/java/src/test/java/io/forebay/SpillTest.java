@@ -81,7 +81,7 @@ class SpillTest extends Behaviours {
         try (GatherPlan plan = reader.planLongs(List.of(new GatherField("n")), false)) {
             for (long first = 0; first < DOCUMENTS; first += READ_TOGETHER) {
                 long[] keys = LongStream.range(first, first + READ_TOGETHER).toArray();
-                byte[][] values = reader.multiGet(raw, keys).toArrays();
+                byte[][] values = reader.getMany(raw, keys).toArrays();
                 for (int place = 0; place < READ_TOGETHER; place++) {
                     assertArrayEquals(value(keys[place]), values[place]);
                 }
@@ -96,10 +96,11 @@ class SpillTest extends Behaviours {
     void whatHasNoRoomInMemoryIsReadFromDisk() {
         StoreSpec spec = large();
         ReaderOptions options =
-                ReaderOptions.of(spec.name())
-                        .keeping(Checkpoints.in(folder.resolve("kept")))
-                        .takingAtMost(BUDGET)
-                        .spillingAtMost(SPILL);
+                ReaderOptions.builder(spec.name())
+                        .checkpoints(folder.resolve("kept"))
+                        .memoryLimit(BUDGET)
+                        .spillLimit(SPILL)
+                        .build();
         Store store = CLIENT.createStore(spec);
         try (ForebayReader reader = CLIENT.reader(options)) {
             reader.awaitReady(PATIENCE);
@@ -119,11 +120,12 @@ class SpillTest extends Behaviours {
     void spillingNeedsADirectoryAndABoundThatIsNotBelowZero() {
         StoreSpec spec = large();
         CLIENT.createStore(spec);
-        ReaderOptions nowhere = ReaderOptions.of(spec.name()).spillingAtMost(SPILL);
+        ReaderOptions.Builder options = ReaderOptions.builder(spec.name());
+        ReaderOptions nowhere = options.spillLimit(SPILL).build();
         InvalidArgumentException error = invalid(() -> CLIENT.reader(nowhere));
         assertTrue(error.getMessage().contains("directory of the checkpoints"));
-        ReaderOptions somewhere = nowhere.keeping(Checkpoints.in(folder));
-        invalid(() -> CLIENT.reader(somewhere.spillingAtMost(-1)));
+        ReaderOptions negative = options.checkpoints(folder).spillLimit(-1).build();
+        invalid(() -> CLIENT.reader(negative));
         try (ForebayReader reader = CLIENT.reader(spec.name())) {
             assertEquals(0, reader.metrics().spillLimit());
         }

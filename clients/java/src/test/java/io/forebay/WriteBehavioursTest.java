@@ -23,7 +23,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void getAfterPut() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             at.store().put(K).set("a", 1).set("b", 2).send();
             Document found = at.after(at.store().put(K).set("b", 3).send()).getDocument(K);
             assertEquals(Set.of("b"), found.fields());
@@ -33,7 +33,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void getAfterUpsert() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             WriteOutcome written = at.store().upsert(K).set("a", 41).set("s", "Zürich 😀").send();
             assertEquals(WriteOutcome.Result.APPENDED, written.result());
             assertEquals(41, at.number(at.after(written), "a", "k"));
@@ -43,7 +43,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void upsertUnion() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             at.store().upsert(K).set("a", 1).send();
             Document found = at.after(at.store().upsert(K).set("b", 2).send()).getDocument(K);
             assertEquals(1, found.getLong("a", -1));
@@ -53,7 +53,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void deleteMakesAbsent() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             at.store().upsert(K).set("a", 1).send();
             assertNull(at.after(at.store().delete(K).send()).getDocument(K));
             at.store().delete(K).send();
@@ -64,7 +64,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void removeField() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             at.store().upsert(K).set("a", 1).set("b", 2).send();
             Document found = at.after(at.store().upsert(K).removeField("a").send()).getDocument(K);
             assertEquals(Set.of("b"), found.fields());
@@ -90,7 +90,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void allValueTypes() {
-        try (Opened at = open(KeyType.STRING, 2, WriteBehavioursTest::everyType)) {
+        try (OpenStore at = open(KeyType.STRING, 2, WriteBehavioursTest::everyType)) {
             Instant time = Instant.ofEpochSecond(1_700_000_000, 123_456_000);
             Instant early = Instant.ofEpochSecond(-1, 999_999_000);
             byte[] i8 = {-128, 0, 127};
@@ -126,7 +126,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void keyValueStore() {
-        try (Opened at = open(StoreSpec.keyValue(Node.name(), KeyType.STRING, 2))) {
+        try (OpenStore at = open(StoreSpec.keyValue(Node.name(), KeyType.STRING, 2))) {
             FieldHandle value = at.reader().field("value");
             at.store().putValue(K, new byte[] {1, 2}).send();
             Key empty = Key.of("empty");
@@ -146,7 +146,7 @@ class WriteBehavioursTest extends Behaviours {
         };
         for (Key[] keys : all) {
             KeyType type = keys[0].type();
-            try (Opened at = open(type, 3, spec -> spec.field("a", FieldType.INT64))) {
+            try (OpenStore at = open(type, 3, spec -> spec.field("a", FieldType.INT64))) {
                 Batch batch = at.store().batch();
                 for (int place = 0; place < keys.length; place++) {
                     batch.add(at.store().put(keys[place]).set("a", place));
@@ -161,14 +161,14 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void partitionedByField() {
-        try (Opened at =
+        try (OpenStore at =
                 open(
                         KeyType.STRING,
                         4,
                         spec ->
                                 spec.field("user", FieldType.INT64)
                                         .field("a", FieldType.INT64)
-                                        .partitionedBy("user"))) {
+                                        .partitionKey("user"))) {
             Key one = K.within(Key.of(1));
             Key two = K.within(Key.of(2));
             Batch batch = at.store().batch();
@@ -188,7 +188,7 @@ class WriteBehavioursTest extends Behaviours {
     @Test
     void emptyKey() {
         for (Key empty : List.of(Key.of(""), Key.of(new byte[0]))) {
-            try (Opened at = open(empty.type(), 2, spec -> spec.field("a", FieldType.INT64))) {
+            try (OpenStore at = open(empty.type(), 2, spec -> spec.field("a", FieldType.INT64))) {
                 Reads reads = at.after(at.store().put(empty).set("a", 5).send());
                 assertEquals(5, reads.getLong(at.reader().field("a"), empty, -1));
                 assertEquals(empty, at.reader().scan().next().key());
@@ -198,7 +198,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void largestKey() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             Key key = Key.of("k".repeat(KEY_BYTES_MAX));
             Reads reads = at.after(at.store().put(key).set("a", 5).send());
             assertEquals(5, reads.getLong(at.reader().field("a"), key, -1));
@@ -207,7 +207,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void largestValue() {
-        try (Opened at = open(StoreSpec.keyValue(Node.name(), KeyType.STRING, 1))) {
+        try (OpenStore at = open(StoreSpec.keyValue(Node.name(), KeyType.STRING, 1))) {
             byte[] value = new byte[VALUE_BYTES_MAX];
             for (int place = 0; place < value.length; place++) {
                 value[place] = (byte) (place * 31 + (place >>> 8));
@@ -220,7 +220,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void nonUtf8Key() {
-        try (Opened at = open(KeyType.BYTES, 3, spec -> spec.field("a", FieldType.INT64))) {
+        try (OpenStore at = open(KeyType.BYTES, 3, spec -> spec.field("a", FieldType.INT64))) {
             Key raw = Key.of(new byte[] {-1, 0, -64});
             byte[] asText = "\uFFFD\0\uFFFD".getBytes(StandardCharsets.UTF_8);
             Key replaced = Key.of(asText);
@@ -234,7 +234,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void batchWrites() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             Batch batch = at.store().batch();
             for (int place = 0; place < 50; place++) {
                 batch.add(at.store().upsert(Key.of("k" + place % 5)).set("a", place));
@@ -245,7 +245,7 @@ class WriteBehavioursTest extends Behaviours {
             assertEquals(52, sent.changes().size());
             assertEquals(WriteOutcome.Result.APPENDED, sent.changes().get(49).result());
             assertEquals(WriteOutcome.Result.APPLIED, sent.changes().get(50).result());
-            assertEquals(WriteOutcome.Result.NOT_MET, sent.changes().get(51).result());
+            assertEquals(WriteOutcome.Result.CONDITION_FAILED, sent.changes().get(51).result());
             Reads reads = at.after(sent);
             for (int key = 0; key < 5; key++) {
                 assertEquals(45 + key, at.number(reads, "a", "k" + key));
@@ -259,7 +259,7 @@ class WriteBehavioursTest extends Behaviours {
         int room = 64;
         int writes = 2_000;
         FieldType order = FieldType.list(FieldType.INT64);
-        try (Opened at =
+        try (OpenStore at =
                 open(
                         KeyType.STRING,
                         4,
@@ -268,7 +268,7 @@ class WriteBehavioursTest extends Behaviours {
             List<CompletableFuture<WriteOutcome>> sent = new ArrayList<>();
             WriteStream.Summary summary;
             try (WriteStream stream =
-                    at.store().writeStream(StreamOptions.standard().holding(room))) {
+                    at.store().writeStream(StreamOptions.DEFAULT.changesMax(room))) {
                 for (int place = 0; place < writes; place++) {
                     Write write = at.store().upsert(Key.of("k" + place % 10));
                     write.listAppend("order", List.of((long) place), writes).increment("a", 1);
@@ -288,8 +288,8 @@ class WriteBehavioursTest extends Behaviours {
             assertEquals(List.of(writes + 2L, 1L, 0L), counts(summary));
             assertEquals(WriteOutcome.Result.APPENDED, sent.get(0).get().result());
             assertEquals(WriteOutcome.Result.APPLIED, sent.get(writes).get().result());
-            assertEquals(WriteOutcome.Result.NOT_MET, sent.get(writes + 1).get().result());
-            Reads reads = at.reader().with(Read.after(summary.token(), PATIENCE));
+            assertEquals(WriteOutcome.Result.CONDITION_FAILED, sent.get(writes + 1).get().result());
+            Reads reads = at.reader().with(ReadOptions.after(summary.token(), PATIENCE));
             for (int key = 0; key < 10; key++) {
                 List<Long> expected = new ArrayList<>();
                 for (long place = key; place < writes; place += 10) {
@@ -304,11 +304,11 @@ class WriteBehavioursTest extends Behaviours {
     }
 
     private static List<Long> counts(WriteStream.Summary summary) {
-        return List.of(summary.settled(), summary.notMet(), summary.failed());
+        return List.of(summary.settled(), summary.conditionFailed(), summary.failed());
     }
 
     private static Write foreignWrite() {
-        try (Opened another = open()) {
+        try (OpenStore another = open()) {
             return another.store().upsert(K).set("a", 1);
         }
     }
@@ -324,7 +324,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void unknownField() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             List<GatherField> fields = List.of(new GatherField("nothing"));
             for (Runnable call :
                     List.<Runnable>of(
@@ -341,8 +341,8 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void wrongKeyType() {
-        try (Opened at = open();
-                Opened numbers = open(KeyType.INT64, 1, s -> s.field("a", FieldType.INT64))) {
+        try (OpenStore at = open();
+                OpenStore numbers = open(KeyType.INT64, 1, s -> s.field("a", FieldType.INT64))) {
             for (Key key : List.of(Key.of(7), Key.of(new byte[] {'7'}))) {
                 invalid(() -> at.store().put(key).set("a", 1).send());
                 invalid(() -> at.reader().getLong(at.reader().field("a"), key, -1));
@@ -358,7 +358,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void wrongValueType() {
-        try (Opened at = open(KeyType.STRING, 2, WriteBehavioursTest::everyType)) {
+        try (OpenStore at = open(KeyType.STRING, 2, WriteBehavioursTest::everyType)) {
             for (Write write :
                     List.of(
                             at.store().put(K).set("int64", "1"),
@@ -377,7 +377,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void oversizeKey() {
-        try (Opened at = open()) {
+        try (OpenStore at = open()) {
             int size = KEY_BYTES_MAX + 1;
             Key key = Key.of("k".repeat(size));
             limited(KEY_BYTES_MAX, size, () -> at.store().put(key).set("a", 1).send());
@@ -388,7 +388,7 @@ class WriteBehavioursTest extends Behaviours {
 
     @Test
     void oversizeValue() {
-        try (Opened at = open(StoreSpec.keyValue(Node.name(), KeyType.STRING, 1))) {
+        try (OpenStore at = open(StoreSpec.keyValue(Node.name(), KeyType.STRING, 1))) {
             int size = VALUE_BYTES_MAX + 1;
             limited(
                     VALUE_BYTES_MAX, size, () -> at.store().putValue(K, new byte[size]).send());

@@ -83,9 +83,9 @@ public class ReadsBenchmark {
      * @return the values
      */
     @Benchmark
-    public PackedValues multiGet(Data data, Cursor cursor) {
+    public PackedValues getMany(Data data, Cursor cursor) {
         int batch = cursor.batch();
-        PackedValues found = data.reader().multiGet(data.line(), data.batches[batch]);
+        PackedValues found = data.reader().getMany(data.line(), data.batches[batch]);
         for (int place = 0; place < Data.BATCH; place++) {
             byte[] bytes = found.bytes(place);
             long number = bytes == null ? -1 : ByteBuffer.wrap(bytes).getLong();

@@ -66,7 +66,7 @@ class ReadsBenchmarkTest {
             data.delete(Key.of(data.batchNumbers[0][0]));
             assertMisses(() -> reads.getLong(data, new ReadsBenchmark.Cursor()));
             assertMisses(() -> reads.getBytes(data, new ReadsBenchmark.Cursor()));
-            assertMisses(() -> reads.multiGet(data, new ReadsBenchmark.Cursor()));
+            assertMisses(() -> reads.getMany(data, new ReadsBenchmark.Cursor()));
             assertMisses(() -> reads.gather(data, new ReadsBenchmark.Cursor()));
         } finally {
             data.close();

@@ -26,7 +26,7 @@ record Ranking(long user, Keys candidates, JsonArray top) {
     private static final double PRIOR_RATINGS = 5.0;
     private static final double PRIOR_MEAN = 3.5;
 
-    private record Scored(long key, double score) {}
+    private record RankedKey(long key, double score) {}
 
     /**
      * Ranks the candidates. The score is a movie's mean rating, pulled to 3.5 if ratings are few,
@@ -47,7 +47,7 @@ record Ranking(long user, Keys candidates, JsonArray top) {
         int count = Measure.GATHERED.indexOf("rating_count");
         int sum = Measure.GATHERED.indexOf("rating_sum");
         FieldHandle genres = readers.movies().field("genres");
-        List<Scored> scored = new ArrayList<>();
+        List<RankedKey> scored = new ArrayList<>();
         for (int place = 0; place < keys.size(); place++) {
             int row = place * plan.width();
             double mean =
@@ -55,10 +55,12 @@ record Ranking(long user, Keys candidates, JsonArray top) {
                             / (matrix[row + count] + PRIOR_RATINGS);
             long key = keys.get(place);
             double share = share(counts, genres(readers.movies(), genres, key));
-            scored.add(new Scored(key, mean * (1.0 + share)));
+            scored.add(new RankedKey(key, mean * (1.0 + share)));
         }
         scored.sort(
-                Comparator.comparingDouble(Scored::score).reversed().thenComparing(Scored::key));
+                Comparator.comparingDouble(RankedKey::score)
+                        .reversed()
+                        .thenComparing(RankedKey::key));
         return new Ranking(user, candidates, json(scored.subList(0, TOP)));
     }
 
@@ -80,9 +82,9 @@ record Ranking(long user, Keys candidates, JsonArray top) {
         return matched / (ratings * Math.max(genres.size(), 1));
     }
 
-    private static JsonArray json(List<Scored> top) {
+    private static JsonArray json(List<RankedKey> top) {
         JsonArray all = new JsonArray();
-        for (Scored one : top) {
+        for (RankedKey one : top) {
             JsonArray pair = new JsonArray();
             pair.add(one.key());
             pair.add(one.score());

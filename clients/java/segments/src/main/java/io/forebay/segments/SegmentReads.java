@@ -325,7 +325,7 @@ public final class SegmentReads {
      * @param presences space for the code of a {@link Presence} per key, its ordinal
      * @return the bytes of all values
      */
-    public long multiGet(
+    public long getMany(
             FieldHandle field,
             Keys keys,
             MemorySegment values,
@@ -342,7 +342,7 @@ public final class SegmentReads {
     }
 
     /**
-     * Reads like {@link #multiGet(FieldHandle, Keys, MemorySegment, MemorySegment, MemorySegment,
+     * Reads like {@link #getMany(FieldHandle, Keys, MemorySegment, MemorySegment, MemorySegment,
      * MemorySegment)}, by keys in segments.
      *
      * @param field the field, resolved as a string or bytes
@@ -353,7 +353,7 @@ public final class SegmentReads {
      * @param presences space for a presence per key
      * @return the bytes of all values
      */
-    public long multiGet(
+    public long getMany(
             FieldHandle field,
             SegmentKeys keys,
             MemorySegment values,
@@ -383,10 +383,10 @@ public final class SegmentReads {
         Segments.requireAligned(ends, Long.BYTES);
         Segments.requireWritable(statuses, count);
         Segments.requireWritable(presences, count);
-        Out ofValues = Out.of(call, values, values.byteSize());
-        Out ofEnds = Out.of(call, ends, Long.BYTES * count);
-        Out ofStatuses = Out.of(call, statuses, count);
-        Out ofPresences = Out.of(call, presences, count);
+        OutSegment ofValues = OutSegment.of(call, values, values.byteSize());
+        OutSegment ofEnds = OutSegment.of(call, ends, Long.BYTES * count);
+        OutSegment ofStatuses = OutSegment.of(call, statuses, count);
+        OutSegment ofPresences = OutSegment.of(call, presences, count);
         call.check(
                 SegmentCalls.getMany(
                         reader,
@@ -479,9 +479,9 @@ public final class SegmentReads {
         if (cells != null) {
             Segments.requireWritable(cells, count);
         }
-        Out ofValues = Out.of(call, values, bytes);
-        Out ofStatuses = Out.of(call, statuses, rows);
-        Out ofCells = Out.of(call, cells, count);
+        OutSegment ofValues = OutSegment.of(call, values, bytes);
+        OutSegment ofStatuses = OutSegment.of(call, statuses, rows);
+        OutSegment ofCells = OutSegment.of(call, cells, count);
         try {
             call.check(
                     SegmentCalls.gather(

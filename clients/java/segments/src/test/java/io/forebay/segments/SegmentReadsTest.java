@@ -9,7 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.forebay.ClosedException;
 import io.forebay.FieldHandle;
 import io.forebay.FieldType;
-import io.forebay.Forced;
+import io.forebay.SimulatedState;
 import io.forebay.ForebayException;
 import io.forebay.ForebayReader;
 import io.forebay.GatherField;
@@ -21,7 +21,7 @@ import io.forebay.KeyStatus;
 import io.forebay.KeyType;
 import io.forebay.Keys;
 import io.forebay.Presence;
-import io.forebay.Read;
+import io.forebay.ReadOptions;
 import io.forebay.Reads;
 import io.forebay.StoreSpec;
 import io.forebay.Write;
@@ -100,7 +100,9 @@ class SegmentReadsTest {
     @Test
     void aSegmentTakesTheValueOrTheAnswerSaysWhatItNeeds() {
         List<Reads> all =
-                List.of(NUMBERS, NUMBERS.with(Read.local().maxAge(Duration.ofMinutes(1))));
+                List.of(
+                        NUMBERS,
+                        NUMBERS.with(ReadOptions.local().maxStaleness(Duration.ofMinutes(1))));
         FieldHandle text = NUMBERS.field("s");
         FieldHandle large = NUMBERS.field("b");
         try (Arena arena = Arena.ofConfined()) {
@@ -215,7 +217,7 @@ class SegmentReadsTest {
                     values.fill((byte) 1);
                     long length =
                             read(NUMBERS)
-                                    .multiGet(text, segmentKeys, values, ends, statuses, presences);
+                                    .getMany(text, segmentKeys, values, ends, statuses, presences);
                     assertEquals(bytes, length);
                     assertEquals(
                             new String(TEXT, StandardCharsets.UTF_8).repeat(2),
@@ -235,7 +237,7 @@ class SegmentReadsTest {
                 Keys packed = Keys.of(keys);
                 assertEquals(
                         bytes,
-                        read(NUMBERS).multiGet(text, packed, small, ends, statuses, presences));
+                        read(NUMBERS).getMany(text, packed, small, ends, statuses, presences));
                 assertEquals(1, small.get(ValueLayout.JAVA_BYTE, 0));
                 assertEquals(1, ends.get(ValueLayout.JAVA_BYTE, 0));
             }
@@ -254,19 +256,19 @@ class SegmentReadsTest {
         MemorySegment codes = MemorySegment.ofArray(new byte[4]);
         assertEquals(
                 2 * TEXT.length,
-                read(TEXTS).multiGet(TEXTS.field("s"), texts, out, at, codes, codes));
+                read(TEXTS).getMany(TEXTS.field("s"), texts, out, at, codes, codes));
         MemorySegment bytes = MemorySegment.ofArray(new byte[] {-1, 7, 8});
         MemorySegment of = MemorySegment.ofArray(new long[] {2, 3});
         SegmentKeys keys = SegmentKeys.ofBytes(bytes, of);
         assertEquals(
-                TEXT.length, read(BYTES).multiGet(BYTES.field("s"), keys, out, at, codes, codes));
+                TEXT.length, read(BYTES).getMany(BYTES.field("s"), keys, out, at, codes, codes));
         FieldHandle text = TEXTS.field("s");
-        invalid(() -> read(TEXTS).multiGet(text, keys, out, at, codes, codes));
+        invalid(() -> read(TEXTS).getMany(text, keys, out, at, codes, codes));
         MemorySegment falling = MemorySegment.ofArray(new long[] {3, 2});
         SegmentKeys wrong = SegmentKeys.ofBytes(bytes, falling);
-        invalid(() -> read(BYTES).multiGet(BYTES.field("s"), wrong, out, at, codes, codes));
+        invalid(() -> read(BYTES).getMany(BYTES.field("s"), wrong, out, at, codes, codes));
         SegmentKeys beyond = SegmentKeys.ofBytes(bytes, MemorySegment.ofArray(new long[] {4}));
-        invalid(() -> read(BYTES).multiGet(BYTES.field("s"), beyond, out, at, codes, codes));
+        invalid(() -> read(BYTES).getMany(BYTES.field("s"), beyond, out, at, codes, codes));
         MemorySegment part = MemorySegment.ofArray(new byte[7]);
         invalid(() -> SegmentKeys.ofNumbers(part));
         invalid(() -> SegmentKeys.ofStrings(bytes, part));
@@ -275,7 +277,7 @@ class SegmentReadsTest {
         assertEquals(
                 0,
                 read(NUMBERS)
-                        .multiGet(
+                        .getMany(
                                 NUMBERS.field("s"), none, nothing, nothing, nothing, nothing));
     }
 
@@ -345,19 +347,19 @@ class SegmentReadsTest {
             for (MemorySegment out : unwritable) {
                 invalid(() -> segments.getBytes(text, 7, out));
                 invalid(() -> segments.getBytes(text, Key.of(7), out));
-                invalid(() -> segments.multiGet(text, keys, out, good, good, good));
-                invalid(() -> segments.multiGet(text, keys, good, out, good, good));
-                invalid(() -> segments.multiGet(text, keys, good, good, out, good));
-                invalid(() -> segments.multiGet(text, keys, good, good, good, out));
+                invalid(() -> segments.getMany(text, keys, out, good, good, good));
+                invalid(() -> segments.getMany(text, keys, good, out, good, good));
+                invalid(() -> segments.getMany(text, keys, good, good, out, good));
+                invalid(() -> segments.getMany(text, keys, good, good, good, out));
                 invalid(() -> segments.gather(plan, keys, out, good, good));
                 invalid(() -> segments.gather(plan, keys, good, out, good));
                 invalid(() -> segments.gather(plan, keys, good, good, out));
             }
             MemorySegment one = good.asSlice(0, 1);
-            invalid(() -> segments.multiGet(text, keys, good, good.asSlice(0, 15), good, good));
-            invalid(() -> segments.multiGet(text, keys, good, good.asSlice(4), good, good));
-            invalid(() -> segments.multiGet(text, keys, good, good, one, good));
-            invalid(() -> segments.multiGet(text, keys, good, good, good, one));
+            invalid(() -> segments.getMany(text, keys, good, good.asSlice(0, 15), good, good));
+            invalid(() -> segments.getMany(text, keys, good, good.asSlice(4), good, good));
+            invalid(() -> segments.getMany(text, keys, good, good, one, good));
+            invalid(() -> segments.getMany(text, keys, good, good, good, one));
             invalid(() -> segments.gather(plan, keys, good.asSlice(0, 15), good, good));
             invalid(() -> segments.gather(plan, keys, good.asSlice(4), good, good));
             invalid(() -> segments.gather(plan, keys, good, one, good));
@@ -384,7 +386,7 @@ class SegmentReadsTest {
         List<GatherField> fields = List.of(new GatherField("i", 6));
         try (reader;
                 GatherPlan plan = reader.planDoubles(fields, true)) {
-            reader.force(Forced.notReady());
+            reader.simulate(SimulatedState.notReady());
             assertThrows(
                     ForebayException.class,
                     () -> read(reader).gather(plan, keys, out, null, null));

@@ -14,7 +14,7 @@ import redis.clients.jedis.Pipeline;
 import redis.clients.jedis.Response;
 
 /** A single connection; a batch is a pipeline. */
-final class Redis implements Subject.Batched {
+final class Redis implements Subject.BatchSubject {
     private final Jedis jedis;
     private final int keyBytes;
 

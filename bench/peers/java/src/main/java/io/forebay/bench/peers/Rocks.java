@@ -20,7 +20,7 @@ import org.rocksdb.WriteOptions;
 /**
  * A compacted database, completely in the block cache, with bloom filters and hashed data blocks.
  */
-final class Rocks implements Subject.Batched {
+final class Rocks implements Subject.BatchSubject {
     private static final long CACHE_BYTES = 2L << 30;
 
     private final Options options;

@@ -26,7 +26,7 @@ interface Subject extends AutoCloseable {
     default void close() throws Exception {}
 
     /** A contender with a call for many keys; other contenders are read by their loops alone. */
-    interface Batched extends Subject {
+    interface BatchSubject extends Subject {
         /**
          * Reads keys that are known in one call.
          *

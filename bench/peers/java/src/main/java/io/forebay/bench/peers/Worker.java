@@ -71,8 +71,8 @@ public final class Worker {
     private void fill(String name) throws Exception {
         Subject subject =
                 switch (name) {
-                    case "java", "java17" -> Ours.inMemory(data);
-                    case "java-files", "java17-files" -> Ours.overFiles(data);
+                    case "java", "java17" -> ForebaySubject.inMemory(data);
+                    case "java-files", "java17-files" -> ForebaySubject.overFiles(data);
                     case "chm" -> new Concurrent(data);
                     case "chronicle" -> new Chronicle(data);
                     case "hollow" -> new Hollow(data);
@@ -83,7 +83,7 @@ public final class Worker {
         if (subject != null) {
             subjects.put(name, subject);
         }
-        if (subject instanceof Ours ours && ours.isInMemory()) {
+        if (subject instanceof ForebaySubject ours && ours.isInMemory()) {
             line = new Line();
         }
     }
@@ -95,10 +95,10 @@ public final class Worker {
                 String name = each.getKey();
                 get(name, each.getValue());
                 many(name, each.getValue(), BATCH, Form.LOOP);
-                if (each.getValue() instanceof Subject.Batched) {
+                if (each.getValue() instanceof Subject.BatchSubject) {
                     many(name, each.getValue(), BATCH, Form.BATCH);
                 }
-                if (each.getValue() instanceof Ours) {
+                if (each.getValue() instanceof ForebaySubject) {
                     many(name, each.getValue(), BATCH, Form.ARRAYS);
                     singles(name, each.getValue(), new LinkedHashMap<>());
                     batches(name, each.getValue(), new LinkedHashMap<>());
@@ -132,7 +132,7 @@ public final class Worker {
         about.put("entries", (double) data.entries());
         about.put("java", (double) Runtime.version().feature());
         if (line != null) {
-            double foreign = Ours.crossing().equals("foreign functions") ? 1 : 0;
+            double foreign = ForebaySubject.crossing().equals("foreign functions") ? 1 : 0;
             about.put("by foreign functions", foreign);
             about.put("lines of D, MB", line.megabytes());
         }
@@ -308,8 +308,8 @@ public final class Worker {
             throws Exception {
         switch (form) {
             case LOOP -> subject.loop(keys, values);
-            case ARRAYS -> ((Ours) subject).arrays(keys, values);
-            default -> ((Subject.Batched) subject).batch(keys, values);
+            case ARRAYS -> ((ForebaySubject) subject).arrays(keys, values);
+            default -> ((Subject.BatchSubject) subject).batch(keys, values);
         }
     }
 }

@@ -1,0 +1,62 @@
+//! Outcomes of writes, as the package's data classes.
+
+use forebay::Error;
+use forebay::writes::{BatchOutcome, StreamSummary, WriteOutcome, WriteResult};
+use forebay_wire::token::Token;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use crate::error::exception;
+use crate::python::{IntoPython, model};
+
+impl IntoPython for WriteOutcome {
+    fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        write_object(py, &self.token, self.result)
+    }
+}
+
+/// Returns a `forebay.WriteOutcome`.
+fn write_object<'py>(
+    py: Python<'py>,
+    token: &Token,
+    result: WriteResult,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (result, version) = match result {
+        WriteResult::Appended => ("appended", None),
+        WriteResult::Applied => ("applied", None),
+        WriteResult::ConditionFailed(version) => ("condition_failed", version),
+    };
+    let parts = PyDict::new(py);
+    parts.set_item("token", PyBytes::new(py, &token.encode()))?;
+    parts.set_item("result", result)?;
+    parts.set_item("version", version.map(|version| version.0))?;
+    model(py, "WriteOutcome", &parts)
+}
+
+impl IntoPython for BatchOutcome {
+    fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let result = |result: &Result<WriteResult, Error>| match result {
+            Ok(result) => write_object(py, &self.token, *result),
+            Err(error) => exception(py, error, None),
+        };
+        let results = self.results.iter().map(result).collect::<PyResult<Vec<_>>>()?;
+        let parts = PyDict::new(py);
+        parts.set_item("token", PyBytes::new(py, &self.token.encode()))?;
+        parts.set_item("results", PyList::new(py, results)?)?;
+        model(py, "BatchOutcome", &parts)
+    }
+}
+
+impl IntoPython for StreamSummary {
+    fn into_python(self: Box<Self>, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let first_error = self.first_error.as_ref();
+        let first_error = first_error.map(|error| exception(py, error, None)).transpose()?;
+        let parts = PyDict::new(py);
+        parts.set_item("token", PyBytes::new(py, &self.token.encode()))?;
+        parts.set_item("settled", self.settled)?;
+        parts.set_item("condition_failed", self.condition_failed)?;
+        parts.set_item("failed", self.failed)?;
+        parts.set_item("first_error", first_error)?;
+        model(py, "StreamSummary", &parts)
+    }
+}

@@ -1,0 +1,163 @@
+//! The scan of one partition: page after page, over broken connections.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_core::key::Key;
+use forebay_core::key_order::KeyOrder;
+use forebay_core::row::Document;
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_wire::document::{ScanCursor, document_of};
+use forebay_wire::status::error_of_status;
+use forebay_wire::token::Token;
+use forebay_wire::v1;
+use forebay_wire::v1::shards_client::ShardsClient;
+use tonic::Streaming;
+use tonic::transport::Channel;
+
+use crate::connection::Connection;
+
+/// The generated client of the shards' service.
+pub(super) type Shards = ShardsClient<Channel>;
+
+/// A received document that waits for its turn in the merge.
+pub(super) struct WaitingDocument {
+    /// Bytes that the document is ordered by.
+    pub stored: Vec<u8>,
+    pub key: Key,
+    pub document: Document,
+}
+
+/// The state of one partition's scan.
+pub(super) struct PartitionScan {
+    order: KeyOrder,
+    /// Request of the scan, with the cursor after the last page.
+    request: v1::ScanRequest,
+    pages: Option<Streaming<v1::ScanResponse>>,
+    waiting: VecDeque<WaitingDocument>,
+    /// Last document that was taken; before the first, the document of the cursor that the scan
+    /// starts from.
+    taken: Option<Key>,
+    /// Position of the documents, once a page has come.
+    pub token: Option<Token>,
+    /// Whether no further page comes: at the end, or once the limit is reached.
+    is_over: bool,
+    /// Whether no document follows the received ones.
+    is_end: bool,
+}
+
+impl PartitionScan {
+    /// Creates a scan that starts with this request.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a cursor that no scan has returned.
+    pub fn new(order: KeyOrder, request: v1::ScanRequest) -> Result<Self> {
+        let taken = match request.cursor.is_empty() {
+            true => None,
+            false => ScanCursor::decode(&request.cursor)?.key,
+        };
+        Ok(Self {
+            order,
+            request,
+            pages: None,
+            waiting: VecDeque::new(),
+            taken,
+            token: None,
+            is_over: false,
+            is_end: false,
+        })
+    }
+
+    /// Returns the same scan, with no documents left.
+    #[must_use]
+    pub fn ended(mut self) -> Self {
+        (self.is_over, self.is_end) = (true, true);
+        self
+    }
+
+    pub fn partition(&self) -> u32 {
+        self.request.partition
+    }
+
+    /// Returns the bytes that the next document is ordered by; `None` if there is no next document,
+    /// or none has come yet.
+    pub fn next_stored(&self) -> Option<&[u8]> {
+        self.waiting.front().map(|waiting| &waiting.stored[..])
+    }
+
+    /// Returns the next document, if one has come.
+    pub fn take(&mut self) -> Option<WaitingDocument> {
+        let taken = self.waiting.pop_front()?;
+        self.taken = Some(taken.key.clone());
+        Some(taken)
+    }
+
+    /// Returns the cursor after the last document that was taken; empty if no document follows.
+    ///
+    /// # Errors
+    /// `InvalidArgument` before the first page.
+    pub fn cursor(&self) -> Result<Bytes> {
+        if self.is_end && self.waiting.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let behind = ScanCursor::decode(&self.request.cursor)?;
+        Ok(ScanCursor { key: self.taken.clone(), ..behind }.encode())
+    }
+
+    /// Waits until a document has come, or none is left.
+    ///
+    /// # Errors
+    /// The reason why the scan cannot continue; `Unavailable` if no node answers in time.
+    pub async fn fill(&mut self, connection: &Connection, shards: &Shards) -> Result<()> {
+        let wait_ms = self.request.read.as_ref().map_or(0, |read| read.wait_ms);
+        let deadline = connection.deadline() + Duration::from_millis(wait_ms.into());
+        let mut last = None;
+        let filling = async {
+            let mut backoff = connection.backoff();
+            while self.waiting.is_empty() && !self.is_over {
+                let Err(error) = self.page(shards).await else { continue };
+                if error.code() != ErrorCode::Unavailable {
+                    return Err(error);
+                }
+                self.pages = None;
+                last = Some(error);
+                tokio::time::sleep(backoff.next_wait(connection.entropy())).await;
+            }
+            Ok(())
+        };
+        let filled = tokio::time::timeout(deadline, filling).await;
+        filled.unwrap_or_else(|_| Err(connection.no_answer(last)))
+    }
+
+    /// Processes one page.
+    async fn page(&mut self, shards: &Shards) -> Result<()> {
+        let told = |status: tonic::Status| error_of_status(&status);
+        let pages = match &mut self.pages {
+            Some(pages) => pages,
+            None => {
+                let opened = shards.clone().scan(self.request.clone()).await.map_err(told)?;
+                self.pages.insert(opened.into_inner())
+            }
+        };
+        let Some(page) = pages.message().await.map_err(told)? else {
+            return Err(Error::unavailable("the node ended the scan early; try again"));
+        };
+        self.token = Some(Token::decode(&page.token)?);
+        if !page.cursor.is_empty() {
+            self.request.cursor = page.cursor;
+        }
+        let told = page.documents.len() as u64;
+        for document in page.documents {
+            let (key, document) = document_of(document)?;
+            let stored = self.order.stored(key.as_bytes())?;
+            self.waiting.push_back(WaitingDocument { stored, key, document });
+        }
+        (self.is_over, self.is_end) = (page.is_end, page.is_end);
+        if self.request.documents_max > 0 {
+            self.request.documents_max = self.request.documents_max.saturating_sub(told);
+            self.is_over |= self.request.documents_max == 0;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,135 @@
+//! Concurrent writes are coalesced, and each receives its own outcome.
+
+use forebay::schema::{ColumnRules, FieldSpec, KeyType, PartitionId, StoreSpec};
+use forebay::{ErrorCode, Store};
+use forebay_core::partition::partition_of;
+use futures::FutureExt;
+use futures::future::join_all;
+
+use crate::world::{INT64, PATIENCE, SOON, World, counters, counts};
+
+const WRITES: usize = 40;
+
+fn keys() -> Vec<String> {
+    (0..WRITES).map(|number| format!("u{number}")).collect()
+}
+
+fn partition(store: &Store, key: &str) -> PartitionId {
+    partition_of(key.as_bytes(), store.definition().partitions)
+}
+
+#[tokio::test]
+async fn writes_that_come_at_once_go_together_and_each_has_its_own_answer() {
+    let world = World::start().await;
+    let store = counters(&world.client().await, 4).await;
+    let keys = keys();
+    // All writes start before any is answered.
+    let sends = keys.iter().map(|key| store.upsert(key).increment("n", 1).send());
+    for (key, sent) in keys.iter().zip(join_all(sends).await) {
+        let outcome = sent.unwrap();
+        let own = partition(&store, key);
+        let told: Vec<_> = outcome.token.positions.keys().copied().collect();
+        assert_eq!(told, [own], "a token speaks of the write's own partition");
+    }
+    let counts = counts(&world.reader("counters").await).await;
+    assert_eq!(counts.len(), WRITES);
+    assert!(counts.values().all(|count| *count == 1), "{counts:?}");
+    // Two writes go at once, each alone; the others form at most one entry in each partition.
+    let batches = world.batches(&store).await;
+    assert!(batches.len() <= 2 + 4, "{batches:?}");
+    assert_eq!(batches.iter().sum::<usize>(), WRITES);
+}
+
+#[tokio::test]
+async fn an_event_that_is_refused_takes_no_other_with_it() {
+    let world = World::start().await;
+    let required = ColumnRules { required: true, ..ColumnRules::default() };
+    let mut spec = StoreSpec::stream("orders", KeyType::String, 2);
+    spec.fields.push(FieldSpec { rules: required, ..FieldSpec::new("n", INT64) });
+    let orders = world.client().await.create_store(&spec).await.unwrap();
+    let keys = keys();
+    let refused = |number: usize| number % 13 == 5;
+    let sends = keys.iter().enumerate().map(|(number, key)| {
+        let event = orders.insert(key);
+        if refused(number) { event.send() } else { event.set("n", 1).send() }
+    });
+    for (number, sent) in join_all(sends).await.into_iter().enumerate() {
+        match sent {
+            Ok(_) => assert!(!refused(number), "{number}"),
+            Err(error) => {
+                assert!(refused(number), "{number}: {error}");
+                assert_eq!(error.error().context().field.as_deref(), Some("n"));
+            }
+        }
+    }
+    let appended = world.appended_everywhere(&orders).await;
+    let expected = (0..WRITES).filter(|number| !refused(*number)).count();
+    assert_eq!(appended.iter().map(Vec::len).sum::<usize>(), expected);
+}
+
+#[tokio::test]
+async fn whoever_gives_up_while_it_waits_is_not_sent_and_holds_nobody_up() {
+    let world = World::start().await;
+    let store = counters(&world.client().await, 1).await;
+    world.log.inner().close();
+    let first = tokio::spawn(store.upsert("first").increment("n", 1).send());
+    let second = tokio::spawn(store.upsert("second").increment("n", 1).send());
+    tokio::task::yield_now().await;
+    assert!(store.upsert("gone").increment("n", 1).send().now_or_never().is_none());
+    let last = tokio::spawn(store.upsert("last").increment("n", 1).send());
+    tokio::task::yield_now().await;
+    world.log.inner().open();
+    for sent in [first, second, last] {
+        sent.await.unwrap().unwrap();
+    }
+    let counts = counts(&world.reader("counters").await).await;
+    let expected = ["first", "last", "second"].map(|key| (key.as_bytes().to_vec(), 1));
+    assert_eq!(counts.into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[tokio::test]
+async fn a_partition_that_stands_still_holds_up_its_own_writes_alone() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let store = counters(&client, 2).await;
+    let [stuck, free] = [0, 1].map(|partition_id| {
+        let of = keys().into_iter().filter(|key| partition(&store, key).0 == partition_id);
+        of.collect::<Vec<_>>()
+    });
+    world.log.inner().close_at(PartitionId(0));
+    let send = |key: &String| store.upsert(key).increment("n", 1).send();
+    let held: Vec<_> = stuck.iter().map(|key| tokio::spawn(send(key))).collect();
+    tokio::task::yield_now().await;
+    for key in &free {
+        tokio::time::timeout(PATIENCE, send(key)).await.unwrap().unwrap();
+    }
+    assert!(held.iter().all(|held| !held.is_finished()));
+    world.log.inner().open();
+    for held in held {
+        held.await.unwrap().unwrap();
+    }
+    let counts = counts(&world.reader("counters").await).await;
+    assert!(counts.len() == WRITES && counts.values().all(|count| *count == 1), "{counts:?}");
+}
+
+#[tokio::test]
+async fn writes_that_wait_for_a_writer_that_is_gone_are_settled_when_it_is_back() {
+    let mut world = World::start().await;
+    let store = counters(&world.hasty_client(SOON).await, 2).await;
+    world.kill();
+    let keys = keys();
+    let sends = keys.iter().map(|key| store.upsert(key).increment("n", 1).send());
+    let mut pending = Vec::new();
+    for sent in join_all(sends).await {
+        let error = sent.unwrap_err();
+        let code = error.code();
+        assert!(matches!(code, ErrorCode::Unavailable | ErrorCode::UnknownOutcome), "{error}");
+        pending.push(error.into_pending().unwrap().with_deadline(PATIENCE));
+    }
+    world.restart().await;
+    for settled in join_all(pending.into_iter().map(|pending| pending.retry())).await {
+        settled.unwrap().into_complete().unwrap();
+    }
+    let counts = counts(&world.reader("counters").await).await;
+    assert!(counts.len() == WRITES && counts.values().all(|count| *count == 1), "{counts:?}");
+}

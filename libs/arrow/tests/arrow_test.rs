@@ -1,0 +1,70 @@
+//! Values of every type convert to Arrow columns, and back from Arrow's own arrays.
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{Float32Type, Int8Type, Int64Type, TimestampMicrosecondType};
+use forebay_arrow::{arrow_type, column};
+use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
+
+#[test]
+fn a_column_has_the_type_that_is_told_and_its_missing_values() {
+    let scalars = [
+        (ScalarType::Bool, Value::Bool(true)),
+        (ScalarType::Int32, Value::Int32(-7)),
+        (ScalarType::Int64, Value::Int64(1 << 40)),
+        (ScalarType::Float32, Value::Float32(0.5)),
+        (ScalarType::Float64, Value::Float64(-0.25)),
+        (ScalarType::String, Value::String("é".to_owned())),
+        (ScalarType::Bytes, Value::Bytes(vec![0, 255])),
+        (ScalarType::Timestamp, Value::Timestamp(-1)),
+    ];
+    for (scalar, value) in scalars {
+        for (of, value) in [
+            (FieldType::Scalar(scalar), value.clone()),
+            (FieldType::List(scalar), Value::List(scalar, vec![value.clone(), value])),
+        ] {
+            let made = column(of, vec![None, Some(value), None]).unwrap();
+            assert_eq!(made.data_type(), &arrow_type(of));
+            assert_eq!((made.len(), made.null_count()), (3, 2), "{of}");
+        }
+    }
+    let vectors = [
+        (VectorType::F32, Value::VectorF32(vec![1.0, 2.0])),
+        (VectorType::F16, Value::VectorF16(vec![half::f16::ONE; 2])),
+        (VectorType::I8, Value::VectorI8(vec![-1, 2])),
+    ];
+    for (component, value) in vectors {
+        let of = FieldType::Vector(component, 2);
+        let made = column(of, vec![None, Some(value)]).unwrap();
+        assert_eq!(made.data_type(), &arrow_type(of));
+        assert_eq!((made.len(), made.null_count()), (2, 1), "{of}");
+        assert!(column(of, vec![Some(Value::VectorF32(vec![1.0]))]).is_err());
+    }
+}
+
+#[test]
+fn values_are_what_they_were() {
+    let int64 = FieldType::INT64;
+    let made = column(int64, vec![Some(Value::Int64(3)), None]).unwrap();
+    assert_eq!(made.as_primitive::<Int64Type>().value(0), 3);
+    let timestamp = FieldType::TIMESTAMP;
+    let made = column(timestamp, vec![Some(Value::Timestamp(9))]).unwrap();
+    assert_eq!(made.as_primitive::<TimestampMicrosecondType>().value(0), 9);
+    let list = |items: &[i64]| {
+        let items = items.iter().map(|item| Value::Int64(*item)).collect();
+        Some(Value::List(ScalarType::Int64, items))
+    };
+    let lists = vec![list(&[1, 2]), None, list(&[]), list(&[3])];
+    let made = column(FieldType::List(ScalarType::Int64), lists).unwrap();
+    let lists = made.as_list::<i32>();
+    let items = |row: usize| lists.value(row).as_primitive::<Int64Type>().values().to_vec();
+    assert_eq!((items(0), items(2), items(3)), (vec![1, 2], vec![], vec![3]));
+    assert!(lists.is_null(1));
+    let vectors = vec![None, Some(Value::VectorI8(vec![4, -5]))];
+    let made = column(FieldType::Vector(VectorType::I8, 2), vectors).unwrap();
+    let row = made.as_fixed_size_list().value(1);
+    assert_eq!(row.as_primitive::<Int8Type>().values(), &[4, -5]);
+    let vectors = vec![Some(Value::VectorF32(vec![0.5]))];
+    let made = column(FieldType::Vector(VectorType::F32, 1), vectors).unwrap();
+    let row = made.as_fixed_size_list().value(0);
+    assert_eq!(row.as_primitive::<Float32Type>().values(), &[0.5]);
+}

@@ -1,0 +1,113 @@
+//! The documents that changed between two offsets of a log.
+
+use std::collections::HashSet;
+
+use forebay_core::change::EntryBody;
+use forebay_core::id::LogId;
+use forebay_core::key::Key;
+use forebay_core::{ErrorCode, Result};
+use forebay_log::RecordRange;
+use forebay_wire::entry::decode_entry;
+
+/// Returns the keys that the entries with this log id name in a range of their log; `None` if there
+/// are more than `most` keys.
+///
+/// # Errors
+/// The errors of [`RecordRange::next`]; `UpgradeNeeded` for an entry of a newer build.
+pub async fn changed_keys(
+    mut range: RecordRange<'_>,
+    log_id: LogId,
+    most: usize,
+) -> Result<Option<HashSet<Key>>> {
+    let mut keys = HashSet::new();
+    loop {
+        let records = range.next().await?;
+        if records.is_empty() {
+            return Ok(Some(keys));
+        }
+        for record in records {
+            // An entry that every replica skips has changed nothing.
+            let entry = match decode_entry(&record.entry) {
+                Ok(entry) if entry.log_id == log_id => entry,
+                Err(error) if error.code() == ErrorCode::UpgradeNeeded => return Err(error),
+                _ => continue,
+            };
+            let EntryBody::Changes(batches) = entry.body else { continue };
+            let changes = batches.into_iter().flat_map(|batch| batch.changes);
+            keys.extend(changes.map(|change| change.key));
+            if keys.len() > most {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use forebay_core::change::{Change, ClientBatch, Entry, Verb};
+    use forebay_core::clock::SystemClock;
+    use forebay_core::id::{
+        ClientId, Epoch, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion,
+        Sequence, StoreId,
+    };
+    use forebay_log::{ChangeLog, MemoryLog};
+    use forebay_wire::entry::encode_entry;
+
+    use super::*;
+
+    const AT: PartitionRef = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
+
+    fn key(name: &str) -> Key {
+        Key::plain(name.as_bytes()).unwrap()
+    }
+
+    fn entry(log_id: u64, body: EntryBody) -> Bytes {
+        let (log_id, epoch, schema_version) = (LogId(log_id), Epoch(0), SchemaVersion(1));
+        encode_entry(&Entry { log_id, epoch, schema_version, source: None, body }).unwrap()
+    }
+
+    fn deletes(names: &[&str]) -> EntryBody {
+        let change = |(number, name): (usize, &&str)| Change {
+            sequence: Sequence(number as u64 + 1),
+            key: key(name),
+            verb: Verb::Delete,
+            fields: Vec::new(),
+            condition: None,
+            ttl_us: None,
+        };
+        let changes = names.iter().enumerate().map(change).collect();
+        EntryBody::Changes(vec![ClientBatch { client: ClientId(7), changes }])
+    }
+
+    #[tokio::test]
+    async fn keys_are_those_of_the_range_and_of_its_log_alone_and_bounded() {
+        let log = MemoryLog::new(Arc::new(SystemClock));
+        log.create(AT.store, PartitionCount(1)).await.unwrap();
+        for record in [
+            entry(5, deletes(&["before"])),
+            entry(5, deletes(&["a", "b"])),
+            entry(6, deletes(&["of another log"])),
+            Bytes::from_static(b"garbage"),
+            entry(5, EntryBody::Heartbeat),
+            entry(5, deletes(&["b", "c"])),
+            entry(5, deletes(&["behind"])),
+        ] {
+            log.append(AT, record).await.unwrap();
+        }
+        let changed = async |offsets: std::ops::Range<u64>, most| {
+            let offsets = Offset(offsets.start)..Offset(offsets.end);
+            changed_keys(RecordRange { log: &log, at: AT, offsets }, LogId(5), most).await
+        };
+        let wanted = HashSet::from(["a", "b", "c"].map(key));
+        assert_eq!(changed(1..6, 3).await.unwrap(), Some(wanted));
+        assert_eq!(changed(1..6, 2).await.unwrap(), None);
+        assert_eq!(changed(3..3, 0).await.unwrap(), Some(HashSet::new()));
+        let beyond = changed(1..9, 9).await.unwrap_err();
+        assert_eq!(beyond.code(), ErrorCode::Unavailable, "{beyond}");
+        log.trim(AT, Offset(3)).await.unwrap();
+        assert_eq!(changed(1..6, 3).await.unwrap_err().code(), ErrorCode::TokenLost);
+    }
+}

@@ -1,0 +1,153 @@
+//! The sink of copies: a partition that receives entries from other logs, each once, no matter how
+//! many copiers there are and how often they copy.
+//!
+//! Every copied entry names its source position and the previous position that was sent from the
+//! same source. A replica applies an entry only if that previous position is the last one that the
+//! replica applied from that source (`tools/docs/src/semantics.md`, section 2).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use forebay_core::change::{Entry, EntryBody, Source};
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{Epoch, LogId, Offset, PartitionId, PartitionRef, Position, SchemaVersion};
+use forebay_core::{Error, Result};
+use forebay_log::{ChangeLog, ReadLimit};
+use forebay_wire::entry::{decode_entry, encode_entry};
+
+use crate::log_identity::find_log_id;
+
+/// Limit of one read while a copier reads back.
+const READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
+
+/// Source of a copied entry.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyOrigin {
+    /// Source partition.
+    pub partition: PartitionId,
+    /// Position of the entry in the source partition.
+    pub position: Position,
+    /// Time at which the source log appended the entry.
+    pub append_time: Timestamp,
+}
+
+/// Progress of the copies in a log, as read back from the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SinkProgress {
+    /// Id of the log.
+    pub log_id: LogId,
+    /// First offset that was not read back.
+    pub next: Offset,
+    /// Last position of each source below `next`.
+    pub received: BTreeMap<PartitionId, Position>,
+}
+
+/// A partition that receives copies, as one copier knows it.
+#[derive(Clone, Debug)]
+pub struct ExactlyOnceSink {
+    at: PartitionRef,
+    progress: SinkProgress,
+    /// Last position of each source, including the entries that this copier has sent since.
+    sent: BTreeMap<PartitionId, Position>,
+}
+
+impl ExactlyOnceSink {
+    /// Reads back the copies in a partition from the start of its log.
+    ///
+    /// # Errors
+    /// `Unavailable` for a log without an entry; the errors of the log.
+    pub async fn find(log: &dyn ChangeLog, at: PartitionRef) -> Result<Self> {
+        let bounds = log.bounds(at).await?;
+        let log_id = find_log_id(log, at, bounds).await?;
+        let log_id =
+            log_id.ok_or_else(|| Error::unavailable("the log has no entry yet; try again"))?;
+        let progress = SinkProgress { log_id, next: bounds.start, received: BTreeMap::new() };
+        Self::resume(log, at, progress).await
+    }
+
+    /// Reads back the copies in a partition from an earlier [`SinkProgress`] on.
+    ///
+    /// # Errors
+    /// The errors of the log.
+    pub async fn resume(
+        log: &dyn ChangeLog,
+        at: PartitionRef,
+        progress: SinkProgress,
+    ) -> Result<Self> {
+        let mut found = Self { at, progress, sent: BTreeMap::new() };
+        found.read_back(log).await?;
+        found.sent = found.progress.received.clone();
+        Ok(found)
+    }
+
+    /// Returns the partition that receives the copies.
+    pub fn partition(&self) -> PartitionRef {
+        self.at
+    }
+
+    /// Returns the progress as read back.
+    pub fn progress(&self) -> &SinkProgress {
+        &self.progress
+    }
+
+    /// Returns the position of the last entry that this copier sent from a source.
+    pub fn sent(&self, from: PartitionId) -> Option<Position> {
+        self.sent.get(&from).copied()
+    }
+
+    /// Returns whether the log contains other copies than this copier has sent, so that this copier
+    /// is fenced.
+    pub fn is_fenced(&self) -> bool {
+        self.progress.received != self.sent
+    }
+
+    /// Reads the rest of the log by the rule by which a replica applies copies.
+    ///
+    /// # Errors
+    /// The errors of the log.
+    pub async fn read_back(&mut self, log: &dyn ChangeLog) -> Result<()> {
+        let end = log.bounds(self.at).await?.end;
+        let SinkProgress { log_id, next, received } = &mut self.progress;
+        while *next < end {
+            let read = log.read(self.at, *next, READ).await?;
+            let Some(last) = read.records.last() else { break };
+            *next = last.offset.next();
+            for record in &read.records {
+                let Ok(entry) = decode_entry(&record.entry) else { continue };
+                let Some(source) = entry.source.filter(|_| entry.log_id == *log_id) else {
+                    continue;
+                };
+                if received.get(&source.partition).copied() == source.previous {
+                    received.insert(source.partition, source.position);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends an entry unless it was copied before; returns whether it was appended.
+    /// `schema_version` is the version of the definition that the entry was written with.
+    ///
+    /// # Errors
+    /// The errors of the log. After an error, only [`ExactlyOnceSink::find`] shows whether the
+    /// entry was appended.
+    pub async fn send(
+        &mut self,
+        log: &dyn ChangeLog,
+        from: CopyOrigin,
+        schema_version: SchemaVersion,
+        body: EntryBody,
+    ) -> Result<bool> {
+        let CopyOrigin { partition, position, append_time } = from;
+        let previous = self.sent(partition);
+        if previous.is_some_and(|previous| previous >= position) {
+            return Ok(false);
+        }
+        let source = Some(Source { partition, position, previous, append_time, is_moved: true });
+        let log_id = self.progress.log_id;
+        let entry = Entry { log_id, epoch: Epoch(0), schema_version, source, body };
+        log.append(self.at, encode_entry(&entry)?).await?;
+        self.sent.insert(partition, position);
+        Ok(true)
+    }
+}

@@ -1,0 +1,70 @@
+//! The donor mapping: the donor's file, which the recipient maps after its own addresses.
+
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use forebay_core::{Error, Result};
+use rustix::fs::{FlockOperation, OFlags, flock};
+
+use crate::memory::{BLOCK_BYTES, SpaceHeader, mapped_bytes, refused};
+
+/// Suffix of the name by which a recipient links the donor's file.
+pub(crate) const DONOR_LINK_SUFFIX: &str = ".borrowed";
+
+/// A part of another space, mapped after a space's own addresses.
+#[derive(Debug)]
+pub(crate) struct DonorMapping {
+    /// The donor's file; locked as long as it is open.
+    pub(crate) file: File,
+    /// The address that the donor's address 0 has here.
+    pub(crate) at: u64,
+    pub(crate) bytes: u64,
+}
+
+impl DonorMapping {
+    /// Opens the donor's part of a space with this many addresses, by the first of these names
+    /// that exists.
+    ///
+    /// # Errors
+    /// `NotFound` if none exists; `Corrupt` if the file is too short; `Unavailable`.
+    pub(crate) fn open(names: &[PathBuf], reserved: u64, bytes: u64) -> Result<Self> {
+        let gone = || Error::not_found("the donor's file is gone");
+        let at = mapped_bytes(reserved).next_multiple_of(BLOCK_BYTES);
+        for name in names {
+            let flags = OFlags::NOFOLLOW.bits() as i32;
+            let Ok(file) = File::options().read(true).custom_flags(flags).open(name) else {
+                continue;
+            };
+            flock(&file, FlockOperation::LockShared)
+                .map_err(|error| refused("lock", name, &error.into()))?;
+            let own = file.metadata().map_err(|error| refused("look at", name, &error))?;
+            // A name removed in between means that the donor may not have seen the lock.
+            let is_there = std::fs::metadata(name).is_ok_and(|named| named.ino() == own.ino());
+            if !is_there {
+                return Err(gone());
+            }
+            if own.size() < bytes || !bytes.is_multiple_of(BLOCK_BYTES) {
+                return Err(Error::corrupt("the donor's file is shorter than the recorded length"));
+            }
+            return Ok(Self { file, at, bytes });
+        }
+        Err(gone())
+    }
+
+    /// End of the donor's addresses.
+    pub(crate) fn end(&self) -> u64 {
+        self.at + self.bytes
+    }
+}
+
+/// Returns how many bytes of a donor's memory the space of a file refers to.
+///
+/// # Errors
+/// `Unavailable`.
+pub(crate) fn donor_bytes(file: &File, path: &Path) -> Result<u64> {
+    let mut word = [0; 8];
+    let at = std::mem::offset_of!(SpaceHeader, donor_bytes) as u64;
+    file.read_exact_at(&mut word, at).map_err(|error| refused("read", path, &error))?;
+    Ok(u64::from_le_bytes(word))
+}

@@ -1,0 +1,118 @@
+//! The serving end of the remote log: the gRPC change stream over any log.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::Result;
+use forebay_core::clock::Clock;
+use forebay_core::id::{Offset, PartitionId, PartitionRef, StoreId};
+use forebay_core::limits::{STREAM_READ_BYTES_MAX, STREAM_SILENCE_MS};
+use forebay_wire::status::status_of_error;
+use forebay_wire::v1;
+use forebay_wire::v1::change_stream_server::ChangeStream;
+use futures::stream::{self, Stream, StreamExt};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status};
+
+use crate::change_log::{ChangeLog, ReadLimit, Records};
+
+/// The change stream service of all partitions of one [`ChangeLog`].
+///
+/// A subscription first sends the current contents of the log, even if empty, and then each new
+/// record. After a second without a record the service sends an empty answer, so that a subscriber
+/// can distinguish a silent log from a silent connection.
+#[derive(Clone)]
+pub struct ChangeStreamService {
+    log: Arc<dyn ChangeLog>,
+    clock: Arc<dyn Clock>,
+    /// Cancelled when all subscriptions end.
+    ended: CancellationToken,
+}
+
+impl ChangeStreamService {
+    /// Returns the change stream of this log; `clock` is reported to subscribers.
+    pub fn new(log: Arc<dyn ChangeLog>, clock: Arc<dyn Clock>) -> Self {
+        Self { log, clock, ended: CancellationToken::new() }
+    }
+
+    /// Ends all subscriptions, present and future, so that a server can drain; a subscription never
+    /// ends by itself.
+    pub fn end_streams(&self) {
+        self.ended.cancel();
+    }
+}
+
+/// State of a subscription; the stream drops it after an error.
+struct Subscription {
+    log: Arc<dyn ChangeLog>,
+    at: PartitionRef,
+    next: Offset,
+    wait_max: Duration,
+}
+
+impl Subscription {
+    async fn read(&mut self) -> Result<v1::SubscribeResponse> {
+        let limit = ReadLimit { bytes_max: STREAM_READ_BYTES_MAX, wait_max: self.wait_max };
+        let Records { records, end } = self.log.read(self.at, self.next, limit).await?;
+        self.wait_max = Duration::from_millis(STREAM_SILENCE_MS);
+        if let Some(last) = records.last() {
+            self.next = last.offset.next();
+        }
+        let records = records
+            .into_iter()
+            .map(|record| v1::LogRecord {
+                offset: record.offset.0,
+                append_time_us: record.append_time.as_micros(),
+                entry: record.entry,
+            })
+            .collect();
+        Ok(v1::SubscribeResponse { records, end_offset: end.0 })
+    }
+}
+
+fn partition(store_id: u64, partition: u32) -> PartitionRef {
+    PartitionRef { store: StoreId(store_id), partition: PartitionId(partition) }
+}
+
+#[tonic::async_trait]
+impl ChangeStream for ChangeStreamService {
+    type SubscribeStream =
+        Pin<Box<dyn Stream<Item = Result<v1::SubscribeResponse, Status>> + Send>>;
+
+    async fn subscribe(
+        &self,
+        request: Request<v1::SubscribeRequest>,
+    ) -> Result<Response<Self::SubscribeStream>, Status> {
+        let request = request.get_ref();
+        let subscription = Subscription {
+            log: Arc::clone(&self.log),
+            at: partition(request.store_id, request.partition),
+            next: Offset(request.from_offset),
+            wait_max: Duration::ZERO,
+        };
+        let end = self.ended.clone().cancelled_owned();
+        let answers = stream::unfold(Some(subscription), |subscription| async {
+            let mut subscription = subscription?;
+            match subscription.read().await {
+                Ok(answer) => Some((Ok(answer), Some(subscription))),
+                Err(error) => Some((Err(status_of_error(&error)), None)),
+            }
+        });
+        Ok(Response::new(Box::pin(answers.take_until(Box::pin(end)))))
+    }
+
+    async fn bounds(
+        &self,
+        request: Request<v1::BoundsRequest>,
+    ) -> Result<Response<v1::BoundsResponse>, Status> {
+        let request = request.get_ref();
+        let at = partition(request.store_id, request.partition);
+        let bounds = self.log.bounds(at).await.map_err(|error| status_of_error(&error))?;
+        Ok(Response::new(v1::BoundsResponse {
+            start_offset: bounds.start.0,
+            end_offset: bounds.end.0,
+            server_time_us: bounds.server_time.unwrap_or_else(|| self.clock.now()).as_micros(),
+        }))
+    }
+}

@@ -1,0 +1,180 @@
+//! Proves that a replica that is written to a checkpoint and read back is unchanged: state, rows
+//! and positions.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_core::ErrorCode;
+use forebay_core::catalog::SchemaAt;
+use forebay_core::change::{
+    Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Source, Verb,
+};
+use forebay_core::clock::Timestamp;
+use forebay_core::entropy::{Entropy, SeededEntropy};
+use forebay_core::fold::Record;
+use forebay_core::id::{
+    ClientId, Epoch, FieldId, LogId, Offset, PartitionCount, PartitionId, PartitionRef, Position,
+    SchemaVersion, Sequence, StoreId,
+};
+use forebay_core::key::{Key, KeyType};
+use forebay_core::layout::Layout;
+use forebay_core::schema::StoreSpec;
+use forebay_core::value::{FieldType, Value};
+use forebay_index::Index;
+use forebay_log::Bounds;
+use forebay_log::disk::{Disk, SimDisk};
+use forebay_replica::{PartitionReplica, open_checkpoint, write_checkpoint};
+use forebay_snapshot::ImageState;
+
+use super::IndexWriter;
+
+const AT: PartitionRef = PartitionRef { store: StoreId(42), partition: PartitionId(0) };
+const COUNT: PartitionCount = PartitionCount(1);
+
+fn index() -> Index {
+    let number = FieldType::INT64;
+    let spec = StoreSpec::documents("users", KeyType::String, 1).field("age", number);
+    let definition = spec.define(AT.store).unwrap();
+    let schema = SchemaAt { layout: Layout::of(&definition), definition };
+    Index::new([Arc::new(schema)], [AT.partition], 5).unwrap()
+}
+
+fn copy(index: &Index) -> PartitionReplica {
+    PartitionReplica::first(AT, COUNT, Box::new(IndexWriter(index.writer(AT.partition).unwrap())))
+}
+
+/// Returns one record: a client chosen by the entropy puts or deletes a document. Record 0 is the
+/// log header entry.
+fn record(number: u64, entropy: &SeededEntropy) -> Record {
+    let random = entropy.next_u64().unwrap();
+    let set = FieldOp::Set(Some(Value::Int64(random as i64)));
+    let is_delete = random.is_multiple_of(11);
+    let field = FieldChange { field: FieldId(1), op: set, ttl_us: None };
+    let change = Change {
+        sequence: Sequence(1 + random % 3_000),
+        key: Key::plain(format!("key-{:0100}", random % 9_000).as_bytes()).unwrap(),
+        verb: if is_delete { Verb::Delete } else { Verb::Put },
+        fields: if is_delete { Vec::new() } else { vec![field] },
+        condition: None,
+        ttl_us: (!is_delete && random.is_multiple_of(5)).then_some(60_000_000),
+    };
+    let client = ClientId(u128::from(random % 2_500) << 70 | 3);
+    let position = Position { epoch: Epoch(2), offset: Offset(number), place: 7 };
+    let source = Source {
+        partition: PartitionId(number as u32),
+        position,
+        previous: None,
+        append_time: Timestamp::from_micros(5_000 + number as i64 * 1_000),
+        is_moved: false,
+    };
+    let entry = Entry {
+        log_id: LogId(0xfeed),
+        epoch: Epoch(1),
+        schema_version: SchemaVersion(1),
+        source: (number > 0 && random.is_multiple_of(4)).then_some(source),
+        body: match number {
+            0 => EntryBody::LogHeader,
+            _ => EntryBody::Changes(vec![ClientBatch { client, changes: vec![change] }]),
+        },
+    };
+    let append_time = Timestamp::from_micros(number as i64 * 1_000);
+    Record { offset: Offset(number), append_time, entry: Ok(entry) }
+}
+
+fn rows(copy: &PartitionReplica) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut rows = Vec::new();
+    let mut visit = |key: &[u8], row: &[u8]| {
+        rows.push((key.to_vec(), row.to_vec()));
+        Ok(())
+    };
+    copy.writer().visit_rows(&mut visit).unwrap();
+    rows.sort();
+    rows
+}
+
+fn apply(copy: &mut PartitionReplica, index: &Index, records: std::ops::Range<u64>) {
+    for number in records {
+        let record = record(number, &SeededEntropy::new(number));
+        let step = copy.apply(record, index.schemas(), |_| ()).unwrap();
+        assert_eq!(step.skipped, None);
+    }
+    copy.settle().unwrap();
+}
+
+/// Writes the replica to a file, and reads the file into a new replica over this index.
+fn written_and_read(copy: &PartitionReplica, index: &Index) -> (PartitionReplica, ImageState) {
+    let disk = SimDisk::new(Arc::new(SeededEntropy::new(1)));
+    let path = Path::new("checkpoint");
+    let head = copy.checkpoint_head(Some(-7)).unwrap();
+    let file = disk.create(path).unwrap();
+    let bytes = write_checkpoint(&*file, &head, copy.writer(), &|| false).unwrap();
+    assert_eq!(disk.bytes(path).unwrap().len() as u64, bytes);
+    let (image, found) = open_checkpoint(disk.open(path).unwrap()).unwrap();
+    image.verify().unwrap();
+    assert_eq!((found.clock_error_us, found.opened), (Some(-7), head.opened));
+    assert_eq!(found.append_time, head.append_time);
+    let mut read = self::copy(index);
+    read.restore(found, &image).unwrap();
+    (read, head)
+}
+
+#[test]
+fn a_copy_that_is_read_back_is_the_one_that_was_written_and_goes_on_as_it() {
+    let (index, other_index) = (index(), index());
+    let mut copy = copy(&index);
+    let bounds = Bounds { start: Offset(0), end: Offset(9_999), server_time: None };
+    copy.open(bounds).unwrap();
+    assert!(copy.checkpoint_head(None).is_none(), "nothing is worth a checkpoint yet");
+    apply(&mut copy, &index, 0..6_000);
+    let (mut read, head) = written_and_read(&copy, &other_index);
+    assert!(head.state.dedup.windows().len() > 2_000, "many windows");
+    assert!(head.state.sources.len() > 1_000);
+    assert!(rows(&copy).len() > 2_500, "many groups of rows");
+    assert_eq!(read.state(), copy.state());
+    assert_eq!(rows(&read), rows(&copy));
+    assert_eq!(read.checkpoint_head(Some(-7)), Some(head));
+
+    apply(&mut copy, &index, 6_000..9_000);
+    apply(&mut read, &other_index, 6_000..9_000);
+    assert_eq!(read.state(), copy.state());
+    assert_eq!(rows(&read), rows(&copy));
+}
+
+#[test]
+fn a_copy_that_is_built_beside_another_gets_no_checkpoint() {
+    let index = index();
+    let mut copy = copy(&index);
+    let bounds = Bounds { start: Offset(0), end: Offset(3), server_time: None };
+    copy.open(bounds).unwrap();
+    apply(&mut copy, &index, 0..3);
+    assert!(copy.checkpoint_head(None).is_some());
+    copy.start_over(forebay_core::Error::token_lost("a test")).unwrap();
+    copy.open(bounds).unwrap();
+    apply(&mut copy, &index, 0..2);
+    assert!(copy.checkpoint_head(None).is_none());
+    copy.serve();
+    assert!(copy.checkpoint_head(None).is_some());
+}
+
+#[test]
+fn a_checkpoint_that_takes_too_long_is_given_up_in_the_middle() {
+    let index = index();
+    let mut copy = copy(&index);
+    copy.open(Bounds { start: Offset(0), end: Offset(0), server_time: None }).unwrap();
+    apply(&mut copy, &index, 0..9_000);
+    let head = copy.checkpoint_head(None).unwrap();
+    let disk = SimDisk::new(Arc::new(SeededEntropy::new(1)));
+    let path = Path::new("checkpoint");
+    let looks = Cell::new(0);
+    let is_late = || looks.replace(looks.get() + 1) == 1;
+    let error = write_checkpoint(&*disk.create(path).unwrap(), &head, copy.writer(), &is_late);
+    assert_eq!(error.unwrap_err().code(), ErrorCode::DeadlineExceeded);
+    let written = disk.bytes(path).unwrap().len() as u64;
+    let whole = Path::new("whole");
+    let file = disk.create(whole).unwrap();
+    let whole = write_checkpoint(&*file, &head, copy.writer(), &|| false).unwrap();
+    assert!(written > 0 && written < whole, "{written} of {whole}");
+    let unfinished = open_checkpoint(disk.open(path).unwrap());
+    assert_eq!(unfinished.unwrap_err().code(), ErrorCode::Corrupt);
+}

@@ -1,0 +1,153 @@
+//! Proves that entries that a replica's writer buffers become visible once they are written, all of
+//! them and exactly once.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use forebay_core::catalog::SchemaAt;
+use forebay_core::change::{Entry, EntryBody};
+use forebay_core::clock::Timestamp;
+use forebay_core::fold::{Applied, Documents, PartitionState, Record};
+use forebay_core::id::{
+    Epoch, LogId, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId,
+};
+use forebay_core::key::KeyType;
+use forebay_core::layout::Layout;
+use forebay_core::replica_state::{LogCursor, PartitionPhase};
+use forebay_core::schema::StoreSpec;
+use forebay_core::schema_set::SchemaSet;
+use forebay_core::{Error, Result};
+use parking_lot::Mutex;
+
+use super::{ApplyError, ApplyResult, PartitionReplica};
+use crate::progress::ReplicaProgress;
+use crate::storage::ReplicaWriter;
+
+const AT: PartitionRef = PartitionRef { store: StoreId(42), partition: PartitionId(0) };
+
+/// The content of a disk, and its answer to the next write.
+#[derive(Default)]
+struct Disk {
+    /// For each write, the offset after each of its entries, and the offset after all of them.
+    written: Vec<(Vec<Offset>, Offset)>,
+    refusal: Option<Error>,
+}
+
+/// A writer that buffers entries until `settle`.
+struct BufferingWriter {
+    taken: Vec<Offset>,
+    disk: Arc<Mutex<Disk>>,
+}
+
+impl Documents for BufferingWriter {
+    fn row(&self, _key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        Ok(None)
+    }
+}
+
+impl ReplicaWriter for BufferingWriter {
+    fn start_rebuild(&mut self) -> Result<()> {
+        self.taken.clear();
+        Ok(())
+    }
+
+    fn publish_rebuild(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn set_phase(&mut self, _phase: PartitionPhase) {}
+
+    fn apply(&mut self, applied: &mut Applied, state: &PartitionState) -> Result<()> {
+        if let Some(reason) = applied.skipped.take() {
+            return Err(reason);
+        }
+        self.taken.push(state.offset_applied);
+        Ok(())
+    }
+
+    fn note_cursor(&mut self, _cursor: LogCursor) {}
+
+    fn settle(&mut self, state: &PartitionState) -> Result<()> {
+        let mut disk = self.disk.lock();
+        if let Some(refusal) = disk.refusal.take() {
+            return Err(refusal);
+        }
+        disk.written.push((std::mem::take(&mut self.taken), state.offset_applied));
+        Ok(())
+    }
+}
+
+struct World {
+    copy: PartitionReplica,
+    disk: Arc<Mutex<Disk>>,
+    schemas: SchemaSet,
+}
+
+impl World {
+    fn new() -> Self {
+        let spec = StoreSpec::documents("users", KeyType::String, 1);
+        let definition = spec.define(AT.store).unwrap();
+        let schema = SchemaAt { layout: Layout::of(&definition), definition };
+        let disk = Arc::<Mutex<Disk>>::default();
+        let writer = BufferingWriter { taken: Vec::new(), disk: Arc::clone(&disk) };
+        let copy = PartitionReplica::first(AT, PartitionCount(1), Box::new(writer));
+        Self { copy, disk, schemas: SchemaSet::new([Arc::new(schema)]).unwrap() }
+    }
+
+    /// Applies an entry at this offset, of the log of this id.
+    fn apply(&mut self, offset: u64, log_id: u64) -> std::result::Result<ApplyResult, ApplyError> {
+        let body = if offset == 0 { EntryBody::LogHeader } else { EntryBody::Heartbeat };
+        let (log_id, schema_version, source) = (LogId(log_id), SchemaVersion(0), None);
+        let entry = Ok(Entry { log_id, epoch: Epoch(0), schema_version, source, body });
+        let append_time = Timestamp::from_micros(offset as i64);
+        let record = Record { offset: Offset(offset), append_time, entry };
+        self.copy.apply(record, &self.schemas, |_| ())
+    }
+
+    fn shown(&mut self) -> Offset {
+        let mut progress = ReplicaProgress::default();
+        self.copy.show(&mut progress);
+        progress.served.offset_applied
+    }
+
+    fn written(&self) -> Vec<(Vec<Offset>, Offset)> {
+        self.disk.lock().written.clone()
+    }
+}
+
+#[test]
+fn buffered_entries_become_visible_after_flush() {
+    let mut world = World::new();
+    for offset in 0..3 {
+        world.apply(offset, 7).unwrap();
+        assert_eq!(world.shown(), Offset(0));
+    }
+    assert!(!world.copy.is_quiesced(), "no checkpoint is made of it");
+    world.copy.settle().unwrap();
+    assert_eq!(world.shown(), Offset(3));
+    world.copy.settle().unwrap();
+    assert_eq!(world.written(), [([1, 2, 3].map(Offset).to_vec(), Offset(3))]);
+    assert!(world.copy.is_quiesced());
+}
+
+#[test]
+fn refused_effects_are_written_once_the_disk_accepts_them() {
+    let mut world = World::new();
+    world.apply(0, 7).unwrap();
+    world.disk.lock().refusal = Some(Error::unavailable("no room on the disk"));
+    assert!(matches!(world.copy.settle(), Err(ApplyError::Full(_))));
+    assert!(world.copy.has_pending_effects() && world.shown() == Offset(0));
+    world.copy.write_pending().unwrap();
+    assert_eq!(world.shown(), Offset(1));
+    assert_eq!(world.written(), [(vec![Offset(1)], Offset(1))]);
+}
+
+#[test]
+fn flush_writes_no_state_that_the_writer_refused() {
+    let mut world = World::new();
+    world.apply(0, 7).unwrap();
+    // An entry of another log is skipped, which this writer refuses.
+    assert!(matches!(world.apply(1, 8), Err(ApplyError::Broken(_))));
+    world.copy.settle().unwrap();
+    assert_eq!((world.shown(), world.written()), (Offset(0), Vec::new()));
+}

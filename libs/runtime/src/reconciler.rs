@@ -1,0 +1,182 @@
+//! The loop that reconciles the resources that a process holds open with the catalog and with the
+//! partitions that are assigned to the process.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::Result;
+use forebay_core::catalog::Catalog;
+use forebay_core::id::StoreId;
+use forebay_entries::CatalogFollower;
+use forebay_log::{Assigned, Membership};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use tracing::{info, warn};
+
+/// Wait before a resource that could not be opened is tried again.
+const REOPEN_WAIT: Duration = Duration::from_millis(200);
+
+/// The resources that a service opens and closes as the catalog and the assignment change.
+pub trait ServiceResources: Send + Sync + 'static {
+    /// Returns the stores whose logs the processes of the service share.
+    fn logs(&self, catalog: &Catalog) -> BTreeSet<StoreId>;
+
+    /// Closes each resource that is not needed any more or must be replaced, and removes the data
+    /// of dropped stores. All duties for partitions of other processes have ended on return.
+    fn close_stale(
+        &self,
+        catalog: &Catalog,
+        assigned: &Assigned,
+    ) -> impl Future<Output = ()> + Send;
+
+    /// Opens each resource that is needed and not open; returns whether all of them are open.
+    fn open_missing(
+        &self,
+        catalog: &Catalog,
+        assigned: &Assigned,
+    ) -> impl Future<Output = bool> + Send;
+}
+
+/// The task that reconciles the resources of a service.
+pub struct Reconciler<R> {
+    /// The catalog to reconcile with.
+    pub catalog: Arc<CatalogFollower>,
+    /// The assignment to reconcile with.
+    pub membership: Arc<dyn Membership>,
+    /// Notified when a resource must be reopened.
+    pub reopen: Arc<Notify>,
+    /// The resources.
+    pub resources: R,
+}
+
+impl<R: ServiceResources> Reconciler<R> {
+    /// Reconciles at each change until the catalog is closed or the task is dropped.
+    pub async fn run(self) {
+        let mut assigned = self.membership.assigned();
+        loop {
+            let changed = self.catalog.changes();
+            let ours = assigned.borrow_and_update().clone();
+            if !self.reconcile(&ours).await {
+                tokio::time::sleep(REOPEN_WAIT).await;
+                continue;
+            }
+            tokio::select! {
+                biased;
+                () = self.reopen.notified() => {}
+                Ok(()) = assigned.changed() => {}
+                is_alive = changed => if !is_alive { return },
+            }
+        }
+    }
+
+    /// Closes, then opens; returns whether everything succeeded.
+    async fn reconcile(&self, ours: &Assigned) -> bool {
+        let catalog = self.catalog.catalog();
+        let joined = self.membership.take_part(&self.resources.logs(&catalog));
+        if let Err(error) = &joined {
+            warn!(%error, "consumer group not joined yet");
+        }
+        self.resources.close_stale(&catalog, ours).await;
+        // Other processes may now take over the partitions that are not ours any more.
+        self.membership.note_held(ours);
+        self.resources.open_missing(&catalog, ours).await && joined.is_ok()
+    }
+}
+
+/// A resource that a process holds open for one store.
+pub trait StoreResource: Send + 'static {
+    /// Shuts the resource down, and waits until its files are closed, so that others may open them.
+    fn shut_down(self) -> impl Future<Output = ()> + Send;
+}
+
+/// The open resources of one kind, by store. Cheap to clone.
+pub struct OpenResources<R>(Arc<Mutex<BTreeMap<StoreId, R>>>);
+
+impl<R> Clone for OpenResources<R> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<R> Default for OpenResources<R> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<R: StoreResource> OpenResources<R> {
+    /// Locks the resources.
+    pub fn lock(&self) -> MutexGuard<'_, BTreeMap<StoreId, R>> {
+        self.0.lock()
+    }
+
+    /// Closes the resource of each store for which `is_stale` holds, one after the other.
+    pub async fn close_where(&self, is_stale: impl Fn(StoreId, &R) -> bool) {
+        let stale: Vec<_> = {
+            let open = self.lock();
+            let stale = open.iter().filter(|(store, resource)| is_stale(**store, resource));
+            stale.map(|(store, _)| *store).collect()
+        };
+        for store in stale {
+            let resource = self.lock().remove(&store);
+            if let Some(resource) = resource {
+                resource.shut_down().await;
+            }
+        }
+    }
+
+    /// Takes all resources out, so that the caller shuts them down.
+    pub fn take_all(&self) -> Vec<R> {
+        std::mem::take(&mut *self.lock()).into_values().collect()
+    }
+}
+
+/// Removes the data of stores that the catalog has dropped. `stored` names the stores that have
+/// data; the data of a store for which `is_needed` holds stays, and so does the data of a store
+/// that the catalog does not know yet.
+pub async fn remove_dropped(
+    catalog: &Catalog,
+    stored: BTreeSet<StoreId>,
+    is_needed: impl Fn(StoreId) -> bool,
+    remove: impl Fn(StoreId) -> Result<()> + Send + 'static,
+) {
+    let is_dropped = |store: &StoreId| !is_needed(*store) && catalog.store(*store).is_some();
+    let dropped: Vec<_> = stored.into_iter().filter(is_dropped).collect();
+    let removal = tokio::task::spawn_blocking(move || {
+        for store in dropped {
+            match remove(store) {
+                Ok(()) => info!(%store, "data of dropped store deleted"),
+                Err(error) => warn!(%store, %error, "data of dropped store not deleted"),
+            }
+        }
+    });
+    // A panic in the removal leaves the data to the next reconciliation.
+    drop(removal.await);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A resource that reports its end.
+    struct Reporter(StoreId, Arc<Mutex<Vec<StoreId>>>);
+
+    impl StoreResource for Reporter {
+        async fn shut_down(self) {
+            self.1.lock().push(self.0);
+        }
+    }
+
+    #[tokio::test]
+    async fn stale_resources_are_shut_down_and_others_stay() {
+        let (open, ended) = (OpenResources::default(), Arc::<Mutex<Vec<_>>>::default());
+        for store in [1, 2, 3].map(StoreId) {
+            open.lock().insert(store, Reporter(store, Arc::clone(&ended)));
+        }
+        open.close_where(|store, _| store != StoreId(2)).await;
+        assert_eq!(*ended.lock(), [StoreId(1), StoreId(3)]);
+        assert_eq!(open.take_all().len(), 1);
+        assert!(open.lock().is_empty());
+    }
+}

@@ -1,0 +1,281 @@
+//! The replica of one partition: the shard that readers use, and the shard that is rebuilt next to
+//! it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use forebay_core::fold::{Applied, Documents, PartitionState};
+use forebay_core::id::{Offset, PartitionRef, StoreId};
+use forebay_core::key::Key;
+use forebay_core::replica_state::{LogCursor, PartitionPhase};
+use forebay_core::state_rows::Followed;
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_replica::ReplicaWriter;
+use forebay_shard::{BulkLoad, ShardWriter};
+use forebay_snapshot::{Image, ImageState, PointInTimePartition, WRITES_AT_ONCE};
+use forebay_tasks::block_in_place;
+use parking_lot::Mutex;
+use tracing::{debug, warn};
+
+use crate::materializer::{AppliedEntry, EntryRun, Materializer, WrittenShard};
+use crate::open_shards::OpenShards;
+
+/// The replica of one partition in a shard.
+pub(crate) struct ShardReplica<M: Materializer> {
+    shards: Arc<OpenShards<M>>,
+    at: PartitionRef,
+    followed: Followed,
+    served: WrittenShard<M>,
+    /// A bulk load that the rebuilt shard begins with, while it is incomplete.
+    loading: Option<BulkLoad>,
+    /// The shard that is rebuilt while the served one answers.
+    rebuilt: Option<WrittenShard<M>>,
+    /// Shards whose readers have not finished yet.
+    retired: Vec<ShardWriter>,
+    /// Entries that are not written yet: at most those of one read of the log.
+    entries: Vec<AppliedEntry>,
+    /// Damage or a gap found in the written shard, since it was created.
+    damage: Mutex<Option<Error>>,
+}
+
+impl<M: Materializer> ShardReplica<M> {
+    /// Creates the replica with the shard that readers use from now on.
+    pub(crate) fn open(
+        shards: Arc<OpenShards<M>>,
+        served: WrittenShard<M>,
+        followed: Followed,
+    ) -> Self {
+        shards.publish(&served);
+        Self {
+            at: served.shard().partition(),
+            shards,
+            followed,
+            served,
+            loading: None,
+            rebuilt: None,
+            retired: Vec::new(),
+            entries: Vec::new(),
+            damage: Mutex::default(),
+        }
+    }
+
+    /// Writes the buffered entries to the shard that follows the log. The entries stay buffered.
+    fn write_entries(&mut self, state: &PartitionState) -> Result<()> {
+        let followed = Followed { is_served: !self.is_beside(), ..self.followed };
+        self.end_load()?;
+        let target = self.rebuilt.as_mut().unwrap_or(&mut self.served);
+        let schemas = &self.shards.schemas;
+        let run = EntryRun { schemas, entries: &self.entries, state, followed };
+        self.shards.materializer.write(target, &run)
+    }
+
+    /// Returns whether a new shard is being built while an older one is served.
+    fn is_beside(&self) -> bool {
+        self.loading.is_some() || self.rebuilt.is_some()
+    }
+
+    /// Discards the shard that is being built, and the entries that are not written yet.
+    fn clear(&mut self) {
+        *self.damage.lock() = None;
+        self.entries.clear();
+        if let Some(loading) = self.loading.take() {
+            block_in_place(|| give_up(self.at, loading));
+        }
+        self.retired.extend(self.rebuilt.take().map(WrittenShard::into_writer));
+        self.sweep();
+    }
+
+    /// Converts a complete bulk load into a shard, if that was not done yet.
+    fn end_load(&mut self) -> Result<()> {
+        if let Some(loading) = self.loading.take() {
+            let ended = block_in_place(|| loading.end());
+            let writer = ended.inspect_err(|error| self.note_unfinished(error))?;
+            self.rebuilt = Some(WrittenShard::new(writer, false));
+        }
+        Ok(())
+    }
+
+    /// Records that the initial content of a shard is incomplete, so that it accepts no entry.
+    fn note_unfinished(&self, error: &Error) {
+        self.shards.note_failure(error);
+        *self.damage.lock() = Some(error.clone());
+    }
+
+    /// Removes shards that nobody reads any more.
+    fn sweep(&mut self) {
+        let retired = std::mem::take(&mut self.retired).into_iter();
+        let (read, free): (Vec<_>, Vec<_>) = retired.partition(ShardWriter::has_readers);
+        self.retired = read;
+        for writer in free {
+            match block_in_place(|| self.shards.folder.directory.remove(writer)) {
+                Ok(still_read) => self.retired.extend(still_read),
+                // The shard is removed when the shards are reopened.
+                Err(error) => debug!(at = %self.at, %error, "replaced shard not removed"),
+            }
+        }
+    }
+}
+
+/// Loads all rows of an image.
+fn load_all(loading: &mut BulkLoad, rows: &PointInTimePartition) -> Result<()> {
+    let mut writes = Vec::with_capacity(WRITES_AT_ONCE);
+    rows.visit_rows(|key, row| {
+        writes.push((Key::from_identity_bytes(key), Some(row.to_vec())));
+        match writes.len() < WRITES_AT_ONCE {
+            true => Ok(()),
+            false => loading.load(&std::mem::take(&mut writes)),
+        }
+    })?;
+    loading.load(&writes)
+}
+
+/// Discards a bulk load.
+fn give_up(at: PartitionRef, loading: BulkLoad) {
+    if let Err(error) = loading.give_up() {
+        debug!(%at, %error, "abandoned bulk load not removed");
+    }
+}
+
+impl<M: Materializer> Documents for ShardReplica<M> {
+    fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        if !M::STORES_DOCUMENTS {
+            return Ok(None);
+        }
+        let row = match (&self.loading, &self.rebuilt) {
+            (Some(loading), _) => loading.row(key),
+            (None, Some(rebuilt)) => rebuilt.writer().row(key),
+            (None, None) => self.served.writer().row(key),
+        };
+        row.inspect_err(|error| {
+            if error.code() == ErrorCode::Corrupt {
+                *self.damage.lock() = Some(error.clone());
+            }
+        })
+    }
+}
+
+impl<M: Materializer> ReplicaWriter for ShardReplica<M> {
+    fn start_rebuild(&mut self) -> Result<()> {
+        let fresh = self.shards.folder.create(self.at)?;
+        self.clear();
+        self.rebuilt = Some(WrittenShard::new(fresh, true));
+        Ok(())
+    }
+
+    fn start_rebuild_from_image(
+        &mut self,
+        image: &Image,
+        state: &PartitionState,
+        _beside: Option<StoreId>,
+    ) -> Result<()> {
+        if !M::STORES_DOCUMENTS {
+            return Err(Error::unsupported("this replica cannot start from a snapshot image"));
+        }
+        let schemas = &self.shards.schemas;
+        let definitions: Vec<_> = schemas.all().map(|schema| schema.definition.clone()).collect();
+        let state = ImageState::unopened(state.clone(), None);
+        // The image is mapped read-only.
+        let rows = PointInTimePartition::of_image(image, state, &definitions, u64::MAX)?;
+        let mut loading = self.shards.folder.begin_load(self.at)?;
+        let loaded = load_all(&mut loading, &rows);
+        if let Err(error) = loaded.inspect_err(|error| self.shards.note_failure(error)) {
+            give_up(self.at, loading);
+            return Err(error);
+        }
+        self.clear();
+        self.loading = Some(loading);
+        Ok(())
+    }
+
+    fn apply_delta(
+        &mut self,
+        writes: Vec<(Key, Option<Vec<u8>>)>,
+        _state: &PartitionState,
+    ) -> Result<()> {
+        let Some(loading) = &mut self.loading else {
+            return Err(Error::internal(
+                "a replica that already serves cannot take documents of a snapshot",
+            ));
+        };
+        // The load has no head yet, so a crash leaves no shard behind.
+        let loaded = loading.load(&writes);
+        loaded.inspect_err(|error| self.note_unfinished(error))
+    }
+
+    fn abandon_rebuild(&mut self) -> Result<()> {
+        self.clear();
+        Ok(())
+    }
+
+    fn publish_rebuild(&mut self) -> Result<()> {
+        self.end_load()?;
+        let Some(rebuilt) = &mut self.rebuilt else { return Ok(()) };
+        // The new shard is durable before the old one is removed.
+        rebuilt.writer_mut().mark_served()?;
+        rebuilt.shard().flush()?;
+        self.shards.publish(rebuilt);
+        if let Some(rebuilt) = self.rebuilt.take() {
+            let replaced = std::mem::replace(&mut self.served, rebuilt);
+            self.retired.push(replaced.into_writer());
+        }
+        self.sweep();
+        Ok(())
+    }
+
+    // The follower of the log, not the shard, decides whether a partition answers.
+    fn set_phase(&mut self, _phase: PartitionPhase) {}
+
+    fn apply(&mut self, applied: &mut Applied, state: &PartitionState) -> Result<()> {
+        // The row of a skipped record is written with the state right after the record.
+        let is_written_now = M::STORES_DOCUMENTS || applied.skipped.is_some();
+        self.entries.push(AppliedEntry {
+            applied: std::mem::take(applied),
+            offset: Offset(state.offset_applied.0.saturating_sub(1)),
+            position: state.position,
+            append_time: self.followed.append_time.unwrap_or(state.partition_time),
+            partition_time: state.partition_time,
+            schema_version: state.schema_version,
+        });
+        if is_written_now {
+            self.settle(state).inspect_err(|_| {
+                *applied = self.entries.pop().map(|entry| entry.applied).unwrap_or_default();
+            })?;
+        }
+        if !self.retired.is_empty() {
+            self.sweep();
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, state: &PartitionState) -> Result<()> {
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        let written = self.write_entries(state);
+        written.inspect_err(|error| self.shards.note_failure(error))?;
+        self.entries.clear();
+        Ok(())
+    }
+
+    fn check_integrity(&self) -> Result<()> {
+        self.damage.lock().clone().map_or(Ok(()), Err)
+    }
+
+    fn note_cursor(&mut self, cursor: LogCursor) {
+        let LogCursor { append_time, opened, copy, .. } = cursor;
+        self.followed = Followed { append_time, opened, copy, ..self.followed };
+    }
+}
+
+impl<M: Materializer> Drop for ShardReplica<M> {
+    fn drop(&mut self) {
+        self.shards.withdraw(self.at.partition);
+        // A shard can be reopened only when nobody reads it.
+        self.shards.materializer.release_views(self.served.shard());
+        let retired = self.retired.iter();
+        retired.for_each(|writer| self.shards.materializer.release_views(writer.shard()));
+        if let Err(error) = self.served.shard().flush() {
+            warn!(at = %self.at, %error, "shard flush failed; rebuilding the shard from the log");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The columns of a stream's table: those of its newest definition, followed by the columns that
+//! every event has. Converts scans to tickets and back, and events to batches.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use forebay_arrow::{arrow_type, column};
+use forebay_core::id::{FieldId, PartitionId};
+use forebay_core::schema::Definition;
+use forebay_core::value::{FieldType, Value};
+use forebay_core::{Error, Result};
+use forebay_query::{Bounds, TableScan, identified};
+use forebay_wire::v1;
+use forebay_wire::v1::scan_ticket;
+
+use crate::events::SelectedEvent;
+use crate::streams::Stream;
+
+/// Type URL of a scan's ticket.
+pub(super) const SCAN_TICKET: &str = "type.googleapis.com/forebay.v1.ScanTicket";
+
+/// Columns that every event has. A stream's column of the same name hides the built-in one.
+const OF_EVERY_EVENT: [(&str, TableSource); 6] = [
+    ("_key", TableSource::Key),
+    ("_time", TableSource::Time),
+    ("_append_time", TableSource::AppendTime),
+    ("_partition", TableSource::Partition),
+    ("_offset", TableSource::Offset),
+    ("_place", TableSource::Place),
+];
+
+/// Source of a table's column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TableSource {
+    Column(FieldId),
+    Key,
+    Time,
+    AppendTime,
+    Partition,
+    Offset,
+    Place,
+}
+
+/// A stream with the columns of its table. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct StreamColumns {
+    pub(super) stream: Stream,
+    /// Source and type of each column.
+    pub(super) columns: Arc<[(TableSource, FieldType)]>,
+    pub(super) schema: SchemaRef,
+}
+
+impl StreamColumns {
+    pub(super) fn new(stream: Stream) -> Self {
+        let definition = &stream.schema.definition;
+        let of_stream = definition.fields.iter();
+        let of_stream =
+            of_stream.map(|it| (it.name.as_str(), TableSource::Column(it.id), it.field_type));
+        let is_hidden = |name: &str| definition.fields.iter().any(|it| it.name == name);
+        let of_every = OF_EVERY_EVENT.into_iter().filter(|(name, _)| !is_hidden(name));
+        let of_every = of_every.map(|(name, of)| (name, of, of.field_type(definition)));
+        let (mut columns, mut fields) = (Vec::new(), Vec::new());
+        for (name, of, field_type) in of_stream.chain(of_every) {
+            let is_nullable = matches!(of, TableSource::Column(_));
+            let field = Field::new(name, arrow_type(field_type), is_nullable);
+            fields.push(identified(field, of.id()));
+            columns.push((of, field_type));
+        }
+        let (columns, schema) = (columns.into(), Arc::new(Schema::new(fields)));
+        Self { stream, columns, schema }
+    }
+
+    pub(super) fn definition(&self) -> &Definition {
+        &self.stream.schema.definition
+    }
+
+    /// Returns the index of the column with the event time.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if another column hides it.
+    pub(super) fn time_place(&self) -> Result<usize> {
+        self.place_of(TableSource::Time)
+    }
+
+    /// Returns the index of the column with the offset.
+    ///
+    /// # Errors
+    /// As [`StreamColumns::time_place`].
+    pub(super) fn offset_place(&self) -> Result<usize> {
+        self.place_of(TableSource::Offset)
+    }
+
+    fn place_of(&self, of: TableSource) -> Result<usize> {
+        let hidden = || {
+            let names = OF_EVERY_EVENT.map(|(name, _)| name).join(", ");
+            Error::invalid_argument(format!(
+                "the stream has columns with reserved names; rename the columns {names}"
+            ))
+        };
+        self.columns.iter().position(|(it, _)| *it == of).ok_or_else(hidden)
+    }
+
+    fn place(&self, name: &str) -> Result<usize> {
+        let unknown = |_| {
+            Error::invalid_argument(
+                "the stream has no such column; describe the stream for its columns",
+            )
+        };
+        self.schema.index_of(name).map_err(unknown).map_err(|error| error.with_field(name))
+    }
+
+    fn bounds(&self, wire: &scan_ticket::Bounds) -> Result<Bounds> {
+        let column = self.place(&wire.column)?;
+        let value = |value: &Option<v1::Value>, excludes: bool| {
+            Ok::<_, Error>(match value.clone().map(Value::try_from).transpose()? {
+                None => Bound::Unbounded,
+                Some(value) if excludes => Bound::Excluded(value),
+                Some(value) => Bound::Included(value),
+            })
+        };
+        let from = value(&wire.from, wire.is_behind_from)?;
+        Ok(Bounds { column, from, to: value(&wire.to, wire.is_before_to)? })
+    }
+
+    /// Returns the columns and bounds of a ticket.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a column that the stream does not have.
+    pub(super) fn wanted(&self, ticket: &v1::ScanTicket) -> Result<TableScan> {
+        let columns = ticket.columns.iter().map(|name| self.place(name));
+        let columns = columns.collect::<Result<Vec<_>>>()?;
+        let bounds = ticket.bounds.iter().map(|bounds| self.bounds(bounds));
+        Ok(TableScan { columns, bounds: bounds.collect::<Result<_>>()? })
+    }
+
+    /// Returns the ticket for a partition.
+    pub(super) fn ticket(&self, partition: PartitionId, wanted: &TableScan) -> v1::ScanTicket {
+        let name = |place: usize| self.schema.field(place).name().clone();
+        let value = |bound: &Bound<Value>| match bound {
+            Bound::Unbounded => (None, false),
+            Bound::Included(value) => (Some(value.into()), false),
+            Bound::Excluded(value) => (Some(value.into()), true),
+        };
+        let bounds = wanted.bounds.iter().map(|bounds| {
+            let ((from, is_behind_from), (to, is_before_to)) =
+                (value(&bounds.from), value(&bounds.to));
+            let column = name(bounds.column);
+            scan_ticket::Bounds { column, from, to, is_behind_from, is_before_to }
+        });
+        v1::ScanTicket {
+            stream: self.definition().name.clone(),
+            partition: partition.0,
+            columns: wanted.columns.iter().map(|place| name(*place)).collect(),
+            bounds: bounds.collect(),
+        }
+    }
+
+    /// Returns the schema of the wanted columns.
+    ///
+    /// # Errors
+    /// `Internal` for an unknown index.
+    pub(super) fn projected(&self, wanted: &TableScan) -> Result<SchemaRef> {
+        let projected = self.schema.project(&wanted.columns);
+        Ok(Arc::new(projected.map_err(|error| Error::internal(error.to_string()))?))
+    }
+
+    /// Converts events to a batch.
+    ///
+    /// # Errors
+    /// As [`column`].
+    pub(super) fn batch(
+        &self,
+        events: &[SelectedEvent],
+        wanted: &TableScan,
+    ) -> Result<RecordBatch> {
+        let mut columns = Vec::with_capacity(wanted.columns.len());
+        for place in &wanted.columns {
+            let (of, field_type) = self.columns[*place];
+            let values = events.iter().map(|event| self.value(event, of));
+            columns.push(column(field_type, values.collect::<Result<_>>()?)?);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(events.len()));
+        let batch = RecordBatch::try_new_with_options(self.projected(wanted)?, columns, &options);
+        batch.map_err(|error| Error::internal(error.to_string()))
+    }
+
+    fn value(&self, event: &SelectedEvent, of: TableSource) -> Result<Option<Value>> {
+        let number = |number: u64| Value::Int64(number as i64);
+        Ok(Some(match of {
+            TableSource::Column(column) => return Ok(event.columns.value(column).cloned()),
+            TableSource::Key => self.definition().key_type.value(&event.key)?,
+            TableSource::Time => Value::Timestamp(event.time.as_micros()),
+            TableSource::AppendTime => Value::Timestamp(event.append_time.as_micros()),
+            TableSource::Partition => number(event.partition.0.into()),
+            TableSource::Offset => number(event.at.offset.0),
+            TableSource::Place => number(event.at.place.into()),
+        }))
+    }
+}
+
+impl TableSource {
+    /// Returns the field id of the column in files; ids of the stream's own columns are lower.
+    fn id(self) -> i32 {
+        match self {
+            Self::Column(column) => column.0 as i32,
+            Self::Key => 100_000,
+            Self::Time => 100_001,
+            Self::AppendTime => 100_002,
+            Self::Partition => 100_003,
+            Self::Offset => 100_004,
+            Self::Place => 100_005,
+        }
+    }
+
+    fn field_type(self, definition: &Definition) -> FieldType {
+        match self {
+            Self::Key => definition.key_type.field_type(),
+            Self::Time | Self::AppendTime => FieldType::TIMESTAMP,
+            _ => FieldType::INT64,
+        }
+    }
+}

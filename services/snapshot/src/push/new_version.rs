@@ -1,0 +1,269 @@
+//! Builds a pushed version of a store's documents. Each partition gets a snapshot at the log
+//! position that the live version had when the push read it; replicas load the snapshot and replay
+//! the store's log from there. A version with another number of partitions has its own logs, to
+//! which the later entries of the store's log are forwarded.
+//!
+//! The version enters the store's definition only after all of its snapshots are published, and
+//! becomes live only after its replicas have caught up.
+
+use std::sync::OnceLock;
+
+use forebay_core::clock::Timestamp;
+use forebay_core::fold::PartitionState;
+use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, Position, StoreId};
+use forebay_core::schema::Definition;
+use forebay_core::state_rows::Resumed;
+use forebay_core::versions::{StoreVersion, StoreVersions};
+use forebay_core::{Error, Result};
+use forebay_snapshot::{ImageBuilder, ImageState, LoadBase, PartitionSnapshots};
+use tracing::warn;
+
+use super::workspace::{PushWorkspace, StartOffsets};
+use crate::await_replica::{VersionPartition, await_replica_state};
+use crate::build::publish_first;
+use crate::context::SnapshotParts;
+use crate::definitions::alter_versions;
+use crate::new_store::{FinishedPartition, NewStore, PartitionParts};
+
+/// A version under construction.
+pub(super) struct NewVersion<'p> {
+    pub(super) parts: &'p SnapshotParts,
+    /// The newest definition of the store.
+    pub(super) definition: Definition,
+    /// Storage id of the version.
+    pub(super) kept_as: StoreId,
+    /// Number of partitions of the version.
+    pub(super) partitions: PartitionCount,
+    /// Start of the repartition, once it is known.
+    pub(super) repartition: OnceLock<RepartitionStart>,
+}
+
+/// Start of a repartition: of a version with another number of partitions.
+pub(super) struct RepartitionStart {
+    /// All versions of the store, including this one.
+    versions: StoreVersions,
+    /// Entries from these offsets on are forwarded.
+    start: StartOffsets,
+}
+
+/// Existing parts of a partition of the version.
+pub(super) enum VersionParts {
+    /// The finished partition.
+    Finished(FinishedPartition),
+    /// Only the position of the live version.
+    Base(LoadBase),
+}
+
+/// The definitions of the version.
+impl NewVersion<'_> {
+    /// Returns the version's definitions: the definition by which its rows are encoded, the newest
+    /// one at the start of the push, and later ones up to the position of the live version.
+    pub(super) fn definitions(&self, state: &PartitionState) -> Vec<Definition> {
+        let mut definitions = vec![self.definition_of_rows(), self.own(&self.definition)];
+        definitions.dedup();
+        let catalog = self.parts.context.catalog.catalog();
+        let history = catalog.store(self.definition.store);
+        let all = history.into_iter().flat_map(|history| history.versions());
+        let later = all.map(|at| &at.definition).filter(|definition| {
+            (self.definition.version < definition.version)
+                && (definition.version <= state.schema_version)
+        });
+        definitions.extend(later.map(|definition| self.own(definition)));
+        definitions
+    }
+
+    /// Returns the oldest definition that describes documents as the newest one does, in the
+    /// version's form. A row names its definition, so rows that are encoded by this definition
+    /// equal those of unchanged documents byte by byte, and readers store them once. Each push
+    /// appends definitions that do not change the description of documents.
+    fn definition_of_rows(&self) -> Definition {
+        let alike = |it: &Definition| Definition {
+            version: self.definition.version,
+            versions: self.definition.versions.clone(),
+            ..it.clone()
+        };
+        let catalog = self.parts.context.catalog.catalog();
+        let history = catalog.store(self.definition.store);
+        let all = history.into_iter().flat_map(|history| history.versions());
+        let alike = all.map(|at| &at.definition).find(|it| alike(it) == self.definition);
+        self.own(alike.unwrap_or(&self.definition))
+    }
+
+    /// Converts a definition of the store into the version's form.
+    fn own(&self, definition: &Definition) -> Definition {
+        let own =
+            Definition { store: self.kept_as, partitions: self.partitions, ..definition.clone() };
+        match self.repartition.get() {
+            None => own,
+            Some(repartition) => Definition { versions: repartition.versions.clone(), ..own },
+        }
+    }
+
+    /// Returns this version in a definition of its store.
+    pub(super) fn find_in<'d>(&self, definition: &'d Definition) -> Result<&'d StoreVersion> {
+        let gone = || Error::conflict("the version was dropped during the push; push again");
+        definition.versions.kept_as(self.kept_as).ok_or_else(gone)
+    }
+
+    /// Alters the newest definition; `None` leaves it unchanged.
+    pub(super) async fn alter(
+        &self,
+        alter: impl Fn(&Definition) -> Result<Option<Definition>>,
+    ) -> Result<Definition> {
+        alter_versions(self.parts, &self.definition.name, alter).await
+    }
+}
+
+/// The parts of the version.
+impl NewVersion<'_> {
+    fn at(&self, partition: PartitionId) -> PartitionRef {
+        PartitionRef { store: self.kept_as, partition }
+    }
+
+    fn snapshots(&self, partition: PartitionId) -> PartitionSnapshots {
+        self.parts.snapshots.partition(self.at(partition))
+    }
+
+    /// Returns whether the version has another number of partitions than the live version. If an
+    /// interrupted push is resumed, writes may already be held for this version.
+    fn is_repartition(&self) -> bool {
+        self.partitions != self.definition.versions.live().logs.partitions
+    }
+
+    /// Returns the version's own logs, if it has any.
+    fn new_logs(&self) -> Option<NewStore<'_>> {
+        self.is_repartition().then(|| NewStore {
+            parts: self.parts,
+            id: self.kept_as,
+            name: &self.definition.name,
+            partitions: self.partitions,
+            like: &[],
+        })
+    }
+
+    /// Returns the offsets from which entries are forwarded; `None` for a version that follows the
+    /// store's own log.
+    pub(super) fn repartition_offsets(&self) -> Option<Vec<Offset>> {
+        self.repartition.get().map(|repartition| repartition.start.offsets())
+    }
+
+    /// Determines the store's position for a repartition: later entries are forwarded to the new
+    /// partitions. An earlier attempt may have stored the position.
+    ///
+    /// # Errors
+    /// `Conflict` if another repartition is in progress; `Unavailable` if no replicator has reached
+    /// the end of the log; else as the disk.
+    pub(super) async fn prepare(&self, workspace: &PushWorkspace) -> Result<()> {
+        let Some(logs) = self.new_logs() else { return Ok(()) };
+        let start = match workspace.start_offsets()? {
+            Some(start) => start,
+            None => {
+                let start = self.live_start_offsets().await?;
+                workspace.save_start_offsets(&start)?;
+                start
+            }
+        };
+        let with = match self.definition.versions.kept_as(self.kept_as) {
+            Some(_) => self.definition.clone(),
+            None => self.definition.with_moved_version(
+                self.kept_as,
+                self.partitions,
+                start.offsets(),
+            )?,
+        };
+        drop(self.repartition.set(RepartitionStart { versions: with.versions, start }));
+        logs.create_logs().await
+    }
+
+    /// Returns the position of all partitions of the live version.
+    async fn live_start_offsets(&self) -> Result<StartOffsets> {
+        let mut start = StartOffsets::default();
+        for partition in self.definition.versions.live().logs.partitions.partitions() {
+            let found = self.live_state(partition).await?;
+            start.offsets.push(found.state.offset_applied.0);
+            let time_us = found.state.partition_time.as_micros();
+            start.time_us = Some(start.time_us.map_or(time_us, |before| before.max(time_us)));
+        }
+        Ok(start)
+    }
+
+    /// Returns the existing parts of a partition.
+    ///
+    /// # Errors
+    /// `Unavailable` if no replicator has reached the end of the log.
+    pub(super) async fn begin(&self, partition: PartitionId) -> Result<VersionParts> {
+        if let Some(logs) = self.new_logs() {
+            return Ok(match logs.begin(partition).await? {
+                PartitionParts::Finished(made) => VersionParts::Finished(made),
+                PartitionParts::Log(log) => {
+                    let time_us = self.repartition.get().and_then(|it| it.start.time_us);
+                    let time = time_us.map_or(Timestamp::MIN, Timestamp::from_micros);
+                    VersionParts::Base(log.begins(&self.own(&self.definition), time))
+                }
+            });
+        }
+        if let Some(made) = self.snapshots(partition).newest(None).await? {
+            return Ok(VersionParts::Finished(FinishedPartition::of(&made)));
+        }
+        let Resumed { state, followed, .. } = self.live_state(partition).await?;
+        if state.schema_version > self.definition.version {
+            self.parts.catch_up().await?;
+        }
+        let last = Position { place: u16::MAX, ..state.position };
+        let version = self.own(&self.definition).document_version(last);
+        let state = PartitionState { partition: self.at(partition), ..state };
+        let state = ImageState::unopened(state, followed.append_time);
+        Ok(VersionParts::Base(LoadBase { state, version }))
+    }
+
+    /// Returns the state of a partition of the live version, once it includes all entries that the
+    /// log holds at the call: these writes are acknowledged, and the push must replace them.
+    async fn live_state(&self, partition: PartitionId) -> Result<Resumed> {
+        let live = self.definition.versions.live();
+        let end = self.parts.context.log.bounds(live.logs.at(partition)).await?.end;
+        let is_wanted = |Resumed { state, .. }: &Resumed| {
+            state.schema_version >= self.definition.version && state.offset_applied >= end
+        };
+        let (name, logs, kept_as) = (&*self.definition.name, live.logs, live.kept_as);
+        let of = VersionPartition { name, logs, kept_as, partition };
+        await_replica_state(self.parts, of, is_wanted).await
+    }
+
+    /// Publishes an image as the first snapshot of a partition of the version.
+    pub(super) async fn publish(
+        &self,
+        builder: ImageBuilder,
+        state: &ImageState,
+    ) -> Result<FinishedPartition> {
+        let (store, definitions) = (&self.definition.name, self.definitions(&state.state));
+        let manifest = publish_first(self.parts, builder, state, store, definitions).await?;
+        if self.is_repartition() {
+            let at = self.at(state.state.partition.partition);
+            self.parts.context.log.trim(at, state.state.offset_applied).await?;
+        }
+        Ok(FinishedPartition::of(&manifest))
+    }
+
+    /// Removes all parts of the version.
+    pub(super) async fn abandon(&self) {
+        let kept_as = self.kept_as;
+        let dropped = self.alter(|definition| match definition.versions.kept_as(kept_as) {
+            Some(version) => definition.without_version(version.number).map(Some),
+            None => Ok(None),
+        });
+        if let Err(error) = dropped.await {
+            warn!(store = self.definition.name, %error, "abandoned version not dropped");
+            return;
+        }
+        for partition in self.partitions.partitions() {
+            if let Err(error) = self.snapshots(partition).remove_all().await {
+                warn!(%error, "snapshot of abandoned version not removed");
+            }
+        }
+        if self.is_repartition()
+            && let Err(error) = self.parts.context.log.delete(kept_as).await
+        {
+            warn!(%error, "logs of abandoned version not removed");
+        }
+    }
+}

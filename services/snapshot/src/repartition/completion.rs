@@ -1,0 +1,153 @@
+//! Completion of one repartition: forwards until the new version is live and the old logs are
+//! unused.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::Duration;
+
+use forebay_core::change::EntryBody;
+use forebay_core::id::StoreId;
+use forebay_core::limits::MOVE_WAIT_MS;
+use forebay_core::schema::Definition;
+use forebay_core::versions::{Carried, StoreVersion};
+use forebay_core::{Error, Result};
+use forebay_entries::open_log;
+use tracing::info;
+
+use super::forwarder::Forwarder;
+use crate::await_replica::await_caught_up;
+use crate::context::SnapshotParts;
+use crate::definitions::{alter_versions, append};
+use crate::version_admin::delete_unused_logs;
+
+/// Maximum number of forwarding rounds before writes are held: each round takes less time.
+const FORWARD_ROUNDS_MAX: usize = 16;
+/// Number of entries below which a round is almost instantaneous.
+const FORWARDED_AT_ONCE: u64 = 64;
+/// Time between two reads of logs that receive hardly any appends.
+const FORWARD_EVERY: Duration = Duration::from_millis(500);
+
+/// Returns the version to whose logs entries may be forwarded.
+pub(super) fn forwarding_target(definition: &Definition) -> Option<(&StoreVersion, &Carried)> {
+    let versions = definition.versions.all().iter();
+    versions.rev().find_map(|version| Some((version, version.carried.as_ref()?)))
+}
+
+/// Completes a repartition. Two processes that forward at once delay each other while both restart;
+/// so a process that failed before looks this long for another active one, and lets it continue.
+///
+/// # Errors
+/// As the log and the replicators; another call continues.
+pub(super) async fn complete(
+    parts: &SnapshotParts,
+    name: &str,
+    store: StoreId,
+    look: Option<Duration>,
+) -> Result<()> {
+    let newest = || {
+        let catalog = parts.context.catalog.catalog();
+        let newest = catalog.by_name(name).ok().filter(|schema| schema.definition.store == store);
+        newest.map(|schema| schema.definition.clone())
+    };
+    let Some(definition) = newest() else { return Ok(()) };
+    let Some((version, carried)) = forwarding_target(&definition) else { return Ok(()) };
+    let mut forwarder = Forwarder::begin(parts, &definition, version).await?;
+    if definition.versions.live().number < version.number {
+        if let Some(look) = look
+            && forwarder.another_forwarder_active(look).await?
+        {
+            return Err(Error::unavailable("another process forwards and continues"));
+        }
+        let written = hold_writes(parts, &definition, version, &mut forwarder).await?;
+        go_live(parts, &written, version, &mut forwarder).await?;
+    }
+    loop {
+        forwarder.forward().await?;
+        let Some(now) = newest() else { return Ok(()) };
+        let follows = |version: &StoreVersion| version.logs == carried.from;
+        if !now.versions.all().iter().any(follows) {
+            break;
+        }
+        tokio::time::sleep(FORWARD_EVERY).await;
+    }
+    alter_versions(parts, name, |definition| match forwarding_target(definition) {
+        Some((version, _)) => definition.with_carrying_ended(version.number).map(Some),
+        None => Ok(None),
+    })
+    .await?;
+    delete_unused_logs(parts, store).await?;
+    info!(store = name, "old partitions receive no more writes");
+    Ok(())
+}
+
+/// Forwards the writes since the push until few are left and the replicators have caught up, then
+/// holds new writes; returns the definition that holds them.
+async fn hold_writes(
+    parts: &SnapshotParts,
+    definition: &Definition,
+    version: &StoreVersion,
+    forwarder: &mut Forwarder<'_>,
+) -> Result<Definition> {
+    let (name, logs) = (&definition.name, version.logs);
+    if definition.written() == logs {
+        return Ok(definition.clone());
+    }
+    for _ in 0..FORWARD_ROUNDS_MAX {
+        let mut appended = forwarder.forward().await?;
+        // Another process sees by the entries of the meantime that this one forwards.
+        let mut catching_up = pin!(await_caught_up(parts, name, version));
+        loop {
+            match tokio::time::timeout(FORWARD_EVERY, &mut catching_up).await {
+                Ok(caught_up) => break caught_up?,
+                Err(_) => appended = forwarder.forward().await?,
+            }
+        }
+        if appended <= FORWARDED_AT_ONCE {
+            break;
+        }
+    }
+    alter_versions(parts, name, |definition| {
+        let is_written = definition.written() == logs;
+        if is_written { Ok(None) } else { definition.with_writes_to(version.number).map(Some) }
+    })
+    .await
+}
+
+/// Makes the version live for which writes are held, once its logs have all earlier writes.
+async fn go_live(
+    parts: &SnapshotParts,
+    definition: &Definition,
+    version: &StoreVersion,
+    forwarder: &mut Forwarder<'_>,
+) -> Result<()> {
+    let name = &definition.name;
+    let Some(Carried { from, .. }) = &version.carried else { return Ok(()) };
+    // This round shortens the last one, during which nobody writes.
+    forwarder.forward().await?;
+    // All writers know of the hold after this wait; a later append of one of them is forwarded
+    // later.
+    tokio::time::sleep(Duration::from_millis(MOVE_WAIT_MS)).await;
+    // A latest read of an old log learns from this entry that the store was repartitioned.
+    let mut ends = BTreeMap::new();
+    for at in from.all() {
+        let log_id = open_log(&*parts.context.log, &*parts.context.entropy, at).await?;
+        let moved = append(parts, at, log_id, definition.version, EntryBody::Definition).await?;
+        ends.insert(at.partition, moved);
+    }
+    forwarder.forward().await?;
+    let is_behind = |(partition, next)| ends.get(&partition).is_none_or(|end| next <= *end);
+    if forwarder.forwarded().any(is_behind) {
+        let message =
+            "the old partitions were not forwarded to their ends; the service tries again";
+        return Err(Error::unavailable(message).with_store(name));
+    }
+    let number = version.number;
+    alter_versions(parts, name, |definition| {
+        let is_live = definition.versions.live().number == number;
+        if is_live { Ok(None) } else { definition.with_live(number).map(Some) }
+    })
+    .await?;
+    let partitions = version.logs.partitions.0;
+    info!(store = name, version = %number, partitions, "repartition complete");
+    Ok(())
+}

@@ -1,0 +1,305 @@
+//! Forwards entries from a store's logs to the logs of a version of the same documents with another
+//! number of partitions (`tools/docs/src/semantics.md`, section 2).
+//!
+//! Every forwarded entry names the last entry of its source that was forwarded before it, so a
+//! partition applies each entry once, whichever process forwards it and however often. Entries of
+//! all sources are forwarded in the order of their times.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use forebay_core::change::EntryBody;
+use forebay_core::fold::PartitionState;
+use forebay_core::id::{Offset, PartitionId, PartitionRef};
+use forebay_core::schema::Definition;
+use forebay_core::versions::{Carried, StoreLogs, StoreVersion};
+use forebay_core::{Error, Result};
+use forebay_entries::{AppliedEntry, CopyOrigin, ExactlyOnceSink, OrderedSource, find_log_id};
+use futures::future::try_join_all;
+
+use super::router::{ForwardGroup, GroupContent, PartitionRouter};
+use crate::context::SnapshotParts;
+
+/// Longest time between two looks for another process that forwards.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Forwarder to the logs of one version.
+pub(crate) struct Forwarder<'p> {
+    parts: &'p SnapshotParts,
+    router: PartitionRouter,
+    sources: Vec<ForwardSource>,
+    targets: Vec<ExactlyOnceSink>,
+}
+
+/// A partition from which entries are forwarded.
+struct ForwardSource {
+    log: OrderedSource,
+    /// Groups that were read and not forwarded yet.
+    waiting: VecDeque<ForwardGroup>,
+    /// Whether the log was read to its end since the forwarder was called.
+    is_at_end: bool,
+}
+
+impl<'p> Forwarder<'p> {
+    /// Reads how far entries were forwarded to this version's logs.
+    ///
+    /// # Errors
+    /// `Internal` for a version without a source; `Conflict` if the source logs no longer hold all
+    /// entries; else as the log.
+    pub(crate) async fn begin(
+        parts: &'p SnapshotParts,
+        definition: &Definition,
+        version: &StoreVersion,
+    ) -> Result<Self> {
+        let carried = version.carried.as_ref();
+        let Carried { from, began } =
+            carried.ok_or_else(|| Error::internal("the version has no source of a repartition"))?;
+        check_log_holds(parts, *from, began).await?;
+        let home = definition.versions.home();
+        let sources = began.iter().zip(from.all()).map(async |(began, at)| {
+            let log_id =
+                find_log_id(&*parts.context.log, at, parts.context.log.bounds(at).await?).await?;
+            let mut log = OrderedSource::new(home, PartitionState::new(at, from.partitions), None);
+            log.begin_at(log_id, *began);
+            Ok::<_, Error>(ForwardSource { log, waiting: VecDeque::new(), is_at_end: false })
+        });
+        let targets = version.logs.all().map(|at| ExactlyOnceSink::find(&*parts.context.log, at));
+        Ok(Self {
+            parts,
+            router: PartitionRouter {
+                from: *from,
+                to: version.logs.partitions,
+                is_partitioned: definition.partition_key.is_some(),
+            },
+            sources: try_join_all(sources).await?,
+            targets: try_join_all(targets).await?,
+        })
+    }
+
+    /// Forwards all entries that the source logs hold; returns the number of entries appended to
+    /// the new logs.
+    ///
+    /// # Errors
+    /// `Unavailable` if another process forwards, too; else as the log. After an error the caller
+    /// must begin again.
+    pub(crate) async fn forward(&mut self) -> Result<u64> {
+        let appended = self.forward_to_ends().await?;
+        if appended > 0 {
+            self.read_back().await?;
+            if self.is_fenced() {
+                let message =
+                    "another process forwards to the same log; the service checks its progress";
+                return Err(Error::unavailable(message));
+            }
+        }
+        Ok(appended)
+    }
+
+    /// Returns whether another process forwards entries within this time. Call it before this
+    /// process forwards.
+    ///
+    /// # Errors
+    /// As the log.
+    pub(crate) async fn another_forwarder_active(&mut self, within: Duration) -> Result<bool> {
+        let mut left = within;
+        while !left.is_zero() && !self.is_fenced() {
+            let next = left.min(LOOK_EVERY);
+            tokio::time::sleep(next).await;
+            left -= next;
+            self.read_back().await?;
+        }
+        Ok(self.is_fenced())
+    }
+
+    /// Returns, for each source partition, the offset after the last forwarded entry.
+    pub(crate) fn forwarded(&self) -> impl Iterator<Item = (PartitionId, Offset)> {
+        let states = self.sources.iter().map(|source| source.log.state());
+        states.map(|state| (state.partition.partition, state.offset_applied))
+    }
+
+    /// Returns whether the target logs hold entries that this process has not sent.
+    fn is_fenced(&self) -> bool {
+        self.targets.iter().any(ExactlyOnceSink::is_fenced)
+    }
+
+    async fn read_back(&mut self) -> Result<()> {
+        let (parts, targets) = (self.parts, &mut self.targets);
+        try_join_all(targets.iter_mut().map(|target| target.read_back(&*parts.context.log)))
+            .await?;
+        Ok(())
+    }
+
+    async fn forward_to_ends(&mut self) -> Result<u64> {
+        let mut appended = 0;
+        self.sources.iter_mut().for_each(|source| source.is_at_end = false);
+        loop {
+            for source in &mut self.sources {
+                source.read(self.parts, &self.router, &self.targets).await?;
+            }
+            let Some((from, group)) = self.next() else { return Ok(appended) };
+            appended += self.send(from, group).await?;
+        }
+    }
+
+    /// Returns the next group to forward: the oldest waiting one.
+    fn next(&mut self) -> Option<(PartitionId, ForwardGroup)> {
+        let waiting = self.sources.iter_mut().filter(|source| !source.waiting.is_empty());
+        let time =
+            |source: &&mut ForwardSource| source.waiting.front().map(|group| group.append_time);
+        let source = waiting.min_by_key(time)?;
+        Some((source.log.partition().partition, source.waiting.pop_front()?))
+    }
+
+    /// Appends a group's entries to their partitions, unless they were appended before; returns the
+    /// number of appends.
+    async fn send(&mut self, from: PartitionId, group: ForwardGroup) -> Result<u64> {
+        let ForwardGroup { append_time, schema_version, position, content, .. } = group;
+        let from = CopyOrigin { partition: from, position, append_time };
+        let (log, targets) = (&*self.parts.context.log, &mut self.targets);
+        let appends = match content {
+            GroupContent::All(body) => {
+                let all =
+                    targets.iter_mut().map(|it| it.send(log, from, schema_version, body.clone()));
+                try_join_all(all).await?
+            }
+            GroupContent::Changes(mut routed) => {
+                let some = targets.iter_mut().filter_map(|it| {
+                    let body = EntryBody::Changes(routed.remove(&it.partition().partition)?);
+                    Some(it.send(log, from, schema_version, body))
+                });
+                try_join_all(some).await?
+            }
+        };
+        Ok(appends.into_iter().filter(|is_appended| *is_appended).count() as u64)
+    }
+}
+
+impl ForwardSource {
+    /// Reads until a group waits or the log ends.
+    async fn read(
+        &mut self,
+        parts: &SnapshotParts,
+        router: &PartitionRouter,
+        targets: &[ExactlyOnceSink],
+    ) -> Result<()> {
+        while self.waiting.is_empty() && !self.is_at_end {
+            self.log.read(&*parts.context.log).await?;
+            self.is_at_end = self.log.is_at_end();
+            while self.log.peek().is_some() {
+                self.take(parts, router, targets).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next entry, and adds it to the groups if the partition applies it.
+    async fn take(
+        &mut self,
+        parts: &SnapshotParts,
+        router: &PartitionRouter,
+        targets: &[ExactlyOnceSink],
+    ) -> Result<()> {
+        let Some(next) = self.log.peek().cloned() else { return Ok(()) };
+        let applied = self.log.apply_next(&*parts.context.log, &parts.context.catalog).await?;
+        let is_applied =
+            applied.is_some_and(|AppliedEntry { applied, .. }| applied.skipped.is_none());
+        let Some(entry) = next.entry.ok().filter(|_| is_applied) else { return Ok(()) };
+        let append_time = entry.source.map_or(next.append_time, |source| source.append_time);
+        let PartitionRef { partition, .. } = self.log.partition();
+        let is_forwarded = |to: PartitionId, position| {
+            let sent = targets.get(to.0 as usize).and_then(|target| target.sent(partition));
+            sent.is_some_and(|sent| sent >= position)
+        };
+        let about = (next.offset, append_time, next.bytes);
+        router.add(&mut self.waiting, partition, entry, about, is_forwarded)
+    }
+}
+
+/// Checks that the logs hold all entries from these offsets.
+///
+/// # Errors
+/// `Conflict` if a log was trimmed beyond its offset; else as the log.
+pub(crate) async fn check_log_holds(
+    parts: &SnapshotParts,
+    logs: StoreLogs,
+    began: &[Offset],
+) -> Result<()> {
+    for (at, began) in logs.all().zip(began) {
+        if parts.context.log.bounds(at).await?.start > *began {
+            let message = "the log was trimmed during the push; push again, or retain more of the \
+                log (log_window)";
+            return Err(Error::conflict(message).with_partition(at.partition));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use forebay_core::ErrorCode;
+    use forebay_core::clock::SystemClock;
+    use forebay_core::entropy::SystemEntropy;
+    use forebay_core::id::{PartitionCount, SchemaVersion, StoreId};
+    use forebay_core::key::KeyType;
+    use forebay_core::schema::StoreSpec;
+    use forebay_entries::{CatalogFollower, open_log};
+    use forebay_log::{Alone, MemoryLog};
+    use forebay_runtime::ServiceContext;
+    use forebay_snapshot::SnapshotStore;
+
+    use super::*;
+    use crate::context::SnapshotOptions;
+    use crate::definitions::append;
+
+    fn parts(folder: &tempfile::TempDir) -> SnapshotParts {
+        let snapshots = format!("file://{}", folder.path().display());
+        SnapshotParts {
+            context: ServiceContext {
+                log: Arc::new(MemoryLog::new(Arc::new(SystemClock))),
+                catalog: Arc::new(CatalogFollower::standing(Default::default())),
+                clock: Arc::new(SystemClock),
+                entropy: Arc::new(SystemEntropy),
+                membership: Arc::new(Alone::default()),
+                snapshots: None,
+            },
+            replicators: Arc::new(String::new()),
+            snapshots: SnapshotStore::open(&snapshots).unwrap(),
+            options: SnapshotOptions::new(Duration::from_secs(60), 1).unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn forwarder_refuses_only_logs_that_were_trimmed_before_they_were_forwarded() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = parts(&folder);
+        let first = StoreSpec::documents("users", KeyType::Int64, 2).define(StoreId(1)).unwrap();
+        let began = vec![Offset(2), Offset(3)];
+        let moved = first.with_moved_version(StoreId(8), PartitionCount(3), began).unwrap();
+        let version = moved.versions.newest();
+        for logs in [first.written(), version.logs] {
+            parts.context.log.create(logs.store, logs.partitions).await.unwrap();
+            for at in logs.all() {
+                let log_id =
+                    open_log(&*parts.context.log, &*parts.context.entropy, at).await.unwrap();
+                for _ in 0..4 {
+                    let beat = EntryBody::Heartbeat;
+                    append(&parts, at, log_id, SchemaVersion(1), beat).await.unwrap();
+                }
+            }
+        }
+        let begin = async || Forwarder::begin(&parts, &moved, version).await.map(drop);
+        begin().await.unwrap();
+        for (at, began) in first.written().all().zip([Offset(2), Offset(3)]) {
+            parts.context.log.trim(at, began).await.unwrap();
+        }
+        begin().await.unwrap();
+        let last = first.written().at(PartitionId(1));
+        parts.context.log.trim(last, Offset(4)).await.unwrap();
+        let error = begin().await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
+        assert_eq!(error.context().partition, Some(last.partition));
+        assert!(error.message().contains("log_window"), "{error}");
+    }
+}

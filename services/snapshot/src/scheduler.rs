@@ -1,0 +1,197 @@
+//! Schedules the maintenance of the snapshots of all partitions of this process: builds, and the
+//! cleanup after each build. Once per store, the scheduler also completes repartitions and closes
+//! rollback windows.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::Result;
+use forebay_core::backoff::Backoff;
+use forebay_core::id::{Offset, PartitionId, PartitionRef, StoreId};
+use forebay_core::schema::Definition;
+use forebay_snapshot::PartitionSnapshots;
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use crate::build::{Build, BuildOutcome};
+use crate::context::SnapshotParts;
+use crate::counts::SnapshotCounts;
+use crate::repartition::RepartitionTasks;
+use crate::retention::{Retention, log_of};
+use crate::rollback::RollbackWindows;
+
+/// First and longest wait after a build that failed.
+const RETRY_WAIT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
+/// Number of consecutive failed builds of a partition before a warning; the next warning follows
+/// after twice as many.
+const FAILURES_TOLD: u32 = 4;
+/// Interval between two checks of this process's partitions.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Maintenance of the snapshots of this process's partitions. Dropping it ends the maintenance.
+pub struct Snapshots {
+    counts: Arc<Mutex<SnapshotCounts>>,
+    scheduler: tokio::task::JoinHandle<()>,
+}
+
+impl Snapshots {
+    /// Starts the maintenance on the current runtime, which must have several threads.
+    pub fn keep(parts: SnapshotParts) -> Self {
+        let counts = Arc::new(Mutex::default());
+        let builds = Arc::new(Semaphore::new(parts.options.builds_max.max(1)));
+        let scheduler = SnapshotScheduler { parts, counts: Arc::clone(&counts), builds };
+        Self { counts, scheduler: tokio::spawn(scheduler.run()) }
+    }
+
+    /// Returns the counters.
+    pub fn counts(&self) -> SnapshotCounts {
+        *self.counts.lock()
+    }
+}
+
+impl Drop for Snapshots {
+    fn drop(&mut self) {
+        self.scheduler.abort();
+    }
+}
+
+/// Starts and ends the maintenance of partitions as they are assigned to this process.
+#[derive(Clone)]
+struct SnapshotScheduler {
+    parts: SnapshotParts,
+    counts: Arc<Mutex<SnapshotCounts>>,
+    /// Permits of concurrent builds.
+    builds: Arc<Semaphore>,
+}
+
+impl SnapshotScheduler {
+    async fn run(self) {
+        let mut maintained: BTreeSet<PartitionRef> = BTreeSet::new();
+        let mut tasks: JoinSet<PartitionRef> = JoinSet::new();
+        let mut windows = RollbackWindows::default();
+        let mut repartitions = RepartitionTasks::default();
+        loop {
+            let living: BTreeSet<_> = self.partitions();
+            let catalog = self.parts.context.catalog.catalog();
+            let stores: BTreeSet<StoreId> = catalog.logs().into_keys().collect();
+            if let Err(error) = self.parts.context.membership.take_part(&stores) {
+                debug!(%error, "consumer group of stores not joined yet");
+            }
+            let assigned = self.parts.context.membership.assigned().borrow().clone();
+            for at in living.into_iter().filter(|at| assigned.has(log_of(&catalog, *at))) {
+                if maintained.insert(at) {
+                    tasks.spawn(self.clone().maintain_partition(at));
+                }
+            }
+            while let Some(ended) = tasks.try_join_next() {
+                if let Ok(at) = ended {
+                    maintained.remove(&at);
+                }
+            }
+            self.parts.context.membership.note_held(&assigned);
+            let ours = self.first_of_ours();
+            repartitions.reconcile(&self.parts, &ours);
+            windows.close(&self.parts, &ours).await;
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// Returns all partitions of living stores, for each version of their documents.
+    fn partitions(&self) -> BTreeSet<PartitionRef> {
+        let catalog = self.parts.context.catalog.catalog();
+        let of = |definition: &Definition| {
+            let store = definition.store;
+            definition
+                .partitions
+                .partitions()
+                .map(move |partition| PartitionRef { store, partition })
+        };
+        catalog.kept().flat_map(|schema| of(&schema.definition)).collect()
+    }
+
+    /// Returns the living stores whose first partition is assigned to this process, which does the
+    /// once-per-store work for them.
+    fn first_of_ours(&self) -> Vec<Definition> {
+        let catalog = self.parts.context.catalog.catalog();
+        let assigned = self.parts.context.membership.assigned().borrow().clone();
+        let stores = catalog.stores().map(|schema| schema.definition.clone());
+        // A repartition stays with the process of the new version's first partition from beginning
+        // to end.
+        let first = |definition: &Definition| definition.versions.newest().logs.at(PartitionId(0));
+        stores.filter(|definition| assigned.has(first(definition))).collect()
+    }
+
+    /// Returns whether a version of a store's documents was dropped, so that its snapshots are
+    /// removed.
+    fn is_dropped_version(&self, at: PartitionRef) -> bool {
+        let catalog = self.parts.context.catalog.catalog();
+        let home = catalog.store(catalog.home_of(at.store)).filter(|home| !home.is_deleted());
+        let newest = home.and_then(|home| home.newest());
+        newest.is_some_and(|schema| schema.definition.versions.kept_as(at.store).is_none())
+    }
+
+    fn is_ours(&self, at: PartitionRef) -> bool {
+        let (is_living, catalog) =
+            (self.partitions().contains(&at), self.parts.context.catalog.catalog());
+        is_living && self.parts.context.membership.assigned().borrow().has(log_of(&catalog, at))
+    }
+
+    /// Maintains one partition for as long as it is assigned to this process.
+    async fn maintain_partition(self, at: PartitionRef) -> PartitionRef {
+        let to = self.parts.snapshots.partition(at);
+        let mut backoff = Backoff::new(RETRY_WAIT.0, RETRY_WAIT.1);
+        let mut retention = Retention::new(&self.parts, &to, &self.counts);
+        let (mut next_build, mut failures) = (Instant::now(), 0);
+        while self.is_ours(at) {
+            if Instant::now() < next_build {
+                tokio::time::sleep(LOOK_EVERY.min(next_build - Instant::now())).await;
+                continue;
+            }
+            let built = self.build(&to).await;
+            self.counts.lock().note_build(&built);
+            next_build = Instant::now()
+                + match built {
+                    Ok(_) => {
+                        backoff.reset();
+                        failures = 0;
+                        self.parts.options.every
+                    }
+                    Err(error) => {
+                        failures += 1;
+                        // A store or a version that was just created has no shards yet.
+                        match failures >= FAILURES_TOLD && failures.is_power_of_two() {
+                            true => {
+                                warn!(%at, %error, "snapshot build failed; the previous one stays");
+                            }
+                            false => debug!(%at, %error, "snapshot not built"),
+                        }
+                        backoff.next_wait(&*self.parts.context.entropy)
+                    }
+                };
+            if let Err(error) = retention.enforce().await {
+                warn!(%at, %error, "older snapshots not removed yet");
+            }
+        }
+        if self.is_dropped_version(at)
+            && let Err(error) = to.remove_all().await
+        {
+            // A snapshot may have been built while the others were removed.
+            warn!(%at, %error, "snapshot of dropped version not removed");
+        }
+        at
+    }
+
+    /// Builds one snapshot, if there are changes.
+    async fn build(&self, to: &PartitionSnapshots) -> Result<bool> {
+        let permit = self.builds.acquire().await;
+        let definitions = self.parts.definitions(to.partition().store);
+        let build = Build { parts: &self.parts, to: to.clone(), definitions, at_least: Offset(0) };
+        let built = build.run().await;
+        drop(permit);
+        Ok(matches!(built?, BuildOutcome::New(_)))
+    }
+}

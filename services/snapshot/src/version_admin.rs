@@ -1,0 +1,83 @@
+//! Administration of the versions of a store's documents: list them, make one live, drop one.
+
+use forebay_core::catalog::StoreHistory;
+use forebay_core::id::{PartitionRef, StoreId};
+use forebay_core::schema::Definition;
+use forebay_core::versions::{StoreVersions, VersionNumber};
+use forebay_core::{Error, Result};
+
+use crate::context::SnapshotParts;
+use crate::definitions::alter_versions;
+
+/// Returns the versions of a store's documents.
+///
+/// # Errors
+/// `NotFound` if the store does not exist; else as the log.
+pub(crate) async fn versions(parts: &SnapshotParts, store: &str) -> Result<StoreVersions> {
+    Ok(alter_versions(parts, store, |_| Ok(None)).await?.versions)
+}
+
+/// Makes a version of a store's documents live.
+///
+/// # Errors
+/// `NotFound` for an unknown version, `Conflict` while writes are held for a version; else as the
+/// log.
+pub(crate) async fn make_live(
+    parts: &SnapshotParts,
+    store: &str,
+    number: VersionNumber,
+) -> Result<StoreVersions> {
+    let live = |definition: &Definition| {
+        let versions = &definition.versions;
+        if versions.live().number == number {
+            return Ok(None);
+        }
+        if versions.are_held() {
+            let message =
+                "the new partitions lack some earlier writes; wait until their version is live";
+            return Err(Error::conflict(message));
+        }
+        definition.with_live(number).map(Some)
+    };
+    Ok(alter_versions(parts, store, live).await?.versions)
+}
+
+/// Drops a version of a store's documents that is not live, and its snapshots.
+///
+/// # Errors
+/// `NotFound` for an unknown version, `InvalidArgument` for the live one; else as the log and the
+/// object store.
+pub(crate) async fn drop_version(
+    parts: &SnapshotParts,
+    store: &str,
+    number: VersionNumber,
+) -> Result<Definition> {
+    parts.catch_up().await?;
+    let before = parts.context.catalog.catalog().by_name(store)?.definition.clone();
+    let drop = |definition: &Definition| definition.without_version(number).map(Some);
+    let without = alter_versions(parts, store, drop).await?;
+    if let Some(version) = before.versions.get(number) {
+        for partition in version.logs.partitions.partitions() {
+            let at = PartitionRef { store: version.kept_as, partition };
+            parts.snapshots.partition(at).remove_all().await?;
+        }
+        delete_unused_logs(parts, before.store).await?;
+    }
+    Ok(without)
+}
+
+/// Deletes the logs that no version of a store's documents follows any more and from which nothing
+/// is forwarded, and their dead-letter logs.
+///
+/// # Errors
+/// As the log.
+pub(crate) async fn delete_unused_logs(parts: &SnapshotParts, store: StoreId) -> Result<()> {
+    let unused = parts.context.catalog.catalog().store(store).map(StoreHistory::unused_logs);
+    for logs in unused.unwrap_or_default() {
+        parts.context.log.delete(logs).await?;
+        if let Some(letters) = logs.dead_letters() {
+            parts.context.log.delete(letters).await?;
+        }
+    }
+    Ok(())
+}
