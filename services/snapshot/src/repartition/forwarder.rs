@@ -16,11 +16,12 @@ use forebay_core::versions::{Carried, StoreLogs, StoreVersion};
 use forebay_core::{Error, Result};
 use forebay_entries::{AppliedEntry, CopyOrigin, ExactlyOnceSink, OrderedSource, find_log_id};
 use futures::future::try_join_all;
+use tokio::time::Instant;
 
 use super::router::{ForwardGroup, GroupContent, PartitionRouter};
 use crate::context::SnapshotParts;
 
-/// Longest time between two looks for another process that forwards.
+/// Time between two looks for another process that forwards.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Forwarder to the logs of one version.
@@ -36,7 +37,9 @@ struct ForwardSource {
     log: OrderedSource,
     /// Groups that were read and not forwarded yet.
     waiting: VecDeque<ForwardGroup>,
-    /// Whether the log was read to its end since the forwarder was called.
+    /// End of the log when the forwarder was called.
+    end: Offset,
+    /// Whether the log was read to that end.
     is_at_end: bool,
 }
 
@@ -61,7 +64,12 @@ impl<'p> Forwarder<'p> {
                 find_log_id(&*parts.context.log, at, parts.context.log.bounds(at).await?).await?;
             let mut log = OrderedSource::new(home, PartitionState::new(at, from.partitions), None);
             log.begin_at(log_id, *began);
-            Ok::<_, Error>(ForwardSource { log, waiting: VecDeque::new(), is_at_end: false })
+            Ok::<_, Error>(ForwardSource {
+                log,
+                waiting: VecDeque::new(),
+                end: *began,
+                is_at_end: false,
+            })
         });
         let targets = version.logs.all().map(|at| ExactlyOnceSink::find(&*parts.context.log, at));
         Ok(Self {
@@ -76,8 +84,8 @@ impl<'p> Forwarder<'p> {
         })
     }
 
-    /// Forwards all entries that the source logs hold; returns the number of entries appended to
-    /// the new logs.
+    /// Forwards all entries that the source logs hold at the call; returns the number of entries
+    /// appended to the new logs.
     ///
     /// # Errors
     /// `Unavailable` if another process forwards, too; else as the log. After an error the caller
@@ -85,12 +93,7 @@ impl<'p> Forwarder<'p> {
     pub(crate) async fn forward(&mut self) -> Result<u64> {
         let appended = self.forward_to_ends().await?;
         if appended > 0 {
-            self.read_back().await?;
-            if self.is_fenced() {
-                let message =
-                    "another process forwards to the same log; the service checks its progress";
-                return Err(Error::unavailable(message));
-            }
+            self.check_forwards_alone().await?;
         }
         Ok(appended)
     }
@@ -117,6 +120,18 @@ impl<'p> Forwarder<'p> {
         states.map(|state| (state.partition.partition, state.offset_applied))
     }
 
+    /// Checks that no other process has forwarded entries that this process would forward: replicas
+    /// skip the entries of a process that another one has overtaken.
+    async fn check_forwards_alone(&mut self) -> Result<()> {
+        self.read_back().await?;
+        match self.is_fenced() {
+            true => Err(Error::unavailable(
+                "another process forwards to the same log; the service checks its progress",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Returns whether the target logs hold entries that this process has not sent.
     fn is_fenced(&self) -> bool {
         self.targets.iter().any(ExactlyOnceSink::is_fenced)
@@ -129,15 +144,24 @@ impl<'p> Forwarder<'p> {
         Ok(())
     }
 
+    /// Forwards up to the present ends of the source logs: writers that write meanwhile prolong no
+    /// round.
     async fn forward_to_ends(&mut self) -> Result<u64> {
-        let mut appended = 0;
-        self.sources.iter_mut().for_each(|source| source.is_at_end = false);
+        let (mut appended, mut looked) = (0, Instant::now());
+        for source in &mut self.sources {
+            source.end = self.parts.context.log.bounds(source.log.partition()).await?.end;
+            source.is_at_end = false;
+        }
         loop {
             for source in &mut self.sources {
                 source.read(self.parts, &self.router, &self.targets).await?;
             }
             let Some((from, group)) = self.next() else { return Ok(appended) };
             appended += self.send(from, group).await?;
+            if looked.elapsed() >= LOOK_EVERY {
+                self.check_forwards_alone().await?;
+                looked = Instant::now();
+            }
         }
     }
 
@@ -175,7 +199,7 @@ impl<'p> Forwarder<'p> {
 }
 
 impl ForwardSource {
-    /// Reads until a group waits or the log ends.
+    /// Reads until a group waits or everything up to the end is read.
     async fn read(
         &mut self,
         parts: &SnapshotParts,
@@ -188,6 +212,7 @@ impl ForwardSource {
             while self.log.peek().is_some() {
                 self.take(parts, router, targets).await?;
             }
+            self.is_at_end |= self.log.state().offset_applied >= self.end;
         }
         Ok(())
     }

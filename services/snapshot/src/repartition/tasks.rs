@@ -18,7 +18,7 @@ const RETRY_WAIT: (Duration, Duration) = (Duration::from_millis(500), Duration::
 /// between two of its reads. A busy machine delays the reads, so each look for a forwarder is
 /// longer than the one before.
 const ACTIVE_FORWARDER_WAIT: (Duration, Duration) =
-    (Duration::from_secs(2), Duration::from_secs(16));
+    (Duration::from_secs(2), Duration::from_secs(8));
 
 /// The repartitions that this process completes.
 #[derive(Default)]
