@@ -58,15 +58,15 @@ impl Figures {
         allowed: (f64, f64),
     ) -> Result<(), String> {
         let mut calls = 0;
-        for (what, stretch, allowed) in
+        for (what, windows, allowed) in
             [("inserts", &load.inserts, allowed.0), ("selects", &load.selects, allowed.1)]
         {
-            let all = stretch.all()?;
+            let all = windows.all()?;
             let name = format!("{name}, {what}");
             self.add_latency(&name, &all)?;
             let p99 = all.at(0.99, Unit::Milliseconds);
             self.add(&format!("{name}, p99 / what it may be"), Unit::Count, p99 / allowed);
-            let worst = stretch.worst(0.99).ok_or("a load without a window")?;
+            let worst = windows.worst(0.99).ok_or("a load without a window")?;
             let worst = worst.at(0.99, Unit::Milliseconds);
             self.add(&format!("{name}, p99 of the worst window"), Unit::Milliseconds, worst);
             self.add(&name, Unit::PerSecond, all.count() as f64 / load.seconds);

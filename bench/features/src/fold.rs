@@ -18,10 +18,10 @@ pub async fn again(node: Node, events: u64, figures: &mut Figures) -> Result<Nod
     let node = Node::start_again(data)?;
     node.await_folded(events).await?;
     let seconds = (nanos() - began) as f64 / 1e9;
-    let taken = node.taken()?;
+    let usage = node.usage()?;
     figures.add("fold, events", Unit::PerSecond, events as f64 / seconds);
-    figures.add("fold, events of one core", Unit::PerSecond, events as f64 / taken.cpu_seconds);
-    figures.add("fold, node's own memory at its end", Unit::Bytes, taken.own_bytes);
-    figures.add("fold, node's memory at its peak", Unit::Bytes, taken.memory_bytes);
+    figures.add("fold, events of one core", Unit::PerSecond, events as f64 / usage.cpu_seconds);
+    figures.add("fold, node's own memory at its end", Unit::Bytes, usage.own_bytes);
+    figures.add("fold, node's memory at its peak", Unit::Bytes, usage.memory_bytes);
     Ok(node)
 }

@@ -59,14 +59,14 @@ mod tests {
 
     #[test]
     fn the_worst_window_is_told_from_all() {
-        let mut stretch = LatencyWindows::new(Duration::from_nanos(100));
+        let mut windows = LatencyWindows::new(Duration::from_nanos(100));
         for due in 0..300 {
-            stretch.record(due, if due / 100 == 1 { 50 } else { 10 }).unwrap();
+            windows.record(due, if due / 100 == 1 { 50 } else { 10 }).unwrap();
         }
         // The start of a window that the load did not complete.
-        stretch.record(301, 9_000).unwrap();
-        assert_eq!(stretch.all().unwrap().at(0.5, Unit::Nanoseconds), 10.0);
-        assert_eq!(stretch.worst(0.99).unwrap().at(0.99, Unit::Nanoseconds), 50.0);
-        assert_eq!(stretch.all().unwrap().count(), 301);
+        windows.record(301, 9_000).unwrap();
+        assert_eq!(windows.all().unwrap().at(0.5, Unit::Nanoseconds), 10.0);
+        assert_eq!(windows.worst(0.99).unwrap().at(0.99, Unit::Nanoseconds), 50.0);
+        assert_eq!(windows.all().unwrap().count(), 301);
     }
 }

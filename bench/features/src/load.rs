@@ -75,14 +75,14 @@ impl Load<'_> {
     /// # Errors
     /// Fails if a call fails.
     pub fn run(&self) -> Result<LoadResults, String> {
-        let (node, own) = (self.node.taken()?, ProcessUsage::by(std::process::id())?);
+        let (node, own) = (self.node.usage()?, ProcessUsage::by(std::process::id())?);
         // Set by the first client that has a probe, or fails.
         let may_end = AtomicBool::new(false);
         let began = nanos();
         let done =
             on_each(self.clients, |place, client| self.calls(place, client, began, &may_end))?;
         let seconds = (nanos() - began) as f64 / 1e9;
-        let (node_after, own_after) = (self.node.taken()?, ProcessUsage::by(std::process::id())?);
+        let (node_after, own_after) = (self.node.usage()?, ProcessUsage::by(std::process::id())?);
         let mut measured = LoadResults {
             inserts: LatencyWindows::new(self.window),
             selects: LatencyWindows::new(self.window),

@@ -101,7 +101,7 @@ impl Node {
     ///
     /// # Errors
     /// Fails if the process has ended.
-    pub fn taken(&self) -> Result<ProcessUsage, String> {
+    pub fn usage(&self) -> Result<ProcessUsage, String> {
         ProcessUsage::by(self.server.process_id())
     }
 
@@ -133,9 +133,9 @@ impl Node {
     pub async fn await_rest(&self, rest: Duration) -> Result<(), Failure> {
         let wait = async {
             loop {
-                let before = self.taken()?.cpu_seconds;
+                let before = self.usage()?.cpu_seconds;
                 tokio::time::sleep(rest).await;
-                if self.taken()?.cpu_seconds - before <= REST_CORES * rest.as_secs_f64() {
+                if self.usage()?.cpu_seconds - before <= REST_CORES * rest.as_secs_f64() {
                     return Ok(());
                 }
             }

@@ -127,7 +127,7 @@ struct UsageSample {
 
 impl UsageSample {
     fn now(node: &Node) -> Result<Self, String> {
-        Ok(Self { node: node.taken()?, own: ProcessUsage::by(std::process::id())? })
+        Ok(Self { node: node.usage()?, own: ProcessUsage::by(std::process::id())? })
     }
 
     /// Adds the processor time of each of `calls` calls since; returns the bytes that the node has

@@ -1,4 +1,4 @@
-//! The picture: for each goal with a bound, the distance of the median from the goal, with its
+//! The chart: for each goal with a bound, the distance of the median from the goal, with its
 //! quartiles. A bar left of the line is met; twice as far right is twice as much as the goal
 //! allows.
 
@@ -13,7 +13,7 @@ const WIDTH: u32 = 1_100;
 const MARGIN: u32 = 60;
 /// Width of the words of a goal, in pixels.
 const WORDS_WIDTH: u32 = 470;
-/// Range of ratios to the goal in the picture.
+/// Range of ratios to the goal in the chart.
 const LEAST: f64 = 0.125;
 const MOST: f64 = 8.0;
 
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_picture_names_every_bar() {
+    fn chart_names_every_bar() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("index.svg");
         draw(&[judged("<= 2.5 D", 5.0), judged(">= 2 x", 400.0)], &path).unwrap();

@@ -100,11 +100,11 @@ impl ReopenScenario {
                 values.push((format!("{what}: {name}"), *value));
             }
         };
-        let (keeper, about) = self.open("closed")?;
+        let (owner, about) = self.open("closed")?;
         note("closed", &about);
         let (other, about) = self.open("kept")?;
         note("kept by another", &about);
-        keeper.kill()?;
+        owner.kill()?;
         thread::sleep(SETTLED);
         let (third, about) = self.open("killed")?;
         note("killed beside another", &about);
@@ -207,7 +207,7 @@ pub fn opened(entries: u64, value_bytes: usize, how: &str) -> Result<(), String>
     about.insert("blocks mended".to_owned(), checkpoints.blocks_mended as f64);
     let needed_log = checkpoints.damaged + counts.rebuilds > 0;
     if how == "torn" && (checkpoints.blocks_mended == 0 || needed_log) {
-        return Err(format!("the torn pages were not found, or not mended: {counts:?}"));
+        return Err(format!("the torn pages were not found, or not repaired: {counts:?}"));
     }
     let mut contenders = [
         Contender::several("check", || this.check().map(|()| Values::new())),

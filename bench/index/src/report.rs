@@ -1,5 +1,5 @@
 //! The results of a run: the table on the screen, the rounds and verdicts in a file, and the
-//! picture.
+//! chart.
 
 use std::env;
 use std::fmt::Write as _;
@@ -39,9 +39,9 @@ const NOTES: [&str; 10] = [
      with an object for each it would take 17 GB; the mixed store is of 1M documents; batches in \
      Python are compared with a list comprehension over a dict",
     "reopenings, and openings of Python workers, count from the opening of a reader, its \
-     connection included, to its first correct get; torn pages are mended in checkpoints, when no \
+     connection included, to its first correct get; torn pages are repaired in checkpoints, if no \
      copy is left, and rebuilding counts until all of the store is served again",
-    "private dirty is that of the mappings that workers read by; the keeper maps what it writes a \
+    "private dirty is that of the mappings that workers read by; the owner maps what it writes a \
      second time, shared too, and its pages that nobody else has touched are printed apart",
 ];
 
@@ -146,7 +146,7 @@ impl Report {
              stolen {:.1} %",
             noise.load_before, noise.load_after, noise.stolen_percent
         );
-        let _ = writeln!(text, "picture and rounds: {FOLDER}/index.svg, index.json");
+        let _ = writeln!(text, "chart and rounds: {FOLDER}/index.svg, index.json");
         let _ = writeln!(text, "{}", table::closing(judged));
         text
     }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay::environment::SystemClock;
-use forebay::environment::SystemEntropy;
+use forebay::environment::{SystemClock, SystemEntropy};
 use forebay::schema::PartitionId;
 use forebay::writes::StreamOptions;
 use forebay::{Client, ClientOptions, Reader, ReaderOptions};

@@ -43,7 +43,7 @@ pub struct FreshnessPlan {
     pub rate: u64,
     /// Number of writes for each timed write, which goes to a watched document.
     pub timed_one_in: u64,
-    /// WatchTarget documents.
+    /// Number of watched documents.
     pub watched: u64,
     /// Whether Kafka takes part.
     pub kafka: bool,

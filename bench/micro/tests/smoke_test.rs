@@ -36,6 +36,7 @@ fn writes_measures_every_shape_on_both_durabilities() {
         &[
             "embedded fsync, unary, 1 client, 1/s",
             "embedded fsync, unary, 3 clients, p99.9, us",
+            "embedded buffered, unary, 3 callers of 1 client, 1/s",
             "embedded buffered, batches of 10, 2 clients, p50, us",
             "embedded buffered, stream, 1 client, 1/s",
             "raw append and fdatasync, p50, us",

@@ -147,7 +147,7 @@ fn copy(source: &Source, more: &[&str]) -> Result<CopyTimes, String> {
         Ok(CopyTimes {
             seconds: ran.seconds,
             source: ProcessUsage { cpu_seconds, disk_bytes, ..after },
-            target: ran.taken,
+            target: ran.usage,
             told: Some(CopyReport { served_after, samples }),
         })
     })
@@ -165,14 +165,14 @@ fn naive(plan: &CopiesPlan, source: &Source) -> Result<CopyTimes, String> {
     let mut to = Process::start("the naive copy's target", &mut command)?;
     let rows = to.hear("done ")?;
     let from = from.end()?;
-    let ProcessResult { said, taken, .. } = to.end()?;
+    let ProcessResult { said, usage, .. } = to.end()?;
     // Some rows are of the state.
     if !rows.parse::<u64>().is_ok_and(|rows| rows >= source.rows) {
         return Err(format!("{rows} rows came of {}", source.rows));
     }
     let done = said.iter().find(|said| said.line.starts_with("done "));
     let seconds = done.map_or(0.0, |said| said.after);
-    Ok(CopyTimes { seconds, source: from.taken, target: taken, told: None })
+    Ok(CopyTimes { seconds, source: from.usage, target: usage, told: None })
 }
 
 /// Returns the rates between the progress lines of a copy, except the first and the last ones,

@@ -35,7 +35,7 @@ pub struct ProcessResult {
     /// Duration of the process, in seconds.
     pub seconds: f64,
     /// Resources that the process took.
-    pub taken: ProcessUsage,
+    pub usage: ProcessUsage,
 }
 
 /// A running process; dropping it kills the process.
@@ -46,7 +46,7 @@ pub struct Process {
     lines: Receiver<OutputLine>,
     said: Vec<OutputLine>,
     /// Resources of the process so far, polled until the watch is gone.
-    taken: Arc<Mutex<ProcessUsage>>,
+    usage: Arc<Mutex<ProcessUsage>>,
 }
 
 impl Process {
@@ -66,9 +66,9 @@ impl Process {
         if let Some(errors) = child.stderr.take() {
             listen(errors, began, sender);
         }
-        let (name, taken) = (name.to_owned(), Arc::default());
-        watch(child.id(), &taken);
-        Ok(Self { name, child, began, lines, said: Vec::new(), taken })
+        let (name, usage) = (name.to_owned(), Arc::default());
+        watch(child.id(), &usage);
+        Ok(Self { name, child, began, lines, said: Vec::new(), usage })
     }
 
     /// Waits for a line with this beginning; returns the rest of the line.
@@ -94,7 +94,7 @@ impl Process {
     /// Fails if the process fails, or takes too long.
     pub fn end(mut self) -> Result<ProcessResult, String> {
         for _ in 0..BOUND.as_millis() / LOOK_EVERY.as_millis() {
-            look(self.child.id(), &self.taken);
+            look(self.child.id(), &self.usage);
             let ended = self.child.try_wait();
             let Some(status) = ended.map_err(|error| format!("{}: {error}", self.name))? else {
                 thread::sleep(LOOK_EVERY);
@@ -106,32 +106,32 @@ impl Process {
             if !status.success() {
                 return Err(format!("{} ended with {status}: {:?}", self.name, self.said));
             }
-            let taken = *self.taken.lock();
-            return Ok(ProcessResult { said: std::mem::take(&mut self.said), seconds, taken });
+            let usage = *self.usage.lock();
+            return Ok(ProcessResult { said: std::mem::take(&mut self.said), seconds, usage });
         }
         Err(format!("{} took over {BOUND:?}", self.name))
     }
 }
 
-/// Polls a process again and again, until its `taken` is dropped.
-fn watch(process: u32, taken: &Arc<Mutex<ProcessUsage>>) {
-    look(process, taken);
-    let taken = Arc::downgrade(taken);
+/// Polls a process again and again, until its `usage` is dropped.
+fn watch(process: u32, usage: &Arc<Mutex<ProcessUsage>>) {
+    look(process, usage);
+    let usage = Arc::downgrade(usage);
     thread::spawn(move || {
-        while let Some(taken) = taken.upgrade() {
-            look(process, &taken);
-            drop(taken);
+        while let Some(usage) = usage.upgrade() {
+            look(process, &usage);
+            drop(usage);
             thread::sleep(LOOK_EVERY);
         }
     });
 }
 
 /// Updates the resources of a process; a process that is gone keeps those of the last poll.
-fn look(process: u32, taken: &Mutex<ProcessUsage>) {
+fn look(process: u32, usage: &Mutex<ProcessUsage>) {
     if let Ok(looked) = ProcessUsage::by(process) {
-        let mut taken = taken.lock();
-        let memory_bytes = taken.memory_bytes.max(looked.memory_bytes);
-        *taken = ProcessUsage { memory_bytes, ..looked };
+        let mut usage = usage.lock();
+        let memory_bytes = usage.memory_bytes.max(looked.memory_bytes);
+        *usage = ProcessUsage { memory_bytes, ..looked };
     }
 }
 
@@ -164,7 +164,7 @@ mod tests {
         let mut lines: Vec<_> = ran.said.iter().map(|said| said.line.as_str()).collect();
         lines.sort_unstable();
         assert_eq!(lines, ["at 7", "no"]);
-        assert!(ran.taken.cpu_seconds > 0.0 && ran.taken.memory_bytes > 0.0, "{ran:?}");
+        assert!(ran.usage.cpu_seconds > 0.0 && ran.usage.memory_bytes > 0.0, "{ran:?}");
         assert!(ran.said.iter().all(|said| said.after > 0.0) && ran.seconds > 0.0, "{ran:?}");
     }
 

@@ -117,7 +117,7 @@ enum {
     FB_OP_SET_REMOVE = 8
 };
 
-/* Result of a change: refused (see its error), in the log, condition held, or not met. */
+/* Result of a change: refused (see its error), in the log, condition held or failed. */
 enum { FB_REFUSED = 0, FB_APPENDED = 1, FB_APPLIED = 2, FB_CONDITION_FAILED = 3 };
 
 enum {
@@ -217,11 +217,11 @@ typedef struct fb_keys {
 } fb_keys;
 
 typedef struct fb_read {
-    uint32_t wait;       /* FB_WAIT_* */
+    uint32_t wait;             /* FB_WAIT_* */
     uint32_t reserved;
-    uint64_t timeout_ms; /* limit of the wait */
+    uint64_t timeout_ms;       /* limit of the wait */
     uint64_t max_staleness_ms; /* older data is FB_STALE; 0 for no bound */
-    fb_text token;       /* for FB_WAIT_TOKEN */
+    fb_text token;             /* for FB_WAIT_TOKEN */
 } fb_read;
 
 typedef struct fb_field_spec {
@@ -304,7 +304,7 @@ typedef struct fb_reader_options {
     const uint32_t *partitions; /* partitions to follow; NULL for all */
     uint64_t partition_count;
     uint64_t ready_max_staleness_ms; /* 0 for 10,000 */
-    uint64_t open_timeout_ms;  /* 0 for 10,000 */
+    uint64_t open_timeout_ms;        /* 0 for 10,000 */
     uint32_t allow_incomplete_reads;
     uint32_t reserved;
     fb_text checkpoint_dir;        /* readers of a directory share a copy; empty for none */
@@ -353,10 +353,10 @@ typedef struct fb_stream_options {
 } fb_stream_options;
 
 typedef struct fb_stream_summary {
-    uint64_t settled; /* changes whose outcome is known */
+    uint64_t settled;          /* changes whose outcome is known */
     uint64_t condition_failed; /* settled changes whose condition did not hold */
-    uint64_t failed;  /* settled changes that were refused or stay unknown */
-    fb_bytes token;   /* covers all changes that are in the log; free it */
+    uint64_t failed;           /* settled changes that were refused or stay unknown */
+    fb_bytes token;            /* covers all changes that are in the log; free it */
 } fb_stream_summary;
 
 /* A select: which events of a stream, and which columns; a struct of zeros selects all events. */

@@ -168,9 +168,9 @@ fn settled(outcome: &BatchOutcome) -> Vec<u8> {
 }
 
 /// Packs the error of changes that are unsettled or were refused.
-fn unsettled(fault: CallError) -> Vec<u8> {
+fn unsettled(error: CallError) -> Vec<u8> {
     let mut packer = Packer::default();
-    packer.error(Some(fault));
+    packer.error(Some(error));
     packer.text(&[]);
     packer.u32(0);
     packer.into_bytes()

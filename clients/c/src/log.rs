@@ -15,17 +15,8 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use crate::abi::{FbError, FbSink};
 use crate::error::ffi_call;
 use crate::event::Sink;
-use crate::output::packed_record;
+use crate::output::{LOG_LEVELS, packed_record};
 
-/// `FB_LOG_OFF` to `FB_LOG_TRACE` of the header.
-const LEVELS: [LevelFilter; 6] = [
-    LevelFilter::OFF,
-    LevelFilter::ERROR,
-    LevelFilter::WARN,
-    LevelFilter::INFO,
-    LevelFilter::DEBUG,
-    LevelFilter::TRACE,
-];
 /// Target of this project's records; records of other libraries are passed on at `INFO` and above
 /// only.
 const OURS: &str = "forebay";
@@ -48,7 +39,7 @@ pub unsafe extern "C" fn fb_log_to(level: u32, sink: *const FbSink, error: *mut 
 }
 
 fn log_to(level: u32, sink: Option<Sink>) -> Result<()> {
-    if level as usize >= LEVELS.len() {
+    if level as usize >= LOG_LEVELS.len() {
         return Err(Error::invalid_argument("no such level; see FB_LOG in forebay.h"));
     }
     if level > 0 {
@@ -64,7 +55,7 @@ fn log_to(level: u32, sink: Option<Sink>) -> Result<()> {
 }
 
 fn wanted() -> LevelFilter {
-    LEVELS.get(WANTED.load(Ordering::Relaxed) as usize).copied().unwrap_or(LevelFilter::OFF)
+    LOG_LEVELS.get(WANTED.load(Ordering::Relaxed) as usize).copied().unwrap_or(LevelFilter::OFF)
 }
 
 /// A subscriber that passes each record to the sink, and ignores spans.

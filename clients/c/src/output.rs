@@ -8,11 +8,22 @@ use forebay::schema::{
 };
 use forebay_core::row::encode_value;
 use tracing::Level;
+use tracing::level_filters::LevelFilter;
 
 use crate::abi::FbBytes;
 
 /// "None" for a time, a version or a duration that may be missing.
 pub(crate) const NONE: i64 = i64::MIN;
+
+/// Levels of log records by their codes in the header, `FB_LOG_OFF` to `FB_LOG_TRACE`.
+pub(crate) const LOG_LEVELS: [LevelFilter; 6] = [
+    LevelFilter::OFF,
+    LevelFilter::ERROR,
+    LevelFilter::WARN,
+    LevelFilter::INFO,
+    LevelFilter::DEBUG,
+    LevelFilter::TRACE,
+];
 
 /// Passes ownership of bytes to the caller.
 pub(crate) fn owned(bytes: Box<[u8]>) -> FbBytes {
@@ -212,8 +223,7 @@ pub(crate) fn presence_of<T>(read: FieldRead<T>, with: impl FnOnce(T)) -> u32 {
 /// Packs a log record as the header describes: level u32, which is `FB_LOG_ERROR` to
 /// `FB_LOG_TRACE`, | target TEXT | message TEXT.
 pub(crate) fn packed_record(level: Level, target: &str, message: &str) -> Vec<u8> {
-    let levels = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
-    let code = levels.iter().position(|known| *known == level).map_or(0, |index| index + 1);
+    let code = LOG_LEVELS.iter().position(|known| *known == level).unwrap_or(0);
     let mut packer = Packer::default();
     packer.u32(code as u32);
     packer.text(target.as_bytes());

@@ -1,7 +1,7 @@
 """Forebay's Python client: write once through a durable log, read from this process's memory.
 
 A `Client` (or, on asyncio, an `AsyncClient`) writes to stores and administers them. A `Reader`
-holds a live copy of a store in this process and answers from its own memory. All errors are
+holds a full copy of a store in this process and answers from its own memory. All errors are
 `ForebayError`; each code has its class. Log records go to the logger `forebay`.
 """
 

@@ -438,7 +438,7 @@ class AsyncOrderedReads:
 class AsyncOrderedScan:
     """Keys and documents in order; iterate over it."""
 
-    _TOGETHER = 512
+    _BATCH = 512
 
     def __init__(self, native: _native.OrderedScan, calls: AsyncCalls) -> None:
         """Wrap a native scan; the reads create scans."""
@@ -451,11 +451,11 @@ class AsyncOrderedScan:
 
     async def __aiter__(self) -> AsyncIterator[tuple[Key, Document]]:
         """Yield all remaining keys and documents."""
-        found = await self.take(self._TOGETHER)
+        found = await self.take(self._BATCH)
         while found:
             for each in found:
                 yield each
-            found = await self.take(self._TOGETHER)
+            found = await self.take(self._BATCH)
 
     def cursor(self) -> bytes:
         """Return the cursor after the last document taken, which may be after the last yielded."""

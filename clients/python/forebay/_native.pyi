@@ -283,7 +283,7 @@ class PendingWrite:
         """
 
 class Reader:
-    """The live copy of a store in this process."""
+    """A full copy of a store in this process."""
 
     def __new__(
         cls,

@@ -1,4 +1,4 @@
-"""The embedded reader: a live copy of a store in this process."""
+"""The embedded reader: a full copy of a store in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Self = TypeVar("Self", bound="Reader")
 
 
 class Reader(_native.Reader):
-    """A live copy of a store in this process: reads are local and take no lock.
+    """A full copy of a store in this process: reads are local and take no lock.
 
     `source` is `host:port`; `Client.reader` opens a reader over a client's connection. Opening
     returns at once; wait with `await_ready`. `partitions` limits the followed partitions;

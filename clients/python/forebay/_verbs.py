@@ -433,7 +433,7 @@ class OrderedReads:
 class OrderedScan:
     """Keys and documents in order; iterate over it."""
 
-    _TOGETHER = 512
+    _BATCH = 512
 
     def __init__(self, native: _native.OrderedScan, calls: Calls) -> None:
         """Wrap a native scan; the reads create scans."""
@@ -446,10 +446,10 @@ class OrderedScan:
 
     def __iter__(self) -> Iterator[tuple[Key, Document]]:
         """Yield all remaining keys and documents."""
-        found = self.take(self._TOGETHER)
+        found = self.take(self._BATCH)
         while found:
             yield from found
-            found = self.take(self._TOGETHER)
+            found = self.take(self._BATCH)
 
     def cursor(self) -> bytes:
         """Return the cursor after the last document taken, which may be after the last yielded."""

@@ -37,7 +37,7 @@ use crate::scan::{NativeScan, ScannedDocument};
 use crate::schema::{definition_object, duration_of};
 use crate::status::{metrics_object, status_object};
 
-/// The live copy of a store in this process.
+/// A full copy of a store in this process.
 #[pyclass(frozen, subclass, name = "Reader", module = "forebay._native")]
 pub(crate) struct NativeReader {
     inner: Arc<ForkAwareReader>,

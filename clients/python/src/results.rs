@@ -142,14 +142,14 @@ impl BatchRead<'_> {
 pub(crate) fn read_values<'py>(
     py: Python<'py>,
     reader: &Reader,
-    asked: &BatchRead<'_>,
+    batch: &BatchRead<'_>,
     handle: &FieldHandle,
     default: &Bound<'py, PyAny>,
 ) -> Result<(Vec<Bound<'py, PyAny>>, Vec<u8>), CallError> {
-    let mut objects: Vec<Bound<'py, PyAny>> = Vec::with_capacity(asked.keys.count());
+    let mut objects: Vec<Bound<'py, PyAny>> = Vec::with_capacity(batch.keys.count());
     let mut later = Vec::new();
-    let codes = reader.read_local(asked.max_staleness, |view| {
-        asked.read(view, |row| {
+    let codes = reader.read_local(batch.max_staleness, |view| {
+        batch.read(view, |row| {
             let place = objects.len();
             if place % HELD_MAX == HELD_MAX - 1 {
                 py.detach(|| ());
@@ -177,12 +177,12 @@ pub(crate) fn read_values<'py>(
 pub(crate) fn read_documents(
     py: Python<'_>,
     reader: &Reader,
-    asked: &BatchRead<'_>,
+    batch: &BatchRead<'_>,
 ) -> Result<(Vec<Option<Document>>, Vec<u8>), CallError> {
     let answers = py.detach(|| {
-        reader.read_local(asked.max_staleness, |view| {
-            let mut found = Vec::with_capacity(asked.keys.count());
-            let codes = asked.read(view, |row| {
+        reader.read_local(batch.max_staleness, |view| {
+            let mut found = Vec::with_capacity(batch.keys.count());
+            let codes = batch.read(view, |row| {
                 found.push(row.map(RowRef::document).transpose()?);
                 Ok(())
             })?;

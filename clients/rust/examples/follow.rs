@@ -48,9 +48,8 @@ async fn next_line() -> Option<String> {
 }
 
 fn token(line: &str) -> Result<Token> {
-    let digits: Option<Vec<u8>> = line.chars().map(|at| Some(at.to_digit(16)? as u8)).collect();
-    let digits = digits.ok_or_else(|| Error::invalid_argument("a token has hex digits only"))?;
-    let bytes: Vec<u8> = digits.as_chunks::<2>().0.iter().map(|[a, b]| a << 4 | b).collect();
+    let bytes = hex::decode(line);
+    let bytes = bytes.map_err(|_| Error::invalid_argument("a token is written in hex digits"))?;
     Token::decode(&bytes)
 }
 

@@ -51,7 +51,7 @@ impl Batch {
                 "the write is of another store than the batch; make another batch for that store";
             return Err(Error::invalid_argument(message).with_store(self.backend.name()));
         }
-        self.specs.push(write.into_draft());
+        self.specs.push(write.into_spec());
         Ok(self)
     }
 

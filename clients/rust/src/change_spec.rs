@@ -1,4 +1,4 @@
-//! Drafts: a change as its caller gives it, by names; a definition resolves the spec into a
+//! Change specs: a change as its caller gives it, by names; a definition resolves the spec into a
 //! change.
 
 use std::time::Duration;
@@ -128,12 +128,12 @@ impl ChangeSpec {
         let (key, partition) = self.route(definition)?;
         let mut fields = Vec::with_capacity(self.fields.len());
         for (name, op) in &self.fields {
-            let field = named(definition, name)?;
+            let field = field_named(definition, name)?;
             let op = fitted(op.clone(), field.field_type).map_err(|e| e.with_field(name))?;
             fields.push(FieldChange { field: field.id, op, ttl_us: None });
         }
         for (name, ttl_us) in &self.field_ttls {
-            let field = named(definition, name)?.id;
+            let field = field_named(definition, name)?.id;
             let change = fields.iter_mut().find(|change| change.field == field);
             let change = change.ok_or_else(|| {
                 let message = "the write sets a time to live on a field that it does not change; \
@@ -163,7 +163,7 @@ impl ChangeSpec {
             [ConditionSpec::Absent] => Ok(Some(Condition::IfAbsent)),
             [ConditionSpec::Version(version)] => Ok(Some(Condition::IfVersion(*version))),
             [ConditionSpec::Newer(name)] => {
-                named(definition, name).map(|field| Some(Condition::IfNewer(field.id)))
+                field_named(definition, name).map(|field| Some(Condition::IfNewer(field.id)))
             }
             _ => Err(Error::invalid_argument("a change has more than one condition; set one")),
         }
@@ -193,7 +193,11 @@ pub(crate) fn ttl_us(ttl: Duration) -> i64 {
     i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX)
 }
 
-fn named<'a>(definition: &'a Definition, name: &str) -> Result<&'a Field> {
+/// Returns the field of this name or alias.
+///
+/// # Errors
+/// `NotFound`, with the name.
+pub(crate) fn field_named<'a>(definition: &'a Definition, name: &str) -> Result<&'a Field> {
     definition.field(name).ok_or_else(|| {
         Error::not_found("the store has no such field; describe the store for its fields")
             .with_field(name)

@@ -12,17 +12,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_core::Error;
 use forebay_core::limits::{
     CLIENT_COALESCED_BYTES_AIM, CLIENT_COALESCED_ONE_BYTES_MAX, CLIENT_COALESCED_WAIT_MS,
     CLIENT_REQUESTS_IN_FLIGHT_MAX,
 };
-use forebay_core::{Error, ErrorCode};
 use forebay_wire::v1;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::connection::{Connection, WriteAnswer};
+use crate::connection::{Connection, WriteAnswer, is_write_retried};
 
 /// Longest time that writes wait for the answer to another request before they are sent.
 const WAIT_MAX: Duration = Duration::from_millis(CLIENT_COALESCED_WAIT_MS);
@@ -235,7 +235,9 @@ impl InFlight {
         }
         let Some(request) = merged(requests) else { return };
         let mut answer = self.send(request).await;
-        let is_refused = answer.as_ref().is_err_and(is_refusal) && members.len() > 1;
+        // No change of a refused request is in the log, and a retry would be refused, too.
+        let is_refused =
+            answer.as_ref().is_err_and(|error| !is_write_retried(error)) && members.len() > 1;
         let results = answer.as_mut().map(|response| std::mem::take(&mut response.results));
         let mut results = results.unwrap_or_default().into_iter();
         for (changes, reply) in members {
@@ -251,13 +253,6 @@ impl InFlight {
             drop(reply.send(result));
         }
     }
-}
-
-/// Returns whether no change of a request is in the log, and a retry would be refused in the same
-/// way.
-fn is_refusal(error: &Error) -> bool {
-    use ErrorCode::{Conflict, Unavailable, UnknownOutcome};
-    !matches!(error.code(), Conflict | Unavailable | UnknownOutcome)
 }
 
 /// Merges the changes of requests to one destination, in their order; returns `None` if there are

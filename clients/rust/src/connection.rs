@@ -198,6 +198,12 @@ fn is_passing(error: &Error) -> bool {
     matches!(error.code(), Unavailable | DeadlineExceeded | UnknownOutcome)
 }
 
+/// Returns whether the same write may be sent again after this error without consulting the caller.
+pub(crate) fn is_write_retried(error: &Error) -> bool {
+    use ErrorCode::{Conflict, Unavailable, UnknownOutcome};
+    matches!(error.code(), Conflict | Unavailable | UnknownOutcome)
+}
+
 /// Returns the definition in a response.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! Forebay's Rust client: write once through a durable log, and read in the process that needs the
 //! data.
 //!
-//! A [`Reader`] holds a live copy of a store in this process and answers from its own memory. A
+//! A [`Reader`] holds a full copy of a store in this process and answers from its own memory. A
 //! [`Client`] writes to stores and administers them over gRPC. The client numbers each write, so
 //! that the write happens once, however often the client sends it: over lost answers, restarts of
 //! the writer and manual retries.

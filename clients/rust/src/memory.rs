@@ -150,7 +150,7 @@ impl InMemoryReader {
             let message = "the write is of another store; make the write with this reader";
             return Err(Error::invalid_argument(message).with_store(self.memory.name()));
         }
-        self.memory.write(&[write.into_draft()])?.into_single()
+        self.memory.write(&[write.into_spec()])?.into_single()
     }
 
     /// Alters the store, which gives the store its next version. All alterations happen, or none.

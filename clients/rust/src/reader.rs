@@ -17,7 +17,7 @@ use tonic::transport::Channel;
 use crate::connection::connect;
 use crate::options::{ClientOptions, ClientParts};
 
-/// A live copy of a store in this process: reads are local, and cost two memory accesses.
+/// A full copy of a store in this process: reads are local, and cost two memory accesses.
 ///
 /// The reader derefs to [`forebay_reader::Reader`], which does the work; this type adds how a
 /// reader is opened, and the reads of whole documents. A reader is cheap to clone and safe to share

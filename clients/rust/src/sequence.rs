@@ -1,5 +1,5 @@
 //! The sequences of one client in one partition: dense from 1, and assigned so that no two
-//! unsettled sequences are a deduplication window apart (section 3 of
+//! unsettled sequences are a de-duplication window apart (section 3 of
 //! `tools/docs/src/semantics.md`).
 //!
 //! A sequence is unsettled from its assignment until its [`Ticket`] is dropped: then its outcome is

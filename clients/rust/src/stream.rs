@@ -1,7 +1,7 @@
 //! Write streams, for bulk: many writes in flight, each partition in order.
 //!
 //! Each partition has a lane, and each lane one request in flight. During that request later writes
-//! queue, and the next request takes all that fit a deduplication window. A retry can therefore
+//! queue, and the next request takes all that fit a de-duplication window. A retry can therefore
 //! never overtake an earlier write, and a slow writer causes larger requests instead of more
 //! requests.
 
@@ -160,7 +160,7 @@ impl WriteStream {
                 "the write is of another store than the stream; open another stream for that store";
             return Err(Error::invalid_argument(message).with_store(state.name()));
         }
-        let spec = write.into_draft();
+        let spec = write.into_spec();
         let logs = self.logs;
         let prepare = async {
             let (definition, routed) = state.resolve(std::slice::from_ref(&spec)).await?;
@@ -292,14 +292,14 @@ struct PartitionLane {
 
 impl PartitionLane {
     async fn run(mut self) {
-        while let Some(group) = self.gather().await {
+        while let Some(group) = self.next_group().await {
             self.settle(group).await;
         }
     }
 
     /// Returns the next writes that are sent together: of one schema version, within a request's
     /// limits.
-    async fn gather(&mut self) -> Option<Vec<QueuedWrite>> {
+    async fn next_group(&mut self) -> Option<Vec<QueuedWrite>> {
         let first = match self.next.take() {
             Some(queued) => queued,
             None => self.receiver.recv().await?,

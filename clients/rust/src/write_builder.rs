@@ -52,7 +52,7 @@ impl Write {
         &self.backend
     }
 
-    pub(crate) fn into_draft(self) -> ChangeSpec {
+    pub(crate) fn into_spec(self) -> ChangeSpec {
         self.spec
     }
 

@@ -24,6 +24,7 @@ use forebay_wire::v1;
 use futures::future::join_all;
 use parking_lot::Mutex;
 
+use crate::connection::is_write_retried;
 use crate::outcome::WriteResult;
 use crate::plan::{Item, Round, requests, rounds};
 use crate::request_stream::RequestStream;
@@ -291,7 +292,7 @@ impl WriteDriver {
                 // The change is in the log and a replica has refused it: the document would be too
                 // large.
                 ErrorCode::LimitExceeded if is_in_log => true,
-                _ if earlier || is_retried(&error) => false,
+                _ if earlier || is_write_retried(&error) => false,
                 _ if self.route.is_stream() && is_back_pressure(&error) => false,
                 _ => true,
             };
@@ -370,12 +371,6 @@ impl WriteDriver {
         let results = self.results.into_iter().map(|result| result.unwrap_or_else(lost));
         (self.token, results.collect())
     }
-}
-
-/// Returns whether the same write may be sent again without consulting the caller.
-fn is_retried(error: &Error) -> bool {
-    use ErrorCode::{Conflict, Unavailable, UnknownOutcome};
-    matches!(error.code(), Conflict | Unavailable | UnknownOutcome)
 }
 
 /// Returns whether the writer applied back-pressure because a partition's queue is full.

@@ -15,7 +15,7 @@ use forebay_core::{Error, Result};
 ///
 /// ```
 /// use forebay_arrow::{cell, column};
-/// use forebay_core::value::{FieldType, ScalarType, Value};
+/// use forebay_core::value::{FieldType, Value};
 ///
 /// let int32 = FieldType::INT32;
 /// let cells = column(int32, vec![Some(Value::Int32(7)), None]).unwrap();

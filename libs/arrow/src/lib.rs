@@ -32,7 +32,7 @@ const UTC: &str = "UTC";
 ///
 /// ```
 /// use arrow::datatypes::DataType;
-/// use forebay_core::value::{FieldType, ScalarType};
+/// use forebay_core::value::FieldType;
 /// use forebay_arrow::arrow_type;
 ///
 /// assert_eq!(arrow_type(FieldType::INT32), DataType::Int32);
@@ -77,7 +77,7 @@ fn component_of(component: VectorType) -> FieldRef {
 /// `Corrupt` for a value of another type; `LimitExceeded` for more than 2 GiB.
 ///
 /// ```
-/// use forebay_core::value::{FieldType, ScalarType, Value};
+/// use forebay_core::value::{FieldType, Value};
 /// use forebay_arrow::column;
 ///
 /// let int32 = FieldType::INT32;

@@ -107,7 +107,7 @@ impl FieldSpec {
 /// ```
 /// use forebay_core::key::KeyType;
 /// use forebay_core::schema::StoreSpec;
-/// use forebay_core::value::{FieldType};
+/// use forebay_core::value::FieldType;
 /// let spec = StoreSpec::documents("users", KeyType::String, 8)
 ///     .field("age", FieldType::INT32);
 /// let definition = spec.define(forebay_core::id::StoreId(1))?;

@@ -110,9 +110,7 @@ impl SchemaSet {
         let newest = SchemaVersion(self.newest.load(Ordering::Acquire));
         self.get(newest).unwrap_or(&self.first)
     }
-}
 
-impl SchemaSet {
     /// Returns the definition that a row of this version was written under, and the definition by
     /// which a partition sees the row that has reached `reached`, whose definition is `known` if it
     /// is known here.

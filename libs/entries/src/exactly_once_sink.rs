@@ -151,3 +151,51 @@ impl ExactlyOnceSink {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use forebay_core::clock::SystemClock;
+    use forebay_core::entropy::SeededEntropy;
+    use forebay_core::id::{PartitionCount, StoreId};
+    use forebay_log::MemoryLog;
+
+    use super::*;
+    use crate::log_identity::open_log;
+
+    const AT: PartitionRef = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
+    const FROM: PartitionId = PartitionId(3);
+
+    fn position(offset: u64) -> Position {
+        Position { epoch: Epoch(0), offset: Offset(offset), place: 0 }
+    }
+
+    /// Sends a copy of the entry at this offset; returns whether it was appended.
+    async fn send(sink: &mut ExactlyOnceSink, log: &MemoryLog, offset: u64) -> bool {
+        let append_time = Timestamp::from_micros(1);
+        let from = CopyOrigin { partition: FROM, position: position(offset), append_time };
+        sink.send(log, from, SchemaVersion(1), EntryBody::Heartbeat).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn sink_takes_each_copy_once_and_fences_the_overtaken_copier() {
+        let log = MemoryLog::new(Arc::new(SystemClock));
+        log.create(AT.store, PartitionCount(1)).await.unwrap();
+        open_log(&log, &SeededEntropy::new(1), AT).await.unwrap();
+        let mut first = ExactlyOnceSink::find(&log, AT).await.unwrap();
+        let mut second = ExactlyOnceSink::find(&log, AT).await.unwrap();
+        assert!(send(&mut first, &log, 4).await);
+        assert!(!send(&mut first, &log, 4).await);
+        // The second copier does not know the first copy, so replicas skip its entry.
+        assert!(send(&mut second, &log, 5).await);
+        first.read_back(&log).await.unwrap();
+        second.read_back(&log).await.unwrap();
+        assert!(!first.is_fenced() && second.is_fenced());
+        let restarted = ExactlyOnceSink::find(&log, AT).await.unwrap();
+        assert_eq!(restarted.sent(FROM), Some(position(4)));
+        let progress = first.progress().clone();
+        let resumed = ExactlyOnceSink::resume(&log, AT, progress).await.unwrap();
+        assert_eq!(resumed.progress(), restarted.progress());
+    }
+}

@@ -146,7 +146,7 @@ impl Index {
         let (at, hash) = (directory.clone(), SeededHash::new(hash_seed));
         let budget = Arc::new(Budget::new());
         Self::of(definitions, followed, hash, budget, Some(at), |at| {
-            Ok(Partition::initial_source(at, InitialSource::shared_copy(&directory, at)?))
+            Ok(Partition::from_source(at, InitialSource::shared_copy(&directory, at)?))
         })
     }
 
@@ -165,10 +165,10 @@ impl Index {
         let followed: Vec<_> = initial_sources.keys().copied().collect();
         let (hash, budget) = (SeededHash::new(hash_seed), Arc::new(Budget::new()));
         Self::of(definitions, followed, hash, budget, Some(directory), |at| {
-            let initial_source = initial_sources.remove(&at.partition);
-            let initial_source = initial_source
-                .ok_or_else(|| Error::internal("a partition has no initial_source"))?;
-            Ok(Partition::initial_source(at, initial_source))
+            let source = initial_sources
+                .remove(&at.partition)
+                .ok_or_else(|| Error::internal("a partition has no initial source"))?;
+            Ok(Partition::from_source(at, source))
         })
     }
 

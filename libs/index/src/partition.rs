@@ -33,8 +33,8 @@ impl Partition {
 
     /// Creates a partition that is read from a shared copy, or from an image until there is a
     /// shared copy.
-    pub(crate) fn initial_source(at: PartitionRef, initial_source: InitialSource) -> Self {
-        let InitialSource { published, space, attach } = initial_source;
+    pub(crate) fn from_source(at: PartitionRef, source: InitialSource) -> Self {
+        let InitialSource { published, space, attach } = source;
         let hash = attach.is_none().then_some(space.hash);
         let header = Header::new(published, space, attach);
         Self { at, header, writer: Mutex::new(None), hash }

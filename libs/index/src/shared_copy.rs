@@ -81,7 +81,7 @@ impl SharedCopyDirectory {
         removal::sweep(self);
     }
 
-    /// Whether copies of all these partitions exist. For processes that do not hold them: a owner
+    /// Whether copies of all these partitions exist. For processes that do not hold them: an owner
     /// may be about to create them.
     pub fn is_made(
         &self,

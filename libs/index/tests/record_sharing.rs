@@ -276,7 +276,7 @@ fn a_maker_that_is_killed_leaves_nothing_that_stays() {
     let beside = beside(&next, dir.path());
     assert!(shares_records(&beside) && rows(&beside) == rows(&next));
     directory(dir.path()).sweep();
-    assert_eq!(donor_links(dir.path()), 1, "what is borrowed stays");
+    assert_eq!(donor_links(dir.path()), 1, "a link in use stays");
 }
 
 #[test]

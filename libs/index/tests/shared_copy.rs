@@ -30,7 +30,7 @@ const KEYS: u64 = 6_000;
 const ENTRIES_PER_DROP: u64 = 400;
 const DROPS_MAX: usize = 60;
 const ROUNDS: u64 = 25;
-/// The directory in which a owner process (this binary) finds its copy.
+/// The directory in which an owner process (this binary) finds its copy.
 const OWNER_DIR: &str = "FOREBAY_COPY_OWNER";
 /// The kind of the owner's copy.
 const OWNER_COPY: &str = "FOREBAY_COPY_OWNER_COPY";
@@ -83,8 +83,8 @@ enum Copies {
 }
 
 impl Copies {
-    /// Returns the kind that the environment of a owner states, as [`start_holder`] has set it.
-    fn of_holder() -> Self {
+    /// Returns the kind that the environment of an owner states, as [`start_owner`] has set it.
+    fn of_owner() -> Self {
         let name = std::env::var(OWNER_COPY).unwrap_or_default();
         let all = [Self::Spilling, Self::Inline];
         all.into_iter().find(|copy| format!("{copy:?}") == name).unwrap_or(Self::Usual)
@@ -190,7 +190,7 @@ fn name(key: u64) -> String {
 #[test]
 fn holds_until_it_is_killed() {
     let Some(dir) = std::env::var_os(OWNER_DIR) else { return };
-    let world = World::of(Copies::of_holder());
+    let world = World::of(Copies::of_owner());
     let index = world.shared(Path::new(&dir));
     let mut followed = world.acquire_writer(&index);
     println!("held");
@@ -201,7 +201,7 @@ fn holds_until_it_is_killed() {
 }
 
 /// Starts a process that holds the copy; returns once it does.
-fn start_holder(dir: &Path, copy: Copies) -> Child {
+fn start_owner(dir: &Path, copy: Copies) -> Child {
     let mut owner = Command::new(std::env::current_exe().unwrap());
     owner.args(["holds_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"]);
     owner.env(OWNER_DIR, dir).env(OWNER_COPY, format!("{copy:?}")).stdout(Stdio::piped());
@@ -264,21 +264,21 @@ fn read_until(done: &AtomicBool, index: &Index, highest: &AtomicU64, reads: &Ato
 }
 
 #[test]
-fn a_holder_that_is_killed_leaves_one_position_and_readers_go_on() {
-    kill_holders(&World::new());
+fn killed_owner_leaves_one_position_and_readers_continue() {
+    kill_owners(&World::new());
 }
 
 #[test]
 fn so_does_one_that_has_spilled_and_what_it_spilled_is_read_on() {
-    kill_holders(&World::of(Copies::Spilling));
+    kill_owners(&World::of(Copies::Spilling));
 }
 
 #[test]
 fn so_does_one_whose_documents_lie_in_their_buckets() {
-    kill_holders(&World::of(Copies::Inline));
+    kill_owners(&World::of(Copies::Inline));
 }
 
-fn kill_holders(world: &World) {
+fn kill_owners(world: &World) {
     let dir = tempfile::tempdir().unwrap();
     directory(dir.path()).make(StoreId(1), [PARTITION], 3).unwrap();
     let index = world.shared(dir.path());
@@ -294,7 +294,7 @@ fn kill_holders(world: &World) {
             if round == ROUNDS / 2 {
                 index.prepare();
             }
-            let mut owner = start_holder(dir.path(), world.copy);
+            let mut owner = start_owner(dir.path(), world.copy);
             std::thread::sleep(Duration::from_micros(number(30_000)));
             owner.kill().unwrap();
             owner.wait().unwrap();

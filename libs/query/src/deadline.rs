@@ -27,8 +27,8 @@ pub(crate) fn too_long() -> Error {
 }
 
 /// Adds a check of the deadline before each rule of the planner.
-pub(crate) fn checked_by(state: SessionStateBuilder, until: Instant) -> SessionStateBuilder {
-    let check = Arc::new(Deadline(until));
+pub(crate) fn with_deadline(state: SessionStateBuilder, deadline: Instant) -> SessionStateBuilder {
+    let check = Arc::new(Deadline(deadline));
     let analyzer = Analyzer::new().rules.into_iter().flat_map(|rule| [check.clone() as _, rule]);
     let optimizer = Optimizer::new().rules.into_iter().flat_map(|rule| [check.clone() as _, rule]);
     let physical = PhysicalOptimizer::new().rules.into_iter();

@@ -22,10 +22,11 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::chain_planner::ChainPlanner;
 use crate::datafusion_24686;
-use crate::deadline::{checked_by, too_long};
+use crate::deadline::{too_long, with_deadline};
 use crate::error::from_engine;
-use crate::functions::{ChainPlanner, functions};
+use crate::functions::functions;
 use crate::statement_limits;
 use crate::table::{Batches, Catalog, Tables};
 
@@ -141,11 +142,11 @@ impl SqlEngine {
     /// # Errors
     /// As [`SqlEngine::run`], except for errors of rows.
     pub async fn columns(&self, sql: &str) -> Result<SchemaRef> {
-        let until = Instant::now() + self.0.options.deadline;
+        let deadline = Instant::now() + self.0.options.deadline;
         let (inner, sql) = (Arc::clone(&self.0), sql.to_owned());
         let planned =
-            async move { inner.plan(&sql, until).await.map(|(_, plan)| schema_of(&plan)) };
-        self.plan_until(until, planned).await
+            async move { inner.plan(&sql, deadline).await.map(|(_, plan)| schema_of(&plan)) };
+        self.plan_until(deadline, planned).await
     }
 
     /// Runs a statement.
@@ -288,7 +289,7 @@ impl Inner {
         if let Some(planners) = state.expr_planners() {
             planners.insert(0, Arc::new(ChainPlanner));
         }
-        Ok(SessionContext::new_with_state(checked_by(state, deadline).build()))
+        Ok(SessionContext::new_with_state(with_deadline(state, deadline).build()))
     }
 }
 

@@ -8,107 +8,39 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, StringArray, StringBuilder};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
-use datafusion::common::{DFSchema, ScalarValue, exec_err, resources_err};
+use datafusion::common::{ScalarValue, exec_err, resources_err};
 use datafusion::error::Result;
 use datafusion::execution::SessionStateDefaults;
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
-    Signature, Volatility,
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use datafusion::sql::sqlparser::ast::BinaryOperator;
 use forebay_core::limits::SQL_JOINED_BYTES_MAX;
 
 /// Omitted functions, which make long strings of short ones.
-const LEFT_OUT: [&str; 8] =
+const OMITTED: [&str; 8] =
     ["concat", "concat_ws", "lpad", "overlay", "regexp_replace", "repeat", "replace", "rpad"];
 
 /// Name of `||` in plans; no statement can call a function of this name.
-const JOINED: &str = "joined";
+pub(crate) const JOINED: &str = "joined";
 
 /// Returns all scalar functions.
 pub(crate) fn functions() -> Vec<Arc<ScalarUDF>> {
     let mut functions = SessionStateDefaults::default_scalar_functions();
-    functions.retain(|function| !LEFT_OUT.contains(&function.name()));
+    functions.retain(|function| !OMITTED.contains(&function.name()));
     functions.push(Arc::new(ScalarUDF::from(Concat::new(true))));
     functions
-}
-
-/// Planner of chains of `||`, AND and OR.
-#[derive(Debug)]
-pub(crate) struct ChainPlanner;
-
-impl ExprPlanner for ChainPlanner {
-    fn plan_binary_op(
-        &self,
-        expr: RawBinaryExpr,
-        _: &DFSchema,
-    ) -> Result<PlannerResult<RawBinaryExpr>> {
-        Ok(match expr.op {
-            BinaryOperator::StringConcat => {
-                // The planner formats the whole expression below each call, and does so for each
-                // call: the calls of a chain become one.
-                let mut parts = parts_of(expr.left);
-                parts.extend(parts_of(expr.right));
-                PlannerResult::Planned(ScalarUDF::from(Concat::new(false)).call(parts))
-            }
-            BinaryOperator::And => {
-                PlannerResult::Planned(level(expr.left, Operator::And, expr.right))
-            }
-            BinaryOperator::Or => {
-                PlannerResult::Planned(level(expr.left, Operator::Or, expr.right))
-            }
-            _ => PlannerResult::Original(expr),
-        })
-    }
-}
-
-/// Adds a condition to a chain of AND or OR. The planner repeats its work on all that is below a
-/// condition for each condition, so the chain becomes a tree of few levels, of the same order.
-fn level(chain: Expr, op: Operator, mut last: Expr) -> Expr {
-    let mut rest = chain;
-    loop {
-        match rest {
-            Expr::BinaryExpr(BinaryExpr { left, op: above, right })
-                if above == op && levels(&right, op) <= levels(&last, op) =>
-            {
-                last = Expr::BinaryExpr(BinaryExpr::new(right, op, Box::new(last)));
-                rest = *left;
-            }
-            rest => return Expr::BinaryExpr(BinaryExpr::new(Box::new(rest), op, Box::new(last))),
-        }
-    }
-}
-
-/// Returns the number of levels of an operator below an expression.
-fn levels(mut expression: &Expr, op: Operator) -> usize {
-    let mut levels = 0;
-    while let Expr::BinaryExpr(BinaryExpr { left, op: below, .. }) = expression
-        && *below == op
-    {
-        (expression, levels) = (left, levels + 1);
-    }
-    levels
-}
-
-/// Returns the strings that an expression joins by `||`, or the expression itself.
-fn parts_of(expression: Expr) -> Vec<Expr> {
-    match expression {
-        Expr::ScalarFunction(call) if call.func.name() == JOINED => call.args,
-        other => vec![other],
-    }
 }
 
 /// String concatenation: `concat`, which treats null as an empty string, and `||`, which returns
 /// null for null.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Concat {
+pub(crate) struct Concat {
     takes_null_as_empty: bool,
     signature: Signature,
 }
 
 impl Concat {
-    fn new(takes_null_as_empty: bool) -> Self {
+    pub(crate) fn new(takes_null_as_empty: bool) -> Self {
         let signature = Signature::user_defined(Volatility::Immutable);
         Self { takes_null_as_empty, signature }
     }

@@ -12,6 +12,7 @@
 //! DataFusion plans and executes. Callers of this crate do not see DataFusion.
 
 mod bounds;
+mod chain_planner;
 mod client;
 mod datafusion_24686;
 mod deadline;

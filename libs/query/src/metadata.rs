@@ -55,10 +55,10 @@ pub(crate) fn sql_info_schema() -> SchemaRef {
 }
 
 pub(crate) fn sql_info(query: CommandGetSqlInfo) -> Batch {
-    query.into_builder(&what_it_can()?).build()
+    query.into_builder(&capabilities()?).build()
 }
 
-fn what_it_can() -> std::result::Result<SqlInfoData, FlightError> {
+fn capabilities() -> std::result::Result<SqlInfoData, FlightError> {
     let mut info = SqlInfoDataBuilder::new();
     info.append(SqlInfo::FlightSqlServerName, "Forebay");
     info.append(SqlInfo::FlightSqlServerVersion, env!("CARGO_PKG_VERSION"));

@@ -10,17 +10,10 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{ObjectName, Query, Visit, Visitor};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
-use forebay_core::limits::{SQL_BYTES_MAX, SQL_OPERATORS_MAX};
+use forebay_core::limits::{SQL_BYTES_MAX, SQL_OPERATORS_MAX, SQL_PLAN_PARTS_MAX, SQL_TABLES_MAX};
 use forebay_core::{Error, Result};
 
 use crate::error::from_engine;
-
-/// Most tables that a statement names, where a named query counts as its tables wherever the
-/// statement names it.
-const TABLES_MAX: usize = 512;
-/// Most nodes, columns and expressions of a plan, which repeats a named query wherever the
-/// statement names it.
-const PLAN_PARTS_MAX: usize = 50_000;
 
 /// Checks a statement before it is parsed.
 ///
@@ -61,10 +54,10 @@ pub(crate) fn check_tables(statement: &Statement) -> Result<()> {
     let Statement::Statement(statement) = statement else { return Ok(()) };
     let mut counting = TableCount::default();
     let _ = statement.visit(&mut counting);
-    if counting.tables > TABLES_MAX {
+    if counting.tables > SQL_TABLES_MAX {
         let message = "the statement names too many tables; join fewer tables, or name a query \
                        less often";
-        let (limit, actual) = (TABLES_MAX as u64, counting.tables as u64);
+        let (limit, actual) = (SQL_TABLES_MAX as u64, counting.tables as u64);
         return Err(Error::limit_exceeded(message, limit, actual));
     }
     Ok(())
@@ -131,14 +124,14 @@ pub(crate) fn check_plan(plan: &LogicalPlan) -> Result<()> {
                 Ok(TreeNodeRecursion::Continue)
             })
         })?;
-        let is_too_large = parts > PLAN_PARTS_MAX;
+        let is_too_large = parts > SQL_PLAN_PARTS_MAX;
         Ok(if is_too_large { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
     counted.map_err(|error| from_engine(&error))?;
-    if parts > PLAN_PARTS_MAX {
+    if parts > SQL_PLAN_PARTS_MAX {
         let message = "the statement's plan is too large; join fewer tables, or name a query less \
                        often";
-        let (limit, actual) = (PLAN_PARTS_MAX as u64, parts as u64);
+        let (limit, actual) = (SQL_PLAN_PARTS_MAX as u64, parts as u64);
         return Err(Error::limit_exceeded(message, limit, actual));
     }
     Ok(())

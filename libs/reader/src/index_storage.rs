@@ -8,7 +8,7 @@ use forebay_core::id::{PartitionId, PartitionRef, StoreId};
 use forebay_core::replica_state::{LogCursor, PartitionPhase, PartitionUsage};
 use forebay_core::schema_set::SchemaSet;
 use forebay_index::{Image, ImageSink, Index, PartitionWriter};
-use forebay_replica::{MaintenanceTask, OpenedReplica, ReplicaWriter, Storage, VisitRow};
+use forebay_replica::{MaintenanceWork, OpenedReplica, ReplicaWriter, Storage, VisitRow};
 
 /// An index whose partitions are the replicas of a store.
 pub(crate) struct IndexStorage(pub Index);
@@ -107,7 +107,7 @@ impl ReplicaWriter for IndexWriter {
         self.0.blocks_repaired()
     }
 
-    fn maintenance(&self) -> Option<MaintenanceTask> {
+    fn maintenance(&self) -> Option<MaintenanceWork> {
         let task = self.0.maintenance_task()?;
         Some(Box::new(move || task.run()))
     }

@@ -5,8 +5,8 @@
 //!
 //! 1. A shared copy that serves.
 //! 2. The newest checkpoint, mapped, if it can be served as it is. After a restart of the machine
-//!    this is the usual case; `standby` then builds the shared copy from it after the
-//!    reader has opened.
+//!    this is the usual case; `standby` then builds the shared copy from it after the reader has
+//!    opened.
 //! 3. A shared copy that does not serve yet.
 //! 4. A new, empty shared copy, which this reader creates.
 //!
@@ -36,7 +36,7 @@ use crate::store_note::NamedStore;
 /// The initial sources of a reader's partitions.
 #[derive(Default)]
 pub(crate) struct OpenedPartitions {
-    pub beginnings: BTreeMap<PartitionId, InitialSource>,
+    pub sources: BTreeMap<PartitionId, InitialSource>,
     /// The partitions whose lock this reader already holds.
     pub kept: BTreeMap<PartitionId, Checkpoints>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct SpeculativeOpen {
     /// The store that the name last stood for.
     pub named: NamedStore,
     pub budget: Option<MemoryBudget>,
-    begun: OpenedPartitions,
+    opened: OpenedPartitions,
     /// The schema versions that checkpoints need.
     needed: Vec<(PartitionId, SchemaVersion)>,
 }
@@ -58,19 +58,19 @@ impl SpeculativeOpen {
     pub(crate) fn look(options: &ReaderOptions, disk: Option<&Arc<dyn Disk>>) -> Option<Self> {
         let (directory, named) = CheckpointDirectory::named_store(options, disk)?;
         options.partitions.check(named.partitions).ok()?;
-        let mut places = SourceSearch::of(&directory, named, None);
-        let mut begun = OpenedPartitions::default();
+        let mut search = SourceSearch::of(&directory, named, None);
+        let mut opened = OpenedPartitions::default();
         for partition in named.partitions.partitions() {
             if !options.partitions.follows(partition) {
                 continue;
             }
-            let found = places.look(places.at(partition), &mut begun.kept).ok()?;
-            if let FoundSource::Initial(beginning) = found {
-                begun.beginnings.insert(partition, beginning);
+            let found = search.look(search.at(partition), &mut opened.kept).ok()?;
+            if let FoundSource::Initial(source) = found {
+                opened.sources.insert(partition, source);
             }
         }
-        let (needed, budget) = (places.needed, MemoryBudget::new(options.memory_limit));
-        Some(Self { directory, named, budget, begun, needed })
+        let (needed, budget) = (search.needed, MemoryBudget::new(options.memory_limit));
+        Some(Self { directory, named, budget, opened, needed })
     }
 
     /// Returns the sources that are valid for the store that the name stands for.
@@ -78,13 +78,13 @@ impl SpeculativeOpen {
         if self.named != named {
             return OpenedPartitions::default();
         }
-        let mut begun = self.begun;
+        let mut opened = self.opened;
         for (partition, version) in self.needed {
             if !is_known(versions, version) {
-                begun.beginnings.remove(&partition);
+                opened.sources.remove(&partition);
             }
         }
-        begun
+        opened
     }
 }
 
@@ -113,34 +113,32 @@ pub(crate) async fn choose_sources(
     ahead: Option<SpeculativeOpen>,
 ) -> Result<OpenedPartitions> {
     let named = named_by(versions)?;
-    let mut begun = ahead.map(|ahead| ahead.for_store(named, versions)).unwrap_or_default();
-    partitions.retain(|partition| !begun.beginnings.contains_key(partition));
+    let mut opened = ahead.map(|ahead| ahead.for_store(named, versions)).unwrap_or_default();
+    partitions.retain(|partition| !opened.sources.contains_key(partition));
     if partitions.is_empty() {
-        return Ok(begun);
+        return Ok(opened);
     }
-    let mut places = SourceSearch::of(directory, named, Some(versions));
+    let mut search = SourceSearch::of(directory, named, Some(versions));
     loop {
         let mut to_make = Vec::new();
         for partition in &partitions {
-            let at = places.at(*partition);
-            match places.look(at, &mut begun.kept)? {
-                FoundSource::Initial(beginning) => {
-                    drop(begun.beginnings.insert(*partition, beginning))
-                }
+            let at = search.at(*partition);
+            match search.look(at, &mut opened.kept)? {
+                FoundSource::Initial(source) => drop(opened.sources.insert(*partition, source)),
                 FoundSource::ToMake => to_make.push(*partition),
                 FoundSource::Nothing => {}
             }
         }
         if !to_make.is_empty() {
-            block_in_place(|| places.live.make(named.store, to_make.iter().copied(), seed))?;
+            block_in_place(|| search.live.make(named.store, to_make.iter().copied(), seed))?;
         }
         for partition in to_make {
-            let beginning = InitialSource::shared_copy(&places.live, places.at(partition))?;
-            begun.beginnings.insert(partition, beginning);
+            let source = InitialSource::shared_copy(&search.live, search.at(partition))?;
+            opened.sources.insert(partition, source);
         }
-        partitions.retain(|partition| !begun.beginnings.contains_key(partition));
+        partitions.retain(|partition| !opened.sources.contains_key(partition));
         if partitions.is_empty() {
-            return Ok(begun);
+            return Ok(opened);
         }
         tokio::time::sleep(Duration::from_millis(READER_COPY_LOOK_SOON_MS)).await;
     }

@@ -75,7 +75,7 @@ pub struct MemoryReader {
 struct Replicas {
     clock: Arc<ManualClock>,
     client: ClientId,
-    /// Weak reference to the reader's shared part; set once, right after the reader is created.
+    /// Weak reference to the reader's context; set once, right after the reader is created.
     context: OnceLock<Weak<ReplicaContext>>,
     held: Mutex<Held>,
 }
@@ -157,7 +157,7 @@ impl MemoryReader {
         version: SchemaVersion,
         mut changes: Vec<Change>,
     ) -> Result<(LogId, Position, Vec<ChangeResult>)> {
-        let context = &*self.open_shared()?;
+        let context = &*self.open_context()?;
         let mut held = self.replicas.held.lock();
         let showing = held.showing;
         let replica = held.replica(partition)?;
@@ -190,7 +190,7 @@ impl MemoryReader {
     /// Returns `Closed`, and `InvalidArgument`, `NotFound` or `LimitExceeded` with the reason if an
     /// alteration is impossible.
     pub fn alter(&self, alterations: &[Alteration]) -> Result<Arc<SchemaAt>> {
-        let context = &*self.open_shared()?;
+        let context = &*self.open_context()?;
         let mut held = self.replicas.held.lock();
         let newest = Arc::clone(context.storage.schemas().newest());
         let definition = newest.definition.altered(alterations);
@@ -216,7 +216,7 @@ impl MemoryReader {
     /// # Errors
     /// Returns `Closed`, and `InvalidArgument` for a time before the current one.
     pub fn set_clock(&self, now: Timestamp) -> Result<()> {
-        let context = &*self.open_shared()?;
+        let context = &*self.open_context()?;
         let mut held = self.replicas.held.lock();
         if now < self.replicas.clock.now() {
             let message = "the clock of a reader in memory cannot go back; open another reader for \
@@ -239,7 +239,7 @@ impl MemoryReader {
     /// # Errors
     /// Returns `Closed` after the close.
     pub fn force(&self, state: Forced) -> Result<()> {
-        let context = &*self.open_shared()?;
+        let context = &*self.open_context()?;
         let mut held = self.replicas.held.lock();
         let now = self.replicas.clock.now();
         held.showing = match state {
@@ -265,7 +265,7 @@ impl MemoryReader {
         Ok(())
     }
 
-    fn open_shared(&self) -> Result<Arc<ReplicaContext>> {
+    fn open_context(&self) -> Result<Arc<ReplicaContext>> {
         let context = self.reader.context();
         context.close_signal.check().map_err(|error| error.with_store(&context.name))?;
         Ok(context)

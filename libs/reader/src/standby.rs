@@ -52,13 +52,13 @@ impl Standby {
             self.note_error(error);
         }
         let close_signal = Arc::clone(&self.context.close_signal);
-        let (kept, copy) = tokio::select! {
+        let (checkpoints, replica) = tokio::select! {
             biased;
             () = close_signal.closed() => return,
             taken = self.take_over(kept) => taken,
         };
         let Self { context, partition, task_guard, .. } = self;
-        Tail::of_shared_copy(context, partition, kept, copy, task_guard).run().await;
+        Tail::of_shared_copy(context, partition, checkpoints, replica, task_guard).run().await;
     }
 
     /// Waits until this reader can take the copy over.
@@ -70,10 +70,10 @@ impl Standby {
                 None => self.wait_for_lock().await,
             };
             match self.take_copy() {
-                Ok(copy) => {
+                Ok(replica) => {
                     let (at, name) = (self.partition.at, &self.context.name);
                     tracing::info!(store = %name, partition = %at.partition, "copy taken over");
-                    return (kept, copy);
+                    return (kept, replica);
                 }
                 Err(error) => self.note_error(error),
             }
@@ -164,14 +164,14 @@ impl Standby {
             self.directory.sweep();
             self.index.acquire_writer(at.partition)
         })?;
-        let mut copy = match resumed {
+        let mut replica = match resumed {
             Some(resumed) => PartitionReplica::resumed(Box::new(IndexWriter(writer)), resumed),
             None => PartitionReplica::first(at, context.count, Box::new(IndexWriter(writer))),
         };
         if !self.index.switch_to_shared_copy(at.partition)? {
-            copy.wait_beside(Error::unavailable("the checkpoint serves until it is copied"));
+            replica.wait_beside(Error::unavailable("the checkpoint serves until it is copied"));
         }
-        Ok(copy)
+        Ok(replica)
     }
 
     fn note_error(&self, error: Error) {

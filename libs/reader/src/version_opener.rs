@@ -99,15 +99,14 @@ async fn open_shared(
         Some(ahead) => ahead.budget.clone(),
         None => MemoryBudget::new(options.memory_limit),
     };
-    let beginning = choose_sources(&directory, &versions, followed, seed, ahead);
-    let begun =
-        tokio::time::timeout(options.open_timeout, beginning).await.unwrap_or_else(|_| {
-            let message = "another reader uses the directory and has no shared copy; close that \
+    let choice = choose_sources(&directory, &versions, followed, seed, ahead);
+    let opened = tokio::time::timeout(options.open_timeout, choice).await.unwrap_or_else(|_| {
+        let message = "another reader uses the directory and has no shared copy; close that \
                 reader, or use another directory";
-            Err(Error::conflict(message))
-        })?;
-    let OpenedPartitions { beginnings, mut kept } = begun;
-    let live = Some(SharedCopies { live: directory.live(), beginnings, beside });
+        Err(Error::conflict(message))
+    })?;
+    let OpenedPartitions { sources, mut kept } = opened;
+    let live = Some(SharedCopies { live: directory.live(), sources, beside });
     let (context, index) = open_index(options, parts, versions, live, budget)?;
     let standby = |partition: &Arc<Partition>| {
         let (at, directory) = (Arc::clone(partition), Arc::clone(&directory));
@@ -137,7 +136,7 @@ async fn open_shared(
 /// Replicas that other readers of a directory use as well.
 pub(crate) struct SharedCopies {
     live: SharedCopyDirectory,
-    beginnings: BTreeMap<PartitionId, InitialSource>,
+    sources: BTreeMap<PartitionId, InitialSource>,
     /// Storage id of the store version that readers use until this version replaces it.
     beside: Option<StoreId>,
 }
@@ -158,8 +157,8 @@ pub(crate) fn open_index(
     let count = followed.len();
     let (of_index, seed) = (versions.iter().cloned(), parts.entropy.next_u64()?);
     let (index, beside) = match copies {
-        Some(SharedCopies { live, beginnings, beside }) => {
-            (Index::open_from_sources(of_index, beginnings, seed, live)?, beside)
+        Some(SharedCopies { live, sources, beside }) => {
+            (Index::open_from_sources(of_index, sources, seed, live)?, beside)
         }
         None => (Index::new(of_index, followed, seed)?, None),
     };

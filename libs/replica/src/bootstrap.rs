@@ -187,18 +187,18 @@ impl Bootstrap<'_> {
     /// if the memory does not suffice. After an error the replica is empty.
     pub(crate) async fn take_over(
         &self,
-        copy: &mut PartitionReplica,
+        replica: &mut PartitionReplica,
         base: ImageState,
     ) -> Result<()> {
-        let laid_over = self.apply_delta(copy, base).await;
+        let laid_over = self.apply_delta(replica, base).await;
         // For a shard, `take_over` flushes to the disk, so it may block.
-        let taken = laid_over.and_then(|state| block_in_place(|| copy.take_over(state)));
-        taken.inspect_err(|_| block_in_place(|| copy.discard_rebuild()))
+        let taken = laid_over.and_then(|state| block_in_place(|| replica.take_over(state)));
+        taken.inspect_err(|_| block_in_place(|| replica.discard_rebuild()))
     }
 
     async fn apply_delta(
         &self,
-        copy: &mut PartitionReplica,
+        replica: &mut PartitionReplica,
         base: ImageState,
     ) -> Result<ImageState> {
         let mut state = base.clone();
@@ -207,7 +207,7 @@ impl Bootstrap<'_> {
             while let Some(chunk) = chunks.try_next().await? {
                 block_in_place(|| {
                     delta_writes(&chunk)
-                        .try_for_each(|writes| copy.apply_delta(writes?, &state.state))
+                        .try_for_each(|writes| replica.apply_delta(writes?, &state.state))
                 })?;
             }
             state = self.snapshots.delta_state(self.manifest, delta).await?;
@@ -215,7 +215,7 @@ impl Bootstrap<'_> {
         if state.state.log_id != Some(self.manifest.log_id) {
             return Err(Error::corrupt("the state of a snapshot is of another log"));
         }
-        block_in_place(|| copy.note_state(&base.state, &state.state))?;
+        block_in_place(|| replica.note_state(&base.state, &state.state))?;
         Ok(state)
     }
 }
@@ -269,7 +269,7 @@ impl ImageFetch {
     /// # Errors
     /// Returns the errors of the object store, of the disk, of [`Image::open`] and of
     /// [`PartitionReplica::start_from_image`]. After an error the replica is empty.
-    pub(crate) async fn begin(&mut self, copy: &mut PartitionReplica) -> Result<ImageState> {
+    pub(crate) async fn begin(&mut self, replica: &mut PartitionReplica) -> Result<ImageState> {
         if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
             // On this runtime a blocking wait for a chunk would block the thread that fetches it,
             // so fetch the whole image first.
@@ -278,7 +278,7 @@ impl ImageFetch {
         }
         let begun = block_in_place(|| {
             let (image, state) = self.open()?;
-            copy.start_from_image(&image, &state.state)?;
+            replica.start_from_image(&image, &state.state)?;
             Ok(state)
         });
         if begun.is_err() && !self.partial.has_failed() {
@@ -291,7 +291,7 @@ impl ImageFetch {
             Ok(()) => begun,
             Err(error) => {
                 if begun.is_ok() {
-                    block_in_place(|| copy.discard_rebuild());
+                    block_in_place(|| replica.discard_rebuild());
                 }
                 Err(error)
             }

@@ -8,7 +8,7 @@ use forebay_core::catalog::SchemaAt;
 use forebay_core::change::Entry;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId};
-use forebay_core::limits::{READER_FETCHES_AT_ONCE, READER_LOG_TIMEOUT_MS};
+use forebay_core::limits::READER_FETCHES_AT_ONCE;
 use forebay_core::schema::Definition;
 use forebay_core::versions::StoreLogs;
 use forebay_core::{Error, Result};
@@ -20,6 +20,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::callback::call_back;
 use crate::close_signal::CloseSignal;
+use crate::connect::in_time;
 use crate::options::{ReplicaOptions, ReplicaParts};
 use crate::partition::Partition;
 use crate::progress::Phase;
@@ -217,12 +218,8 @@ impl ReplicaContext {
     /// Appends a barrier entry, with a bound on the duration.
     pub async fn append_barrier(&self, at: PartitionRef, barrier: &Entry) -> Result<Appended> {
         let at = self.logs.at(at.partition);
-        let append = self.parts.barriers.append_barrier(at, encode_entry(barrier)?);
-        tokio::time::timeout(Duration::from_millis(READER_LOG_TIMEOUT_MS), append)
+        in_time(Duration::ZERO, self.parts.barriers.append_barrier(at, encode_entry(barrier)?))
             .await
-            .unwrap_or_else(|_| {
-                Err(Error::unavailable("the log did not answer in time; try again"))
-            })
     }
 
     /// Notifies all waits that a tail advanced to this schema version.

@@ -64,6 +64,6 @@ pub use quiesced_tasks::QuiescedTasks;
 pub use read_options::{Read, ReadWait};
 pub use readiness::Readiness;
 pub use status::{PartitionStatus, ReaderStatus};
-pub use storage::{MaintenanceTask, OpenedReplica, ReplicaWriter, Storage, VisitRow};
+pub use storage::{MaintenanceWork, OpenedReplica, ReplicaWriter, Storage, VisitRow};
 pub use store_replica::StoreReplica;
 pub use tail::Tail;

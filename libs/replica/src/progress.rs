@@ -112,7 +112,7 @@ pub struct Rebuilding {
     pub generation: u32,
     /// Id of the log that the replica follows.
     pub log_id: Option<LogId>,
-    /// ReplicaProgress of the replica.
+    /// Progress of the replica.
     pub catch_up: CatchUp,
     /// Reason for the rebuild.
     pub reason: Error,

@@ -16,8 +16,8 @@ use crate::storage::ReplicaWriter;
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// A quiescent replica, or the error that explains why there is none.
-type Rest<'c> = Result<(&'c PartitionState, &'c dyn ReplicaWriter)>;
-type Work = Box<dyn FnOnce(Rest<'_>) + Send>;
+type QuiescedReplica<'c> = Result<(&'c PartitionState, &'c dyn ReplicaWriter)>;
+type Work = Box<dyn FnOnce(QuiescedReplica<'_>) + Send>;
 
 /// The queue of work for the next moment at which a partition's replica is quiescent.
 #[derive(Default)]
@@ -37,8 +37,8 @@ impl QuiescedTasks {
         work: impl FnOnce(&PartitionState, &dyn ReplicaWriter) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let (done, doing) = oneshot::channel();
-        let work = |rest: Rest<'_>| {
-            let result = rest.and_then(|(state, writer)| work(state, writer));
+        let work = |quiesced: QuiescedReplica<'_>| {
+            let result = quiesced.and_then(|(state, writer)| work(state, writer));
             // The caller may have stopped waiting.
             drop(done.send(result));
         };
@@ -58,12 +58,12 @@ impl QuiescedTasks {
     }
 
     /// Runs all queued work.
-    pub(crate) fn run(&self, copy: &PartitionReplica) {
-        let rest = copy.is_quiesced().then(|| (copy.state(), copy.writer()));
+    pub(crate) fn run(&self, replica: &PartitionReplica) {
+        let quiesced = replica.is_quiesced().then(|| (replica.state(), replica.writer()));
         let none = || {
             Error::unavailable("the replica is being rebuilt; try again once the replica serves")
         };
-        self.end_all(|| rest.ok_or_else(none));
+        self.end_all(|| quiesced.ok_or_else(none));
     }
 
     /// Refuses all queued work, because another reader owns the replica.
@@ -73,8 +73,8 @@ impl QuiescedTasks {
         self.end_all(|| Err(Error::unsupported(message)));
     }
 
-    fn end_all<'c>(&self, rest: impl Fn() -> Rest<'c>) {
+    fn end_all<'c>(&self, quiesced: impl Fn() -> QuiescedReplica<'c>) {
         let waiting = std::mem::take(&mut *self.waiting.lock());
-        waiting.into_iter().for_each(|work| work(rest()));
+        waiting.into_iter().for_each(|work| work(quiesced()));
     }
 }

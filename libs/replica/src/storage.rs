@@ -61,7 +61,7 @@ impl OpenedReplica {
 
 /// A part of a replica's maintenance, for a thread of its own; returns whether work remains. A call
 /// takes about a tenth of a second at most, and the writer continues meanwhile.
-pub type MaintenanceTask = Box<dyn FnMut() -> bool + Send>;
+pub type MaintenanceWork = Box<dyn FnMut() -> bool + Send>;
 
 /// A function that receives the key and the row of a document.
 pub type VisitRow<'v> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'v;
@@ -178,7 +178,7 @@ pub trait ReplicaWriter: Documents + Send + Sync + 'static {
     }
 
     /// Returns the next maintenance task of the replica, if any.
-    fn maintenance(&self) -> Option<MaintenanceTask> {
+    fn maintenance(&self) -> Option<MaintenanceWork> {
         None
     }
 

@@ -34,7 +34,8 @@ impl Drop for Handle {
 
 impl StoreReplica {
     /// Starts to follow, on the current runtime, the partitions that the options select from this
-    /// store.     ///
+    /// store.
+    ///
     /// # Errors
     /// Returns `InvalidArgument` for a filter that the store cannot fulfil or a readiness bound
     /// below twice its heartbeat interval, and the errors of [`Storage::open`].
@@ -74,9 +75,8 @@ impl StoreReplica {
     /// answer or are older than its bound. Data read after this call is as fresh as requested.
     ///
     /// # Errors
-    /// Returns the errors of a read by a reader, but `Unavailable` instead of
-    /// `Closed`, also if the replica closes during the wait: the caller should retry with the
-    /// replica's successor.
+    /// Returns the errors of a read by a reader, but `Unavailable` instead of `Closed`, also if the
+    /// replica closes during the wait: the caller should retry with the replica's successor.
     pub async fn admit(&self, read: &Read, partitions: &[PartitionId]) -> Result<()> {
         let context = self.context();
         context.wait_for_read(read, partitions).await.map_err(|error| match error.code() {
@@ -126,8 +126,7 @@ impl StoreReplica {
         self.context().close_signal.close();
     }
 
-    /// Closes the replica, and waits until its tasks have ended and the storage's writers are
-    /// free.
+    /// Closes the replica, and waits until its tasks have ended and the storage's writers are free.
     ///
     /// # Errors
     /// Returns `DeadlineExceeded` if the tasks have not ended within `timeout`; the replica is

@@ -1,9 +1,13 @@
 //! The dependencies that all services share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use forebay_core::Result;
+use forebay_core::catalog::SchemaAt;
 use forebay_core::clock::Clock;
 use forebay_core::entropy::Entropy;
+use forebay_core::id::{PartitionRef, StoreId};
 use forebay_entries::CatalogFollower;
 use forebay_log::{Alone, ChangeLog, Membership};
 use forebay_snapshot::SnapshotStore;
@@ -38,15 +42,26 @@ impl ServiceContext {
         Self { log, catalog, clock, entropy, membership, snapshots: None }
     }
 
-    /// Sets the assignment of partitions.
-    #[must_use]
-    pub fn with_membership(self, membership: Arc<dyn Membership>) -> Self {
-        Self { membership, ..self }
-    }
-
     /// Sets the snapshots.
     #[must_use]
     pub fn with_snapshots(self, snapshots: Option<SnapshotStore>) -> Self {
         Self { snapshots, ..self }
+    }
+
+    /// Waits until the catalog has folded all records that the control log holds at the call.
+    ///
+    /// # Errors
+    /// `Unavailable` if that takes longer than `wait_max`; `UpgradeNeeded` if the control log
+    /// contains entries that this build does not know; else as the log.
+    pub async fn catch_up(&self, wait_max: Duration) -> Result<()> {
+        let end = self.log.bounds(PartitionRef::CONTROL).await?.end;
+        self.catalog.wait_applied(end, wait_max).await
+    }
+
+    /// Returns all definitions of a store that the catalog has, by ascending version.
+    pub fn versions(&self, store: StoreId) -> Vec<Arc<SchemaAt>> {
+        let catalog = self.catalog.catalog();
+        let history = catalog.store(store).into_iter();
+        history.flat_map(|history| history.versions().cloned()).collect()
     }
 }

@@ -67,3 +67,24 @@ fn instance(dir: &Path, entropy: &dyn Entropy) -> Result<String> {
     std::fs::write(&path, &made).map_err(refused(&path))?;
     Ok(made)
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::entropy::SeededEntropy;
+
+    use super::*;
+
+    #[test]
+    fn folder_has_one_owner_and_keeps_its_id_until_the_id_is_damaged() {
+        let path = std::env::temp_dir().join(format!("forebay-data-dir-{}", std::process::id()));
+        let lock = |seed| DataDir::lock(&path, &SeededEntropy::new(seed));
+        let first = lock(1).unwrap();
+        assert_eq!(lock(2).unwrap_err().code(), ErrorCode::Conflict);
+        let instance = first.instance().to_owned();
+        drop(first);
+        assert_eq!(lock(3).unwrap().instance(), instance);
+        std::fs::write(path.join("instance"), "torn").unwrap();
+        assert_ne!(lock(4).unwrap().instance(), instance);
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}

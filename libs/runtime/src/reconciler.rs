@@ -157,7 +157,30 @@ pub async fn remove_dropped(
 
 #[cfg(test)]
 mod tests {
+    use forebay_core::Error;
+    use forebay_core::catalog::ControlRecord;
+    use forebay_core::key::KeyType;
+    use forebay_core::schema::StoreSpec;
+    use forebay_log::Alone;
+    use tokio::sync::watch;
+
     use super::*;
+
+    /// Resources that are open from the second attempt on; the tests see the number of attempts.
+    struct LateResources(watch::Sender<u32>);
+
+    impl ServiceResources for LateResources {
+        fn logs(&self, _catalog: &Catalog) -> BTreeSet<StoreId> {
+            BTreeSet::new()
+        }
+
+        async fn close_stale(&self, _catalog: &Catalog, _assigned: &Assigned) {}
+
+        async fn open_missing(&self, _catalog: &Catalog, _assigned: &Assigned) -> bool {
+            self.0.send_modify(|attempts| *attempts += 1);
+            *self.0.borrow() > 1
+        }
+    }
 
     /// A resource that reports its end.
     struct Reporter(StoreId, Arc<Mutex<Vec<StoreId>>>);
@@ -178,5 +201,43 @@ mod tests {
         assert_eq!(*ended.lock(), [StoreId(1), StoreId(3)]);
         assert_eq!(open.take_all().len(), 1);
         assert!(open.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn reconciler_repeats_a_failed_open_and_reopens_on_request() {
+        let attempts = watch::Sender::new(0);
+        let (mut seen, reopen) = (attempts.subscribe(), Arc::new(Notify::new()));
+        let reconciler = Reconciler {
+            catalog: Arc::new(CatalogFollower::standing(Catalog::default())),
+            membership: Arc::new(Alone::default()),
+            reopen: Arc::clone(&reopen),
+            resources: LateResources(attempts),
+        };
+        let running = tokio::spawn(reconciler.run());
+        seen.wait_for(|attempts| *attempts == 2).await.unwrap();
+        reopen.notify_one();
+        seen.wait_for(|attempts| *attempts == 3).await.unwrap();
+        running.abort();
+    }
+
+    #[tokio::test]
+    async fn removal_spares_needed_and_unknown_stores_and_survives_a_refusal() {
+        let mut catalog = Catalog::default();
+        for store in [1, 2, 3].map(StoreId) {
+            let spec = StoreSpec::documents(format!("store{store}"), KeyType::String, 1);
+            catalog.apply(ControlRecord::Define(Box::new(spec.define(store).unwrap())));
+        }
+        let removed = Arc::<Mutex<Vec<StoreId>>>::default();
+        let seen = Arc::clone(&removed);
+        let remove = move |store: StoreId| {
+            seen.lock().push(store);
+            match store {
+                StoreId(1) => Err(Error::unavailable("the disk refuses")),
+                _ => Ok(()),
+            }
+        };
+        let stored = BTreeSet::from([1, 2, 3, 4].map(StoreId));
+        remove_dropped(&catalog, stored, |store| store == StoreId(2), remove).await;
+        assert_eq!(*removed.lock(), [StoreId(1), StoreId(3)]);
     }
 }

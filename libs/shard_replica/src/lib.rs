@@ -20,6 +20,6 @@ mod replicas;
 #[cfg(test)]
 mod replicas_test;
 
-pub use materializer::{AppliedEntry, EntryRun, Materializer, WrittenShard};
+pub use materializer::{BufferedEntry, EntryRun, Materializer, WrittenShard};
 pub use open_shards::ShardFolder;
 pub use replicas::ShardReplicas;

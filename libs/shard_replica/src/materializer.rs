@@ -57,7 +57,7 @@ pub struct EntryRun<'e> {
     /// Definitions of the store.
     pub schemas: &'e SchemaSet,
     /// The entries, in order.
-    pub entries: &'e [AppliedEntry],
+    pub entries: &'e [BufferedEntry],
     /// State after the last entry.
     pub state: &'e PartitionState,
     /// Facts about the log after the last entry.
@@ -65,7 +65,7 @@ pub struct EntryRun<'e> {
 }
 
 /// An applied entry that is not written yet.
-pub struct AppliedEntry {
+pub struct BufferedEntry {
     /// Effects of the entry.
     pub applied: Applied,
     /// Offset in the log.
@@ -112,12 +112,12 @@ impl<M: Materializer> WrittenShard<M> {
         self.writer
     }
 
-    /// Writes the effects of the only entry of a run, and the state after it.
+    /// Writes the documents of a run, which has a single entry, and the state after it.
     ///
     /// # Errors
     /// As the shard; the shard is unchanged then.
-    pub fn write_entry(&mut self, applied: &Applied, run: &EntryRun<'_>) -> Result<()> {
-        self.write(&[], applied, run)
+    pub fn write_documents(&mut self, run: &EntryRun<'_>) -> Result<()> {
+        run.entries.iter().try_for_each(|entry| self.write(&[], &entry.applied, run))
     }
 
     /// Writes rows of a run of entries, and the state after it.

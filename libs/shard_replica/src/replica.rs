@@ -17,7 +17,7 @@ use forebay_tasks::block_in_place;
 use parking_lot::Mutex;
 use tracing::{debug, warn};
 
-use crate::materializer::{AppliedEntry, EntryRun, Materializer, WrittenShard};
+use crate::materializer::{BufferedEntry, EntryRun, Materializer, WrittenShard};
 use crate::open_shards::OpenShards;
 
 /// The replica of one partition in a shard.
@@ -33,7 +33,7 @@ pub(crate) struct ShardReplica<M: Materializer> {
     /// Shards whose readers have not finished yet.
     retired: Vec<ShardWriter>,
     /// Entries that are not written yet: at most those of one read of the log.
-    entries: Vec<AppliedEntry>,
+    entries: Vec<BufferedEntry>,
     /// Damage or a gap found in the written shard, since it was created.
     damage: Mutex<Option<Error>>,
 }
@@ -228,7 +228,7 @@ impl<M: Materializer> ReplicaWriter for ShardReplica<M> {
     fn apply(&mut self, applied: &mut Applied, state: &PartitionState) -> Result<()> {
         // The row of a skipped record is written with the state right after the record.
         let is_written_now = M::STORES_DOCUMENTS || applied.skipped.is_some();
-        self.entries.push(AppliedEntry {
+        self.entries.push(BufferedEntry {
             applied: std::mem::take(applied),
             offset: Offset(state.offset_applied.0.saturating_sub(1)),
             position: state.position,

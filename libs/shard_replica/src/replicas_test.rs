@@ -37,7 +37,7 @@ impl Materializer for DocumentRows {
     }
 
     fn write(&self, shard: &mut WrittenShard<Self>, run: &EntryRun<'_>) -> Result<()> {
-        run.entries.iter().try_for_each(|entry| shard.write_entry(&entry.applied, run))
+        shard.write_documents(run)
     }
 }
 

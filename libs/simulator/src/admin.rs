@@ -7,8 +7,7 @@ use forebay::writes::WriteResult;
 
 use super::acknowledgement::{ATTEMPTS_MAX, RETRY_WAIT};
 use super::expected_state::Fields;
-use super::store::PASSING;
-use super::store::STORE;
+use super::store::{PASSING, STORE};
 use super::workload::{Application, KEYS, lock};
 
 impl Application {

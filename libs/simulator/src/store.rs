@@ -5,7 +5,7 @@ use forebay_core::id::FieldId;
 use forebay_core::key::KeyType;
 use forebay_core::row::Document;
 use forebay_core::schema::{StoreOptions, StoreSpec};
-use forebay_core::value::{FieldType, ScalarType};
+use forebay_core::value::FieldType;
 use forebay_core::{Error, Result};
 use forebay_reader::Reader;
 
@@ -24,9 +24,9 @@ pub(crate) const HEARTBEAT_MS: u32 = 150;
 /// Returns the specification of the simulated store.
 pub(crate) fn spec() -> StoreSpec {
     let mut spec = StoreSpec::documents(STORE, KeyType::Int64, PARTITIONS)
-        .field("revision", FieldType::Scalar(ScalarType::Int64))
-        .field("total", FieldType::Scalar(ScalarType::Int64))
-        .field("note", FieldType::Scalar(ScalarType::String));
+        .field("revision", FieldType::INT64)
+        .field("total", FieldType::INT64)
+        .field("note", FieldType::STRING);
     let options = StoreOptions { heartbeat_ms: HEARTBEAT_MS, versioned: true, ..spec.options };
     spec.options = options;
     spec

@@ -59,9 +59,9 @@ mod tests {
     use super::*;
 
     fn best(is_greatest: bool, values: &[Value]) -> Option<Value> {
-        let mut extreme = MinMax::new(is_greatest);
-        values.iter().for_each(|value| extreme.insert(value));
-        extreme.best
+        let mut min_max = MinMax::new(is_greatest);
+        values.iter().for_each(|value| min_max.insert(value));
+        min_max.best
     }
 
     #[test]

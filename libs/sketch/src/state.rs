@@ -149,11 +149,11 @@ impl AggregateState {
         match &mut self.summary {
             StateSummary::Count(count) => *count = count.saturating_add(1),
             StateSummary::PowerSums(sums) => sums.insert(value),
-            StateSummary::MinMax(extreme) => extreme.insert(value),
-            StateSummary::FirstLast(ordered) => ordered.insert(value, at),
+            StateSummary::MinMax(min_max) => min_max.insert(value),
+            StateSummary::FirstLast(first_last) => first_last.insert(value, at),
             StateSummary::Distinct(distinct) => distinct.insert(value),
             StateSummary::Quantiles(quantiles) => return quantiles.insert(value),
-            StateSummary::FrequentItems(frequent) => frequent.insert(value),
+            StateSummary::FrequentItems(items) => items.insert(value),
         }
         Ok(())
     }
@@ -224,11 +224,11 @@ impl AggregateState {
                 AggregateKind::Kurtosis => float(sums.kurtosis()),
                 _ => return Err(self.mixed_up()),
             }],
-            StateSummary::MinMax(extreme) => vec![extreme.best().cloned()],
-            StateSummary::FirstLast(ordered) => vec![self.ordered_value(ordered)],
+            StateSummary::MinMax(min_max) => vec![min_max.best().cloned()],
+            StateSummary::FirstLast(first_last) => vec![self.first_last_value(first_last)],
             StateSummary::Distinct(distinct) => self.distinct_values(distinct)?,
             StateSummary::Quantiles(quantiles) => self.quantile_values(quantiles)?,
-            StateSummary::FrequentItems(frequent) => self.top_values(frequent)?,
+            StateSummary::FrequentItems(items) => self.top_values(items)?,
         })
     }
 
@@ -242,11 +242,11 @@ impl AggregateState {
         self.spec.input().unwrap_or(ScalarType::Int64)
     }
 
-    fn ordered_value(&self, ordered: &FirstLast) -> Option<Value> {
+    fn first_last_value(&self, first_last: &FirstLast) -> Option<Value> {
         if !matches!(self.spec.kind(), AggregateKind::LastN { .. }) {
-            return ordered.values().next().cloned();
+            return first_last.values().next().cloned();
         }
-        let values: Vec<_> = ordered.values().cloned().collect();
+        let values: Vec<_> = first_last.values().cloned().collect();
         (!values.is_empty()).then(|| Value::List(self.input(), values))
     }
 

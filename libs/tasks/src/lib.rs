@@ -1,4 +1,7 @@
 //! Work of tasks that blocks on a disk or a processor, without a delay for other tasks.
+//!
+//! The functions have a crate of their own: `forebay-core` has no runtime, `forebay-runtime` is for
+//! programs alone, and libraries from `forebay-snapshot` up to the clients need the functions.
 
 use forebay_core::{Error, Result};
 use tokio::runtime::{Handle, RuntimeFlavor};

@@ -19,7 +19,7 @@ use crate::processes::Result;
 const ANSWER_WAIT: Duration = Duration::from_secs(30);
 /// Response of an S3 server that denies access.
 const REFUSAL: &str = "<?xml version=\"1.0\"?>\n<Error><Code>AccessDenied</Code>\
-                       <HttpMessage>refused by the test</HttpMessage></Error>";
+                       <Message>refused by the test</Message></Error>";
 
 /// A call on its way to the server.
 #[derive(Clone, Debug)]

@@ -140,8 +140,7 @@ impl Features {
     /// # Errors
     /// `Unavailable` if the log does not answer, or the catalog does not follow.
     pub(crate) async fn catch_up(&self) -> Result<()> {
-        let end = self.parts.context.log.bounds(PartitionRef::CONTROL).await?.end;
-        self.parts.context.catalog.wait_applied(end, CATALOG_WAIT).await
+        self.parts.context.catch_up(CATALOG_WAIT).await
     }
 
     /// Returns the values of one group of a view, named by a value for each column of `group_by`; a

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_core::Result;
-use forebay_core::catalog::SchemaAt;
 use forebay_core::id::StoreId;
 use forebay_query::SqlOptions;
 use forebay_reader::ReaderParts;
@@ -114,13 +113,6 @@ impl FeatureShards {
 }
 
 impl FeatureParts {
-    /// Returns all definitions of a store that the catalog has.
-    pub(crate) fn versions(&self, store: StoreId) -> Vec<Arc<SchemaAt>> {
-        let catalog = self.context.catalog.catalog();
-        let history = catalog.store(store).into_iter();
-        history.flat_map(|history| history.versions().cloned()).collect()
-    }
-
     /// Returns the dependencies of a replica of a store in the shards of the service.
     pub(crate) fn replica_parts(&self) -> ReplicaParts {
         ReplicaParts {

@@ -136,7 +136,7 @@ impl OpenStream {
         (derived, reopen): (DerivedOffsets, Arc<Notify>),
     ) -> Result<Self> {
         let definition = &schema.definition;
-        let versions = parts.versions(definition.store);
+        let versions = parts.context.versions(definition.store);
         let shards = EventRows::shards(versions, parts.shards.events(), reopen)?;
         let mut options = ReplicaOptions::new(&definition.name);
         options.partitions = PartitionFilter::Only(assigned.clone());

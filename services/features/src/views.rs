@@ -52,7 +52,7 @@ impl OpenView {
         (derived, reopen): (DerivedOffsets, Arc<Notify>),
     ) -> Result<Self> {
         let (definition, counters) = (&schema.definition, Arc::<Counters>::default());
-        let versions = parts.versions(definition.store);
+        let versions = parts.context.versions(definition.store);
         let directory = parts.shards.tiles();
         let shards = ViewShards::new(versions, directory, Arc::clone(&counters), reopen)?;
         let mut options = ReplicaOptions::new(&definition.name);

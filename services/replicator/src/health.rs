@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::Result;
-use forebay_core::id::PartitionRef;
 use forebay_core::limits::READER_READY_CHECK_MS;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::server::{HealthReporter, health_reporter};
@@ -45,11 +44,7 @@ pub fn health(parts: ReplicatorParts, replicas: &Arc<Replicas>) -> HealthServer<
 
 /// Waits until the catalog has all stores that exist at the call.
 async fn has_catalog(parts: &ReplicatorParts) -> Result<()> {
-    let ended = async {
-        let end = parts.context.log.bounds(PartitionRef::CONTROL).await?.end;
-        parts.context.catalog.wait_applied(end, FOLD_WAIT).await
-    };
-    let ended = ended.await;
+    let ended = parts.context.catch_up(FOLD_WAIT).await;
     if ended.is_err() {
         tokio::time::sleep(Duration::from_millis(READER_READY_CHECK_MS)).await;
     }

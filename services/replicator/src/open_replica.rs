@@ -68,7 +68,7 @@ impl OpenReplica {
     ) -> Result<Self> {
         let definition = &schema.definition;
         let directory = parts.shards.clone();
-        let versions = || parts.versions(definition.store);
+        let versions = || parts.context.versions(definition.store);
         let shards = directory
             .map(|directory| DocumentRows::shards(versions(), directory, Arc::clone(reopen)))
             .transpose()?;

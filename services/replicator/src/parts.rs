@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use forebay_core::catalog::SchemaAt;
-use forebay_core::id::StoreId;
 use forebay_runtime::ServiceContext;
 use forebay_shard::ShardDirectory;
 
@@ -19,12 +17,4 @@ pub struct ReplicatorParts {
     /// Directory of the shards; `None` holds documents in memory, and the next process folds the
     /// logs again.
     pub shards: Option<ShardDirectory>,
-}
-
-impl ReplicatorParts {
-    /// Returns all definitions of a store that the catalog knows.
-    pub(crate) fn versions(&self, store: StoreId) -> Vec<Arc<SchemaAt>> {
-        let catalog = self.context.catalog.catalog();
-        catalog.store(store).into_iter().flat_map(|history| history.versions().cloned()).collect()
-    }
 }

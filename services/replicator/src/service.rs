@@ -84,8 +84,7 @@ impl ReplicatorService {
         request: v1::ListDeadLettersRequest,
     ) -> Result<v1::ListDeadLettersResponse> {
         let ServiceContext { log, catalog, .. } = &self.parts.context;
-        let end = log.bounds(PartitionRef::CONTROL).await?.end;
-        catalog.wait_applied(end, FOLD_WAIT).await?;
+        self.parts.context.catch_up(FOLD_WAIT).await?;
         let schema = Arc::clone(catalog.catalog().by_name(&request.store)?);
         let definition = &schema.definition;
         let partition = PartitionId(request.partition);

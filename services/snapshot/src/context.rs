@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_core::catalog::StoreHistory;
-use forebay_core::id::{PartitionRef, StoreId};
+use forebay_core::id::StoreId;
 use forebay_core::limits::{
     ROLLBACK_WINDOW_S, SNAPSHOT_COLLECT_MS, SNAPSHOT_GRACE_MS, SNAPSHOT_MEMORY_MIB,
 };
@@ -94,14 +93,12 @@ pub struct SnapshotParts {
 impl SnapshotParts {
     /// Waits until the catalog has folded all records that the control log holds at the call.
     pub(crate) async fn catch_up(&self) -> Result<()> {
-        let end = self.context.log.bounds(PartitionRef::CONTROL).await?.end;
-        self.context.catalog.wait_applied(end, CATALOG_WAIT).await
+        self.context.catch_up(CATALOG_WAIT).await
     }
 
     /// Returns all known definitions of a store, by ascending version.
     pub(crate) fn definitions(&self, store: StoreId) -> Vec<Definition> {
-        let catalog = self.context.catalog.catalog();
-        let versions = catalog.store(store).into_iter().flat_map(StoreHistory::versions);
+        let versions = self.context.versions(store).into_iter();
         versions.map(|schema| schema.definition.clone()).collect()
     }
 }

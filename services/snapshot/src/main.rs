@@ -87,7 +87,7 @@ async fn serve(settings: Settings) -> Result<()> {
     let group = process.join("snapshots", &instance)?;
     let (context, replicators) = (process.context(), Arc::new(group.owners_of("replicators")));
     let parts = SnapshotParts { context, replicators, snapshots, options };
-    let kept = Snapshots::keep(parts.clone());
+    let maintenance = Snapshots::keep(parts.clone());
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status("", tonic_health::ServingStatus::Serving).await;
     let scratch = settings.scratch_dir.unwrap_or_else(std::env::temp_dir);
@@ -98,7 +98,7 @@ async fn serve(settings: Settings) -> Result<()> {
         routes = routes.add_service(BackupService::new(parts).into_server());
     }
     let served = process.serve(routes, || {}).await;
-    drop(kept);
+    drop(maintenance);
     served
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use forebay_core::catalog::{ControlRecord, SchemaAt};
 use forebay_core::change::EntryBody;
-use forebay_core::id::{PartitionRef, SchemaVersion, StoreId};
+use forebay_core::id::{SchemaVersion, StoreId};
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
 use forebay_core::{Error, Result};
 
@@ -126,8 +126,7 @@ impl Writer {
     /// Waits until the catalog has folded all records that the control log holds at the call.
     pub(crate) async fn catch_up(&self) -> Result<()> {
         self.control.log_id().await?;
-        let end = self.context.log.bounds(PartitionRef::CONTROL).await?.end;
-        self.context.catalog.wait_applied(end, FOLD_WAIT).await
+        self.context.catch_up(FOLD_WAIT).await
     }
 
     /// Defines a new store or view and creates its logs.

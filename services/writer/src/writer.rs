@@ -243,8 +243,7 @@ impl Writer {
         store: StoreId,
         version: SchemaVersion,
     ) -> Result<Arc<SchemaAt>> {
-        let end = self.context.log.bounds(PartitionRef::CONTROL).await?.end;
-        self.context.catalog.wait_applied(end, DEFINITION_WAIT).await?;
+        self.context.catch_up(DEFINITION_WAIT).await?;
         let catalog = self.context.catalog.catalog();
         let Some(history) = catalog.store(store) else {
             return Err(Error::not_found("no such store; create it, or list the stores"));

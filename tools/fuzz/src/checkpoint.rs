@@ -203,8 +203,8 @@ impl World {
             log.append(PartitionRef::CONTROL, control).await.expect("an append to memory");
         }
         log.create(STORE, definition().partitions).await.expect("a new store");
-        let opening = entry(LOG, 1, EntryBody::LogHeader);
-        for entry in std::iter::once(opening).chain((1..=puts).map(put)) {
+        let header = entry(LOG, 1, EntryBody::LogHeader);
+        for entry in std::iter::once(header).chain((1..=puts).map(put)) {
             log.append(AT, entry).await.expect("an append to memory");
         }
         let followed: Arc<dyn ChangeLog> = log.clone();

@@ -25,10 +25,10 @@ pub fn report(
     times: &[(&Stage, Duration)],
 ) -> Result<(), String> {
     for (stage, time) in times {
-        println!("time {:11} {:8.1} s", stage.name, time.as_secs_f64());
+        println!("time {:19} {:8.1} s", stage.name, time.as_secs_f64());
     }
     let total: Duration = times.iter().map(|(_, time)| *time).sum();
-    println!("time {:11} {:8.1} s", "total", total.as_secs_f64());
+    println!("time {:19} {:8.1} s", "total", total.as_secs_f64());
     times.iter().filter_map(|(stage, time)| warning(stage, is_cold, *time)).for_each(|warning| {
         println!("{warning}");
     });

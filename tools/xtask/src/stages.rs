@@ -89,9 +89,10 @@ pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), String> {
     if counts.failed == 0 { Ok(()) } else { Err("the tests fail; see above".to_owned()) }
 }
 
-/// Runs the stages and returns those that ran, with their times.
-pub(crate) type Times<'a> = Vec<(&'a Stage, Duration)>;
+/// The stages that ran, with their times.
+type Times<'a> = Vec<(&'a Stage, Duration)>;
 
+/// Runs the stages; returns the counts of their suites, and the stages that ran.
 fn walk<'a>(workspace: &Workspace, stages: &[&'a Stage]) -> (Counts, Times<'a>) {
     let mut counts = Counts::default();
     let mut broken: BTreeSet<&str> = BTreeSet::new();

@@ -3,7 +3,7 @@
 //! many wait for processes that they start. A binary without tests is left out only if its sources
 //! contain none and its package has tests elsewhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -101,18 +101,36 @@ pub fn run_package(workspace: &Workspace, name: &str) -> Result<(), String> {
     if counts.failed == 0 { Ok(()) } else { Err(format!("tests of {name} fail; see above")) }
 }
 
-/// Reports whether an earlier run has built the test binaries.
+/// Reports whether an earlier run, or another command of cargo, has built the test binaries.
 ///
 /// # Errors
-/// Returns an error if the target folder is unknown.
+/// Returns an error if `cargo metadata` fails.
 pub fn was_built(workspace: &Workspace) -> Result<bool, String> {
-    Ok(workspace.target()?.join(BUILD_LOG).is_file())
+    let target = workspace.target()?;
+    if target.join(BUILD_LOG).is_file() {
+        return Ok(true);
+    }
+    let packages = workspace.packages()?;
+    let tests = packages.iter().flat_map(|package| &package.tests);
+    Ok(holds_binaries(&target.join("debug/deps"), tests.map(String::as_str)))
+}
+
+/// Reports whether a folder of cargo holds a binary, `NAME-HASH`, of each of these tests. The
+/// messages of a check (`NAME-HASH.rmeta`) and the lists of inputs have an extension.
+fn holds_binaries<'a>(folder: &Path, mut tests: impl Iterator<Item = &'a str>) -> bool {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = files.filter_map(|file| file.file_name().into_string().ok());
+    let built: BTreeSet<String> = names
+        .filter(|name| !name.contains('.'))
+        .filter_map(|name| Some(name.rsplit_once('-')?.0.to_owned()))
+        .collect();
+    tests.all(|test| built.contains(&test.replace('-', "_")))
 }
 
 fn test_binaries(workspace: &Workspace) -> Result<Vec<TestBinary>, String> {
     let log = workspace.target()?.join(BUILD_LOG);
-    // `--all-targets` would also build the test binary of a library whose manifest says
-    // `test = false`.
+    // `--all-targets` would also build the test binaries of targets whose manifest says
+    // `test = false` (tools/decisions/0002).
     let form = ["test", "--workspace", "--tests", "--locked", "--no-run"];
     built(&mut workspace.cargo(&form), &log)
 }
@@ -280,6 +298,19 @@ mod tests {
     fn package_names_come_from_both_forms_of_the_id() {
         assert_eq!(package_name("path+file:///t/libs/core#forebay-core@0.1.0"), "forebay-core");
         assert_eq!(package_name("path+file:///t/tools/xtask#0.1.0"), "xtask");
+    }
+
+    #[test]
+    fn a_build_is_whole_once_each_test_has_a_binary() {
+        let folder = tempfile::tempdir().unwrap();
+        let tests = || ["codec_test", "round-trip"].into_iter();
+        assert!(!holds_binaries(&folder.path().join("missing"), tests()));
+        for name in ["codec_test-0a1b", "round_trip-2c3d.d", "libround_trip-2c3d.rmeta"] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        assert!(!holds_binaries(folder.path(), tests()));
+        fs::write(folder.path().join("round_trip-2c3d"), "").unwrap();
+        assert!(holds_binaries(folder.path(), tests()));
     }
 
     #[test]

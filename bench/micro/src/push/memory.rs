@@ -1,8 +1,8 @@
 //! Memory of a reader on its host, sampled again and again: private pages, pages of mapped files,
-//! and the live copies that it maps or maintains, in a memory file system.
+//! and the shared copies that it maps or maintains, in a memory file system.
 //!
-//! A live copy counts once, with the memory of its file: two versions may map the same file, which
-//! the process's own count of resident pages then contains twice.
+//! A shared copy counts once, with the memory of its file: two versions may map the same file,
+//! which the process's own count of resident pages then contains twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +19,7 @@ use crate::clock::nanos;
 
 /// Interval of the samples.
 pub const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Prefix of the names of live copies in a memory file system.
+/// Prefix of the names of shared copies in a memory file system.
 const LIVE: &str = "forebay-";
 
 /// Bytes at one moment.
@@ -31,7 +31,7 @@ pub struct MemorySample {
     pub own: u64,
     /// Bytes of mapped files on disk: the program, images.
     pub mapped: u64,
-    /// Bytes of live copies.
+    /// Bytes of shared copies.
     pub live: u64,
 }
 
@@ -52,7 +52,7 @@ impl MemorySample {
 /// A sampler of one process.
 #[derive(Debug, Default)]
 struct Look {
-    /// Bytes of the live copies that were seen, by the inodes of their files.
+    /// Bytes of the shared copies that were seen, by the inodes of their files.
     copies: BTreeMap<u64, u64>,
 }
 
@@ -71,7 +71,7 @@ impl Look {
         Ok(MemorySample { nanos: nanos(), own, mapped, live: self.live_bytes(&maps) })
     }
 
-    /// Returns the bytes of the mapped live copies, and of all others of their directories. A
+    /// Returns the bytes of the mapped shared copies, and of all others of their directories. A
     /// removed copy exists as long as it is mapped, and keeps its size.
     fn live_bytes(&mut self, maps: &str) -> u64 {
         let mapped: Vec<_> = maps.lines().filter_map(LiveMapping::of).collect();
@@ -90,7 +90,7 @@ impl Look {
     }
 }
 
-/// Returns the names of all live copies in the directories of the copies that a process maps.
+/// Returns the names of all shared copies in the directories of the copies that a process maps.
 ///
 /// # Errors
 /// Fails if there is no such process, or it is another user's.
@@ -107,7 +107,7 @@ pub fn copies(process: u32) -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// A live copy that a process maps.
+/// A shared copy that a process maps.
 #[derive(Debug, PartialEq)]
 struct LiveMapping<'m> {
     /// Inode of the file.
@@ -118,7 +118,7 @@ struct LiveMapping<'m> {
 }
 
 impl<'m> LiveMapping<'m> {
-    /// Parses a line of `/proc/PID/maps`, if it is a live copy.
+    /// Parses a line of `/proc/PID/maps`, if it is a shared copy.
     fn of(line: &'m str) -> Option<Self> {
         let path = Path::new(&line[line.find('/')?..]);
         let name = path.file_name()?.to_str()?;
@@ -131,7 +131,7 @@ impl<'m> LiveMapping<'m> {
 
 /// A thread that samples a process until the process ends.
 pub struct Watch {
-    taken: Arc<Mutex<Vec<MemorySample>>>,
+    samples: Arc<Mutex<Vec<MemorySample>>>,
     ended: Arc<AtomicBool>,
 }
 
@@ -142,20 +142,20 @@ impl Watch {
     /// Fails if there is no such process, or it is another user's.
     pub fn start(process: u32) -> Result<Self, String> {
         let mut look = Look::default();
-        let taken = Arc::new(Mutex::new(vec![look.at(process)?]));
+        let samples = Arc::new(Mutex::new(vec![look.at(process)?]));
         let ended = Arc::new(AtomicBool::new(false));
         thread::spawn({
-            let (taken, ended) = (Arc::clone(&taken), Arc::clone(&ended));
+            let (samples, ended) = (Arc::clone(&samples), Arc::clone(&ended));
             move || {
                 while !ended.load(Ordering::Relaxed) {
                     // A process that is gone keeps its last samples.
                     let now = look.at(process);
-                    taken.lock().extend(now);
+                    samples.lock().extend(now);
                     thread::sleep(LOOK_EVERY);
                 }
             }
         });
-        Ok(Self { taken, ended })
+        Ok(Self { samples, ended })
     }
 
     /// Returns the samples between two moments.
@@ -163,9 +163,9 @@ impl Watch {
     /// # Errors
     /// Fails if there are no samples.
     pub fn between(&self, from: u64, to: u64) -> Result<Vec<MemorySample>, String> {
-        let taken = self.taken.lock();
-        let within = |taken: &&MemorySample| (from..=to).contains(&taken.nanos);
-        let seen: Vec<_> = taken.iter().filter(within).copied().collect();
+        let samples = self.samples.lock();
+        let within = |sample: &&MemorySample| (from..=to).contains(&sample.nanos);
+        let seen: Vec<_> = samples.iter().filter(within).copied().collect();
         if seen.is_empty() { Err("no sample of the memory was taken".to_owned()) } else { Ok(seen) }
     }
 }

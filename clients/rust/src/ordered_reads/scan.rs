@@ -20,7 +20,7 @@ use forebay_wire::v1::scan_request::Keys;
 
 use super::merge::Merge;
 use super::partition::{PartitionScan, Shards};
-use crate::change_spec::OwnedKey;
+use crate::change_spec::{OwnedKey, field_named};
 use crate::store_state::StoreState;
 
 /// A scan before it is opened: which documents, and which fields.
@@ -197,10 +197,7 @@ impl OrderedScan {
             }
         };
         let fields = self.fields.iter().map(|name| {
-            let field = definition.field(name).ok_or_else(|| {
-                Error::not_found("the store has no such field; describe the store for its fields")
-                    .with_field(name)
-            })?;
+            let field = field_named(definition, name)?;
             Ok(field.id.0)
         });
         Ok(v1::ScanRequest {

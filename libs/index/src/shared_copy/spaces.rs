@@ -1,4 +1,4 @@
-//! The files of a partition with a shared copy's spaces: creating, finding, mapping and removing
+//! The files of the spaces of a partition with a shared copy: creating, finding, mapping and removing
 //! them.
 
 use std::path::{Path, PathBuf};
@@ -113,7 +113,7 @@ impl Spaces {
         donor: Option<&DonorSpace>,
     ) -> Result<Arc<Space>> {
         let path = self.path(generation);
-        // This file was left by a owner that was killed before any reader could reach it.
+        // This file was left by an owner that was killed before any reader could reach it.
         self.remove(generation);
         let made = match donor {
             None => Memory::create_shared(&path, addresses, self.header_name()),

@@ -1,4 +1,4 @@
-//! Takeover of a shared copy: from a owner that was killed, or that has closed it.
+//! Takeover of a shared copy: from an owner that was killed, or that has closed it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! A donor as a new space sees it: its file, the loan of its memory, and the records that both have
+//! A donor as a new space sees it: its file, the donation of its memory, and the records that both have
 //! in equal form.
 
 use std::path::{Path, PathBuf};

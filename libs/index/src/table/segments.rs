@@ -6,7 +6,7 @@
 //! without any live record is sealed once it is half full, so that deletes free its memory, too.
 //!
 //! Once memory is short, the segment that was sealed first is emptied into a segment of the spill
-//! file. Such a segment is like the others, with a header that marks its initial_source.
+//! file. Such a segment is like the others, with a header that marks its start.
 
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -32,7 +32,7 @@ const SEEDS_OF_MANY: u64 = 1;
 /// Number of seeds within which a planted fault must be found.
 #[cfg(forebay_shuttle)]
 const SEEDS_TO_FIND: u64 = 200;
-/// Number of stores of a owner before it is killed, or of entries, as powers of two.
+/// Number of stores of an owner before it is killed, or of entries, as powers of two.
 const LIVES_LOG2: Range<u64> = if cfg!(forebay_shuttle) { 4..14 } else { 1..5 };
 const READERS: u64 = 2;
 const READS: u64 = 12;
@@ -42,7 +42,7 @@ const WRONG: &str = "a wrong answer";
 const AT_ONCE: usize = 3;
 
 /// Documents in files, with so little memory that it is reused all the time.
-const LIVE: Shape = Shape {
+const SHARED: Shape = Shape {
     is_shared: true,
     keys: 12,
     keys_before: 8,
@@ -56,9 +56,9 @@ const LIVE: Shape = Shape {
     scans: true,
     kills: 0,
 };
-const PRIVATE: Shape = Shape { is_shared: false, memory: 0, ..LIVE };
-/// Holders are killed, and the next owner finishes their half-done writes.
-const KILLED: Shape = Shape { entries: 60, kills: 3, text: 300, memory: 12 * 8_192, ..LIVE };
+const PRIVATE: Shape = Shape { is_shared: false, memory: 0, ..SHARED };
+/// Owners are killed, and the next owner finishes their half-done writes.
+const KILLED: Shape = Shape { entries: 60, kills: 3, text: 300, memory: 12 * 8_192, ..SHARED };
 /// As [`KILLED`], with almost as many documents as a bucket group can have: the group is split, and
 /// deleted slots cause its rewrite.
 const GROWING: Shape =
@@ -253,7 +253,7 @@ fn holds(seeds: u64, scene: impl Fn(u64) + Copy + Send + Sync + 'static) -> RunT
 
 #[test]
 fn readers_of_files_beside_their_writer_are_right_or_told() {
-    let seen = holds(SEEDS, |seed| play(LIVE, seed));
+    let seen = holds(SEEDS, |seed| play(SHARED, seed));
     assert_eq!(seen.reused > 0, cfg!(forebay_shuttle), "nothing was used again: {seen:?}");
 }
 
@@ -263,7 +263,7 @@ fn readers_of_this_process_beside_its_writer_are_right() {
 }
 
 #[test]
-fn a_holder_that_is_killed_between_any_two_stores_leaves_one_position() {
+fn owner_killed_between_any_two_stores_leaves_one_position() {
     let seen = holds(SEEDS, |seed| play(KILLED, seed));
     assert!(seen.killed > 0, "nobody was killed: {seen:?}");
 }
@@ -337,13 +337,13 @@ fn is_found(fault: Fault, scene: impl Fn(u64) + Copy + Send + Sync + 'static) {
 #[cfg(forebay_shuttle)]
 #[test]
 fn a_copy_that_is_not_compared_is_found() {
-    is_found(Fault::NotCompared, |seed| play(LIVE, seed));
+    is_found(Fault::NotCompared, |seed| play(SHARED, seed));
 }
 
 #[cfg(forebay_shuttle)]
 #[test]
 fn memory_that_is_used_again_before_it_is_said_is_found() {
-    is_found(Fault::RaisedLate, |seed| play(LIVE, seed));
+    is_found(Fault::RaisedLate, |seed| play(SHARED, seed));
 }
 
 #[cfg(forebay_shuttle)]
@@ -355,7 +355,7 @@ fn memory_that_is_used_again_under_a_guard_is_found() {
 #[cfg(forebay_shuttle)]
 #[test]
 fn a_slot_that_is_stored_before_its_record_is_found() {
-    is_found(Fault::SlotFirst, |seed| play(LIVE, seed));
+    is_found(Fault::SlotFirst, |seed| play(SHARED, seed));
 }
 
 #[cfg(forebay_shuttle)]

@@ -52,7 +52,7 @@ pub struct RunTally {
     pub schedules: u64,
     /// Copies that a reader repeated, because the memory of the copy was reused.
     pub reused: u64,
-    /// Holders that were killed.
+    /// Owners that were killed.
     pub killed: u64,
     /// Entries after which some documents were on disk.
     pub spilled: u64,

@@ -269,7 +269,7 @@ impl Committer {
         Ok(SegmentWrite { partition, file, base, at, bytes, is_synced: false, frames, copy })
     }
 
-    /// Makes every write durable, by the journal or by a sync of each segment. Chunks with an
+    /// Makes every write durable, by the journal or by a sync of each segment. Writes with an
     /// unknown outcome are answered and leave the group.
     fn make_durable(&mut self, writes: &mut Vec<SegmentWrite>) {
         match self.journal.append(writes) {

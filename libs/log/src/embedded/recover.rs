@@ -75,7 +75,7 @@ fn open_store(
     let mut bytes = vec![0; STORE_FILE_BYTES];
     let read = file.read_at(&mut bytes, 0).map_err(|error| io_error("read", &path, &error))?;
     let count =
-        decode_store_file(&bytes[..read], store).map_err(|refused| format_error(&path, refused))?;
+        decode_store_file(&bytes[..read], store).map_err(|error| format_error(&path, error))?;
     let mut partitions: Vec<OpenedPartition> =
         count.partitions().map(|_| OpenedPartition::empty()).collect();
     let names = disk.list(dir).map_err(|error| io_error("list", dir, &error))?;
@@ -204,7 +204,7 @@ impl SegmentFile {
 
     /// Opens a segment that is followed by another one: every byte of a sealed segment is durable.
     fn open_sealed(&self, next: Offset, check: OpenVerification) -> Result<(Segment, Timestamp)> {
-        let header = self.header()?.map_err(|refused| format_error(&self.path, refused))?;
+        let header = self.header()?.map_err(|error| format_error(&self.path, error))?;
         let mut segment = Segment { base: self.base, bytes: self.bytes, index: None };
         if check == OpenVerification::ActiveSegments {
             self.check_length(next)?;
@@ -326,8 +326,8 @@ impl SegmentFile {
     }
 }
 
-fn format_error(path: &Path, refused: FormatError) -> Error {
-    match refused {
+fn format_error(path: &Path, error: FormatError) -> Error {
+    match error {
         FormatError::Damaged(how) => damaged(path, 0, how),
         FormatError::Version(version) => too_new(path, version),
     }

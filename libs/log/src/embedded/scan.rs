@@ -80,14 +80,14 @@ impl<'a> Scanner<'a> {
         };
         let header = match FrameHeader::decode(header) {
             Ok(header) => header,
-            Err(refused) => return Ok(ScanStep::Damage(at, words(refused))),
+            Err(error) => return Ok(ScanStep::Damage(at, words(error))),
         };
         let offset = self.offset_next;
         let Some(frame) = self.window(header.frame_bytes())? else {
             return Ok(ScanStep::Damage(at, "a frame is cut short"));
         };
-        if let Err(refused) = header.check(frame, at, offset) {
-            return Ok(ScanStep::Damage(at, words(refused)));
+        if let Err(error) = header.check(frame, at, offset) {
+            return Ok(ScanStep::Damage(at, words(error)));
         }
         let entry = Bytes::copy_from_slice(&frame[FRAME_HEADER_BYTES as usize..]);
         let record = LogRecord { offset, append_time: header.append_time, entry };
@@ -115,8 +115,8 @@ impl<'a> Scanner<'a> {
     }
 }
 
-fn words(refused: FormatError) -> &'static str {
-    match refused {
+fn words(error: FormatError) -> &'static str {
+    match error {
         FormatError::Damaged(how) => how,
         FormatError::Version(_) => "the version is unknown",
     }

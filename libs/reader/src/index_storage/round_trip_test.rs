@@ -40,7 +40,7 @@ fn index() -> Index {
     Index::new([Arc::new(schema)], [AT.partition], 5).unwrap()
 }
 
-fn copy(index: &Index) -> PartitionReplica {
+fn replica(index: &Index) -> PartitionReplica {
     PartitionReplica::first(AT, COUNT, Box::new(IndexWriter(index.writer(AT.partition).unwrap())))
 }
 
@@ -82,39 +82,39 @@ fn record(number: u64, entropy: &SeededEntropy) -> Record {
     Record { offset: Offset(number), append_time, entry: Ok(entry) }
 }
 
-fn rows(copy: &PartitionReplica) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn rows(replica: &PartitionReplica) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut rows = Vec::new();
     let mut visit = |key: &[u8], row: &[u8]| {
         rows.push((key.to_vec(), row.to_vec()));
         Ok(())
     };
-    copy.writer().visit_rows(&mut visit).unwrap();
+    replica.writer().visit_rows(&mut visit).unwrap();
     rows.sort();
     rows
 }
 
-fn apply(copy: &mut PartitionReplica, index: &Index, records: std::ops::Range<u64>) {
+fn apply(replica: &mut PartitionReplica, index: &Index, records: std::ops::Range<u64>) {
     for number in records {
         let record = record(number, &SeededEntropy::new(number));
-        let step = copy.apply(record, index.schemas(), |_| ()).unwrap();
+        let step = replica.apply(record, index.schemas(), |_| ()).unwrap();
         assert_eq!(step.skipped, None);
     }
-    copy.settle().unwrap();
+    replica.settle().unwrap();
 }
 
 /// Writes the replica to a file, and reads the file into a new replica over this index.
-fn written_and_read(copy: &PartitionReplica, index: &Index) -> (PartitionReplica, ImageState) {
+fn written_and_read(replica: &PartitionReplica, index: &Index) -> (PartitionReplica, ImageState) {
     let disk = SimDisk::new(Arc::new(SeededEntropy::new(1)));
     let path = Path::new("checkpoint");
-    let head = copy.checkpoint_head(Some(-7)).unwrap();
+    let head = replica.checkpoint_head(Some(-7)).unwrap();
     let file = disk.create(path).unwrap();
-    let bytes = write_checkpoint(&*file, &head, copy.writer(), &|| false).unwrap();
+    let bytes = write_checkpoint(&*file, &head, replica.writer(), &|| false).unwrap();
     assert_eq!(disk.bytes(path).unwrap().len() as u64, bytes);
     let (image, found) = open_checkpoint(disk.open(path).unwrap()).unwrap();
     image.verify().unwrap();
     assert_eq!((found.clock_error_us, found.opened), (Some(-7), head.opened));
     assert_eq!(found.append_time, head.append_time);
-    let mut read = self::copy(index);
+    let mut read = self::replica(index);
     read.restore(found, &image).unwrap();
     (read, head)
 }
@@ -122,58 +122,58 @@ fn written_and_read(copy: &PartitionReplica, index: &Index) -> (PartitionReplica
 #[test]
 fn a_copy_that_is_read_back_is_the_one_that_was_written_and_goes_on_as_it() {
     let (index, other_index) = (index(), index());
-    let mut copy = copy(&index);
+    let mut replica = replica(&index);
     let bounds = Bounds { start: Offset(0), end: Offset(9_999), server_time: None };
-    copy.open(bounds).unwrap();
-    assert!(copy.checkpoint_head(None).is_none(), "nothing is worth a checkpoint yet");
-    apply(&mut copy, &index, 0..6_000);
-    let (mut read, head) = written_and_read(&copy, &other_index);
+    replica.open(bounds).unwrap();
+    assert!(replica.checkpoint_head(None).is_none(), "nothing is worth a checkpoint yet");
+    apply(&mut replica, &index, 0..6_000);
+    let (mut read, head) = written_and_read(&replica, &other_index);
     assert!(head.state.dedup.windows().len() > 2_000, "many windows");
     assert!(head.state.sources.len() > 1_000);
-    assert!(rows(&copy).len() > 2_500, "many groups of rows");
-    assert_eq!(read.state(), copy.state());
-    assert_eq!(rows(&read), rows(&copy));
+    assert!(rows(&replica).len() > 2_500, "many groups of rows");
+    assert_eq!(read.state(), replica.state());
+    assert_eq!(rows(&read), rows(&replica));
     assert_eq!(read.checkpoint_head(Some(-7)), Some(head));
 
-    apply(&mut copy, &index, 6_000..9_000);
+    apply(&mut replica, &index, 6_000..9_000);
     apply(&mut read, &other_index, 6_000..9_000);
-    assert_eq!(read.state(), copy.state());
-    assert_eq!(rows(&read), rows(&copy));
+    assert_eq!(read.state(), replica.state());
+    assert_eq!(rows(&read), rows(&replica));
 }
 
 #[test]
 fn a_copy_that_is_built_beside_another_gets_no_checkpoint() {
     let index = index();
-    let mut copy = copy(&index);
+    let mut replica = replica(&index);
     let bounds = Bounds { start: Offset(0), end: Offset(3), server_time: None };
-    copy.open(bounds).unwrap();
-    apply(&mut copy, &index, 0..3);
-    assert!(copy.checkpoint_head(None).is_some());
-    copy.start_over(forebay_core::Error::token_lost("a test")).unwrap();
-    copy.open(bounds).unwrap();
-    apply(&mut copy, &index, 0..2);
-    assert!(copy.checkpoint_head(None).is_none());
-    copy.serve();
-    assert!(copy.checkpoint_head(None).is_some());
+    replica.open(bounds).unwrap();
+    apply(&mut replica, &index, 0..3);
+    assert!(replica.checkpoint_head(None).is_some());
+    replica.start_over(forebay_core::Error::token_lost("a test")).unwrap();
+    replica.open(bounds).unwrap();
+    apply(&mut replica, &index, 0..2);
+    assert!(replica.checkpoint_head(None).is_none());
+    replica.serve();
+    assert!(replica.checkpoint_head(None).is_some());
 }
 
 #[test]
 fn a_checkpoint_that_takes_too_long_is_given_up_in_the_middle() {
     let index = index();
-    let mut copy = copy(&index);
-    copy.open(Bounds { start: Offset(0), end: Offset(0), server_time: None }).unwrap();
-    apply(&mut copy, &index, 0..9_000);
-    let head = copy.checkpoint_head(None).unwrap();
+    let mut replica = replica(&index);
+    replica.open(Bounds { start: Offset(0), end: Offset(0), server_time: None }).unwrap();
+    apply(&mut replica, &index, 0..9_000);
+    let head = replica.checkpoint_head(None).unwrap();
     let disk = SimDisk::new(Arc::new(SeededEntropy::new(1)));
     let path = Path::new("checkpoint");
     let looks = Cell::new(0);
     let is_late = || looks.replace(looks.get() + 1) == 1;
-    let error = write_checkpoint(&*disk.create(path).unwrap(), &head, copy.writer(), &is_late);
+    let error = write_checkpoint(&*disk.create(path).unwrap(), &head, replica.writer(), &is_late);
     assert_eq!(error.unwrap_err().code(), ErrorCode::DeadlineExceeded);
     let written = disk.bytes(path).unwrap().len() as u64;
     let whole = Path::new("whole");
     let file = disk.create(whole).unwrap();
-    let whole = write_checkpoint(&*file, &head, copy.writer(), &|| false).unwrap();
+    let whole = write_checkpoint(&*file, &head, replica.writer(), &|| false).unwrap();
     assert!(written > 0 && written < whole, "{written} of {whole}");
     let unfinished = open_checkpoint(disk.open(path).unwrap());
     assert_eq!(unfinished.unwrap_err().code(), ErrorCode::Corrupt);

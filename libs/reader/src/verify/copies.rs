@@ -60,7 +60,7 @@ impl VerifiedCopy for ShardCopy {
         _: Position,
         begin: StartScan,
     ) -> Result<(DigestScan, PartitionState)> {
-        let (mut pass, order) = (begin(&self.state), self.order);
+        let (mut scan, order) = (begin(&self.state), self.order);
         let mut last = Vec::new();
         let take = |key: &[u8], row: &[u8]| {
             // Rows arrive in key order; after an interrupted stream some arrive again.
@@ -69,11 +69,11 @@ impl VerifiedCopy for ShardCopy {
             }
             last.clear();
             last.extend_from_slice(key);
-            pass.take(order.identity(key)?.as_bytes(), row);
+            scan.take(order.identity(key)?.as_bytes(), row);
             Ok(())
         };
         self.shard.read(take).await?;
-        Ok((pass, self.state.clone()))
+        Ok((scan, self.state.clone()))
     }
 
     async fn end(self: Box<Self>) {
@@ -126,14 +126,14 @@ impl VerifiedCopy for OfflineCopy {
         _: Position,
         begin: StartScan,
     ) -> Result<(DigestScan, PartitionState)> {
-        let mut pass = begin(self.0.state());
+        let mut scan = begin(self.0.state());
         block_in_place(|| {
             self.0.visit_rows(|key, row| {
-                pass.take(key, row);
+                scan.take(key, row);
                 Ok(())
             })
         })?;
-        Ok((pass, self.0.state().clone()))
+        Ok((scan, self.0.state().clone()))
     }
 }
 
@@ -182,12 +182,12 @@ impl VerifiedCopy for ReaderCopy {
     ) -> Result<(DigestScan, PartitionState)> {
         self.reader.wait_applied(self.partition, passed, self.wait_max).await?;
         let read = |state: &PartitionState, writer: &dyn ReplicaWriter| {
-            let mut pass = begin(state);
+            let mut scan = begin(state);
             writer.visit_rows(&mut |key, row| {
-                pass.take(key, row);
+                scan.take(key, row);
                 Ok(())
             })?;
-            Ok((pass, state.clone()))
+            Ok((scan, state.clone()))
         };
         self.quiesced(read).await
     }

@@ -1,4 +1,4 @@
-//! A pass over a copy: digests of its live documents, and the documents of some ranges.
+//! A scan of a copy: digests of its live documents, and the documents of some ranges.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,7 +20,7 @@ fn range_of(key: &[u8]) -> usize {
     (xxh3_64(key) >> (u64::BITS - VERIFY_RANGES.trailing_zeros())) as usize
 }
 
-/// The result of one pass over a copy.
+/// The result of one scan of a copy.
 pub struct DigestScan {
     /// Time at which expiry is evaluated: expired documents are not live.
     time: Timestamp,
@@ -77,7 +77,7 @@ fn unknown() -> Error {
 }
 
 impl DigestScan {
-    /// Returns a pass over a copy as of this time that retains the documents of these ranges.
+    /// Returns a scan of a copy as of this time that retains the documents of these ranges.
     pub(super) fn new(time: Timestamp, wanted: Ranges) -> Self {
         Self {
             time,
@@ -89,7 +89,7 @@ impl DigestScan {
         }
     }
 
-    /// Returns a pass as [`DigestScan::new`] does, over an older copy some of whose documents
+    /// Returns a scan as [`DigestScan::new`] does, of an older copy some of whose documents
     /// change until then.
     pub(super) fn of_older(time: Timestamp, wanted: Ranges, changing: Changing) -> Self {
         Self { changing, ..Self::new(time, wanted) }
@@ -128,7 +128,7 @@ impl DigestScan {
         }
     }
 
-    /// Returns the time of the pass.
+    /// Returns the time of the scan.
     pub(super) fn time(&self) -> Timestamp {
         self.time
     }
@@ -177,7 +177,7 @@ mod tests {
         document.encode(&Layout::of(&definition)).unwrap()
     }
 
-    fn pass(wanted: Ranges) -> DigestScan {
+    fn scan(wanted: Ranges) -> DigestScan {
         DigestScan::new(Timestamp::from_micros(1_000), wanted)
     }
 
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn what_is_live_counts_in_any_order_and_what_has_expired_does_not() {
-        let (mut one, mut other) = (pass(Ranges::new()), pass(Ranges::new()));
+        let (mut one, mut other) = (scan(Ranges::new()), scan(Ranges::new()));
         for (key, expires) in [("a", None), ("gone", Some(1_000)), ("b", Some(1_001))] {
             one.take(key.as_bytes(), &row(expires));
         }
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn as_many_ranges_are_compared_as_there_is_memory_for_and_one_at_least() {
-        let (mut one, mut other) = (pass(Ranges::new()), pass(Ranges::new()));
+        let (mut one, mut other) = (scan(Ranges::new()), scan(Ranges::new()));
         let ranges = Ranges::from([3, 5, 9]);
         for (range, bytes) in [(3, VERIFY_BYTES_MAX), (5, 1), (9, 1)] {
             one.bytes[range] = bytes;
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn documents_of_wanted_ranges_alone_are_kept() {
-        let mut some = pass(Ranges::from([range_of(b"a")]));
+        let mut some = scan(Ranges::from([range_of(b"a")]));
         some.take(b"a", &row(None));
         some.take(b"b", &row(None));
         assert_eq!(some.kept().keys().collect::<Vec<_>>(), [b"a"]);

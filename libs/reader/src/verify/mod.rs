@@ -29,13 +29,13 @@ pub use self::changes::VerifyLog;
 pub use self::copies::{OfflineCopy, ReaderCopy, ShardCopy};
 pub use self::digest_scan::DigestScan;
 
-/// A function that starts a pass over a copy in this state.
+/// A function that starts a scan of a copy in this state.
 pub type StartScan = Box<dyn FnOnce(&PartitionState) -> DigestScan + Send>;
 
 /// A copy of one partition that is compared with another one.
 #[async_trait]
 pub trait VerifiedCopy: Send {
-    /// Returns whether the copy follows its log, so that each pass may see a later state.
+    /// Returns whether the copy follows its log, so that each scan may see a later state.
     fn moves(&self) -> bool;
 
     /// Returns the copy's current state.
@@ -301,9 +301,9 @@ mod tests {
     #[test]
     fn so_many_documents_are_named_and_the_rest_is_counted() {
         let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
-        let pass = || DigestScan::new(Timestamp::MIN, Ranges::new());
+        let scan = || DigestScan::new(Timestamp::MIN, Ranges::new());
         let state = PartitionState::new(at, PartitionCount(1));
-        let both = Both { older: pass(), newer: pass(), state };
+        let both = Both { older: scan(), newer: scan(), state };
         let key = |number: usize| Key::plain(&number.to_le_bytes()).unwrap();
         let all = 0..VERIFY_NAMED_MAX + 7;
         let found = all.map(|number| (key(number), Difference::Contents)).collect();

@@ -150,8 +150,8 @@ impl Checkpoints {
     }
 
     /// Notes that this replica was restored from `file`.
-    pub(crate) fn note_restored(&mut self, copy: &PartitionReplica, file: &Path) {
-        self.last = Some((copy.number(), copy.state().offset_applied));
+    pub(crate) fn note_restored(&mut self, replica: &PartitionReplica, file: &Path) {
+        self.last = Some((replica.number(), replica.state().offset_applied));
         self.restored = Some(file.to_owned());
     }
 
@@ -179,18 +179,18 @@ impl Checkpoints {
     /// still exists.
     pub(crate) fn write(
         &mut self,
-        copy: &PartitionReplica,
+        replica: &PartitionReplica,
         usage: PartitionUsage,
         clock_error_us: Option<i64>,
         is_late: &dyn Fn() -> bool,
     ) -> Result<bool> {
-        let (log_id, offset) = (copy.state().log_id, copy.state().offset_applied);
-        let now = (copy.number(), offset);
+        let (log_id, offset) = (replica.state().log_id, replica.state().offset_applied);
+        let now = (replica.number(), offset);
         let is_behind = |(kept, from): (LogId, Offset)| log_id == Some(kept) && offset < from;
         if self.last == Some(now) || self.kept.is_some_and(is_behind) {
             return Ok(false);
         }
-        let Some(head) = copy.checkpoint_head(clock_error_us) else { return Ok(false) };
+        let Some(head) = replica.checkpoint_head(clock_error_us) else { return Ok(false) };
         let (bytes, bytes_max) = (usage.key_bytes + usage.row_bytes, self.folder.bytes_max);
         if bytes > bytes_max {
             let message = "the partition is too large for a checkpoint; raise bytes_max, or let \
@@ -202,7 +202,7 @@ impl Checkpoints {
         let (disk, dir) = (&self.folder.disk, &self.folder.dir);
         let written = disk.create(&aside).map_err(|error| refused("make", &error));
         let written =
-            written.and_then(|file| write_checkpoint(&*file, &head, copy.writer(), is_late));
+            written.and_then(|file| write_checkpoint(&*file, &head, replica.writer(), is_late));
         let named = written.and_then(|_| {
             let named = disk.rename(&aside, &path).and_then(|()| disk.sync_dir(dir));
             named.map_err(|error| refused("name", &error))

@@ -32,7 +32,7 @@ pub struct PartitionReplica {
     state: PartitionState,
     writer: Box<dyn ReplicaWriter>,
     append_time: Option<Timestamp>,
-    /// The log's bounds when the copy was opened.
+    /// The log's bounds when the replica was opened.
     opened: Option<Bounds>,
     /// Reason why the replica is built next to another one; `None` while it is in service.
     reason: Option<Error>,
@@ -90,15 +90,15 @@ impl PartitionReplica {
     /// Returns the replica that another reader owned until now.
     pub fn resumed(writer: Box<dyn ReplicaWriter>, resumed: ReplicaState) -> Self {
         let ReplicaState { state, cursor, .. } = resumed;
-        let mut copy = Self::first(state.partition, state.partitions, writer);
-        copy.number = cursor.copy.max(1);
-        copy.append_time = cursor.append_time;
-        copy.clock_error_us = cursor.clock_error_us;
+        let mut replica = Self::first(state.partition, state.partitions, writer);
+        replica.number = cursor.copy.max(1);
+        replica.append_time = cursor.append_time;
+        replica.clock_error_us = cursor.clock_error_us;
         let bounds = |(start, end)| Bounds { start, end, server_time: None };
-        copy.opened = cursor.opened.map(bounds);
-        copy.state = state;
-        copy.visible = copy.served();
-        copy
+        replica.opened = cursor.opened.map(bounds);
+        replica.state = state;
+        replica.visible = replica.served();
+        replica
     }
 
     /// Notes that an invariant broke: from now on the replica is neither put in service nor written

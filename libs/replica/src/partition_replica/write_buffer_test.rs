@@ -78,7 +78,7 @@ impl ReplicaWriter for BufferingWriter {
 }
 
 struct World {
-    copy: PartitionReplica,
+    replica: PartitionReplica,
     disk: Arc<Mutex<Disk>>,
     schemas: SchemaSet,
 }
@@ -90,8 +90,8 @@ impl World {
         let schema = SchemaAt { layout: Layout::of(&definition), definition };
         let disk = Arc::<Mutex<Disk>>::default();
         let writer = BufferingWriter { taken: Vec::new(), disk: Arc::clone(&disk) };
-        let copy = PartitionReplica::first(AT, PartitionCount(1), Box::new(writer));
-        Self { copy, disk, schemas: SchemaSet::new([Arc::new(schema)]).unwrap() }
+        let replica = PartitionReplica::first(AT, PartitionCount(1), Box::new(writer));
+        Self { replica, disk, schemas: SchemaSet::new([Arc::new(schema)]).unwrap() }
     }
 
     /// Applies an entry at this offset, of the log of this id.
@@ -101,12 +101,12 @@ impl World {
         let entry = Ok(Entry { log_id, epoch: Epoch(0), schema_version, source, body });
         let append_time = Timestamp::from_micros(offset as i64);
         let record = Record { offset: Offset(offset), append_time, entry };
-        self.copy.apply(record, &self.schemas, |_| ())
+        self.replica.apply(record, &self.schemas, |_| ())
     }
 
     fn shown(&mut self) -> Offset {
         let mut progress = ReplicaProgress::default();
-        self.copy.show(&mut progress);
+        self.replica.show(&mut progress);
         progress.served.offset_applied
     }
 
@@ -122,12 +122,12 @@ fn buffered_entries_become_visible_after_flush() {
         world.apply(offset, 7).unwrap();
         assert_eq!(world.shown(), Offset(0));
     }
-    assert!(!world.copy.is_quiesced(), "no checkpoint is made of it");
-    world.copy.settle().unwrap();
+    assert!(!world.replica.is_quiesced(), "no checkpoint is made of it");
+    world.replica.settle().unwrap();
     assert_eq!(world.shown(), Offset(3));
-    world.copy.settle().unwrap();
+    world.replica.settle().unwrap();
     assert_eq!(world.written(), [([1, 2, 3].map(Offset).to_vec(), Offset(3))]);
-    assert!(world.copy.is_quiesced());
+    assert!(world.replica.is_quiesced());
 }
 
 #[test]
@@ -135,9 +135,9 @@ fn refused_effects_are_written_once_the_disk_accepts_them() {
     let mut world = World::new();
     world.apply(0, 7).unwrap();
     world.disk.lock().refusal = Some(Error::unavailable("no room on the disk"));
-    assert!(matches!(world.copy.settle(), Err(ApplyError::Full(_))));
-    assert!(world.copy.has_pending_effects() && world.shown() == Offset(0));
-    world.copy.write_pending().unwrap();
+    assert!(matches!(world.replica.settle(), Err(ApplyError::Full(_))));
+    assert!(world.replica.has_pending_effects() && world.shown() == Offset(0));
+    world.replica.write_pending().unwrap();
     assert_eq!(world.shown(), Offset(1));
     assert_eq!(world.written(), [(vec![Offset(1)], Offset(1))]);
 }
@@ -148,6 +148,6 @@ fn flush_writes_no_state_that_the_writer_refused() {
     world.apply(0, 7).unwrap();
     // An entry of another log is skipped, which this writer refuses.
     assert!(matches!(world.apply(1, 8), Err(ApplyError::Broken(_))));
-    world.copy.settle().unwrap();
+    world.replica.settle().unwrap();
     assert_eq!((world.shown(), world.written()), (Offset(0), Vec::new()));
 }

@@ -21,12 +21,11 @@ impl Tail {
             Err(error) => return self.note_unusable_checkpoint(&error),
         };
         if self.replica.is_opened() {
-            // Another reader owned the copy until now, and it is further than any checkpoint.
+            // Another reader owned the shared copy until now; it is further than any checkpoint.
             self.counts.checkpoints.restored += 1;
-            let clock_error_us = self.replica.clock_error_us();
-            clock_error_us
-                .into_iter()
-                .for_each(|micros| self.partition.board.set_clock_error(micros));
+            if let Some(micros) = self.replica.clock_error_us() {
+                self.partition.board.set_clock_error(micros);
+            }
             return self.publish(|_| {});
         }
         files.truncate(CHECKPOINT_FILES_MAX);

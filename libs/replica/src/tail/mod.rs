@@ -113,11 +113,11 @@ impl Tail {
     pub fn of_shared_copy(
         context: Arc<ReplicaContext>,
         partition: Arc<Partition>,
-        kept: Checkpoints,
-        copy: PartitionReplica,
+        checkpoints: Checkpoints,
+        replica: PartitionReplica,
         task_guard: TaskGuard,
     ) -> Self {
-        Self::with_replica(context, partition, Some(kept), copy, task_guard)
+        Self::with_replica(context, partition, Some(checkpoints), replica, task_guard)
     }
 
     fn with_replica(
@@ -181,11 +181,10 @@ impl Tail {
                 SessionEnd::Halt(error) => return self.halt(error),
                 SessionEnd::Poison(error) => {
                     self.poisoned += 1;
+                    self.poison(&error);
                     if self.poisoned > READER_POISONED_COPIES_MAX {
-                        self.poison(&error);
                         return self.halt(error);
                     }
-                    self.poison(&error);
                     self.rebuild(error).await;
                 }
             }

@@ -47,17 +47,17 @@ impl AggregateState {
         match &self.summary {
             StateSummary::Count(count) => out.extend_from_slice(&count.to_le_bytes()),
             StateSummary::PowerSums(sums) => sums.encode(out),
-            StateSummary::MinMax(extreme) => {
-                out.push(u8::from(extreme.best().is_some()));
-                if let Some(best) = extreme.best() {
+            StateSummary::MinMax(min_max) => {
+                out.push(u8::from(min_max.best().is_some()));
+                if let Some(best) = min_max.best() {
                     out.extend_from_slice(&(best.encoded_bytes() as u16).to_le_bytes());
                     encode_value(best, out);
                 }
             }
-            StateSummary::FirstLast(ordered) => ordered.encode(out),
+            StateSummary::FirstLast(first_last) => first_last.encode(out),
             StateSummary::Distinct(distinct) => distinct.encode(out)?,
             StateSummary::Quantiles(quantiles) => quantiles.encode(out),
-            StateSummary::FrequentItems(frequent) => frequent.encode(out, self.input()),
+            StateSummary::FrequentItems(items) => items.encode(out, self.input()),
         }
         Ok(())
     }

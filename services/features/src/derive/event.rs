@@ -68,7 +68,7 @@ impl Derivation {
             count(&counters.filtered);
             return Ok(None);
         }
-        let key = key_value(event.key.as_bytes(), self.key_type)?;
+        let key = self.key_type.value(event.key.as_bytes())?;
         let Some(found) = self.look_up(event, &key)? else {
             count(&counters.not_found);
             return Ok(None);
@@ -141,16 +141,4 @@ impl Derivation {
         derived.key = key;
         Ok(Some((partition_of(derived.key.as_bytes(), self.partitions), derived)))
     }
-}
-
-/// Converts a key to a column value.
-fn key_value(key: &[u8], key_type: KeyType) -> Result<Value> {
-    let not_one = || Error::corrupt("a key is not a key of its stream");
-    Ok(match key_type {
-        KeyType::Bytes => Value::Bytes(key.to_vec()),
-        KeyType::String => {
-            Value::String(std::str::from_utf8(key).map_err(|_| not_one())?.to_owned())
-        }
-        KeyType::Int64 => Value::Int64(i64::from_le_bytes(key.try_into().map_err(|_| not_one())?)),
-    })
 }

@@ -3,7 +3,7 @@
 
 use forebay_core::clock::Timestamp;
 use forebay_core::key::Key;
-use forebay_core::key_order::{DOCUMENTS, KeyRange};
+use forebay_core::key_order::{DOCUMENTS, KeyRange, number_of_ordered, ordered_i64};
 use forebay_core::{Error, Result};
 use forebay_sketch::TileId;
 
@@ -16,8 +16,6 @@ const LIFETIME: u8 = 0;
 const HOP: u8 = 1;
 /// Bytes after a group's bytes.
 const HOP_BYTES: usize = 1 + 8 + 8;
-/// Sign bit, which is flipped so that numbers sort as their bytes do.
-const SIGN: u64 = 1 << 63;
 
 /// Returns the key of the row with the version by which a view was folded.
 pub(super) fn version_key() -> Key {
@@ -33,8 +31,8 @@ pub(super) fn tile_key(group: &[u8], tile: TileId) -> Key {
         TileId::Lifetime => key.push(LIFETIME),
         TileId::Hop { hop_us, start } => {
             key.push(HOP);
-            key.extend_from_slice(&ordered(hop_us));
-            key.extend_from_slice(&ordered(start.as_micros()));
+            key.extend_from_slice(&ordered_i64(hop_us));
+            key.extend_from_slice(&ordered_i64(start.as_micros()));
         }
     }
     Key::from_identity_bytes(&key)
@@ -67,8 +65,8 @@ pub(super) fn group_and_more(key: &[u8]) -> Result<&[u8]> {
 pub(super) fn tile_of(key: &[u8], group: &[u8]) -> Result<TileId> {
     let hop = |bytes: &[u8]| {
         let (hop_us, start) = bytes.split_first_chunk::<8>()?;
-        let start = Timestamp::from_micros(number_of(start.try_into().ok()?));
-        Some(TileId::Hop { hop_us: number_of(*hop_us), start })
+        let start = Timestamp::from_micros(number_of_ordered(start.try_into().ok()?));
+        Some(TileId::Hop { hop_us: number_of_ordered(*hop_us), start })
     };
     let found = match key.strip_prefix(&[TILE]).and_then(|key| key.strip_prefix(group)) {
         Some([LIFETIME]) => Some(TileId::Lifetime),
@@ -103,7 +101,7 @@ pub(super) fn changed_group(key: &[u8]) -> Result<&[u8]> {
 
 /// Returns the key of the row of a time at which the values of a group change.
 pub(super) fn moment_key(moment: Timestamp, group: &[u8]) -> Key {
-    Key::from_identity_bytes(&[&[MOMENT], &ordered(moment.as_micros())[..], group].concat())
+    Key::from_identity_bytes(&[&[MOMENT], &ordered_i64(moment.as_micros())[..], group].concat())
 }
 
 /// Returns the range of all such times, earliest first.
@@ -118,16 +116,7 @@ pub(super) fn moments() -> KeyRange {
 pub(super) fn moment_and_group(key: &[u8]) -> Result<(Timestamp, &[u8])> {
     let found = key.strip_prefix(&[MOMENT]).and_then(|key| key.split_first_chunk::<8>());
     let (moment, group) = found.ok_or_else(|| Error::corrupt("a row of a view has no moment"))?;
-    Ok((Timestamp::from_micros(number_of(*moment)), group))
-}
-
-/// Encodes a number so that the bytes sort as the numbers do.
-fn ordered(number: i64) -> [u8; 8] {
-    (number as u64 ^ SIGN).swap_bytes().to_le_bytes()
-}
-
-fn number_of(ordered: [u8; 8]) -> i64 {
-    (u64::from_le_bytes(ordered).swap_bytes() ^ SIGN) as i64
+    Ok((Timestamp::from_micros(number_of_ordered(*moment)), group))
 }
 
 #[cfg(test)]

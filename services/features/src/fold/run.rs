@@ -8,7 +8,7 @@ use forebay_core::id::Position;
 use forebay_core::key::Key;
 use forebay_core::{ErrorCode, Result};
 use forebay_shard::Shard;
-use forebay_shard_replica::AppliedEntry;
+use forebay_shard_replica::BufferedEntry;
 use forebay_sketch::{Event, EventAdmission, EventOrder, Tile, TileId};
 
 use super::keys::tile_key;
@@ -50,7 +50,7 @@ impl<'f> RunFold<'f> {
     ///
     /// # Errors
     /// As the shard; `Corrupt` for an invalid tile.
-    pub(super) fn fold(&mut self, entry: &AppliedEntry) -> Result<()> {
+    pub(super) fn fold(&mut self, entry: &BufferedEntry) -> Result<()> {
         let by = GroupChange { position: entry.position, since: entry.partition_time };
         let mut events = entry.applied.events.iter();
         events.try_for_each(|(position, event)| self.take(*position, event, by))

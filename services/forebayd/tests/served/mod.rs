@@ -25,8 +25,9 @@ use tonic::transport::server::TcpIncoming;
 /// Longest wait for an expected event; a test that waits this long has failed.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A served node. The node ends when it is dropped, so that its shards are closed before the test
-/// removes their folder; the folder is therefore declared before the node.
+/// A served node, on a runtime with several threads. The node ends when it is dropped, so that its
+/// shards are closed before the test removes their folder; the folder is therefore declared before
+/// the node.
 pub struct Served {
     pub node: Node,
     /// The task that serves the node; `None` once the node has ended.

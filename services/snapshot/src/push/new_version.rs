@@ -155,7 +155,7 @@ impl NewVersion<'_> {
     /// the end of the log; else as the disk.
     pub(super) async fn prepare(&self, workspace: &PushWorkspace) -> Result<()> {
         let Some(logs) = self.new_logs() else { return Ok(()) };
-        let start = match workspace.start_offsets()? {
+        let start = match workspace.start_offsets() {
             Some(start) => start,
             None => {
                 let start = self.live_start_offsets().await?;

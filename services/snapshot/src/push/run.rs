@@ -66,7 +66,7 @@ impl PushRun<'_> {
         progress: &mut PushProgress,
         tell: &impl Fn(PushProgress),
     ) -> Result<(ReadProgress, Spill)> {
-        let mut read = self.workspace.read_progress()?;
+        let mut read = self.workspace.read_progress();
         let (path, partitions) = (self.workspace.rows_path(), definition.partitions);
         let mut spill = block_in_place(|| Spill::open(&path, read.bytes, partitions))?;
         for (number, input) in self.inputs.iter().enumerate() {

@@ -100,14 +100,14 @@ impl PushWorkspace {
     }
 
     /// Returns the progress of an earlier attempt; an unreadable file counts as no progress.
-    pub(crate) fn read_progress(&self) -> Result<ReadProgress> {
+    pub(crate) fn read_progress(&self) -> ReadProgress {
         let (rows, kept) = (fs::metadata(self.rows_path()), fs::read(self.folder.join(PROGRESS)));
         let Ok((rows, bytes)) = rows.and_then(|rows| Ok((rows, kept?))) else {
-            return Ok(ReadProgress::default());
+            return ReadProgress::default();
         };
         let progress: ReadProgress = serde_json::from_slice(&bytes).unwrap_or_default();
         let is_whole = progress.bytes <= rows.len();
-        Ok(if is_whole { progress } else { ReadProgress::default() })
+        if is_whole { progress } else { ReadProgress::default() }
     }
 
     /// Stores the progress of reading.
@@ -117,10 +117,11 @@ impl PushWorkspace {
         self.replace(PROGRESS, PROGRESS_NEW, &bytes)
     }
 
-    /// Returns the position of the store, if an earlier attempt has stored it.
-    pub(crate) fn start_offsets(&self) -> Result<Option<StartOffsets>> {
-        let kept = fs::read(self.folder.join(START)).ok();
-        Ok(kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    /// Returns the position of the store that an earlier attempt has stored; an unreadable file
+    /// counts as none.
+    pub(crate) fn start_offsets(&self) -> Option<StartOffsets> {
+        let kept = fs::read(self.folder.join(START)).ok()?;
+        serde_json::from_slice(&kept).ok()
     }
 
     /// Stores the position of the store.
@@ -182,23 +183,15 @@ mod tests {
         PushWorkspace::lock(scratch.path(), 8).unwrap();
         let kept = ReadProgress { file_rows: vec![3], bytes: 4, ..ReadProgress::default() };
         workspace.save_read_progress(&kept).unwrap();
-        assert_eq!(
-            workspace.read_progress().unwrap(),
-            ReadProgress::default(),
-            "its rows are not there"
-        );
+        assert_eq!(workspace.read_progress(), ReadProgress::default(), "its rows are not there");
         fs::write(workspace.rows_path(), "rows").unwrap();
         assert_eq!([5, 6].map(|fresh| workspace.number(fresh).unwrap()), [5, 5]);
         drop(workspace);
         let again = PushWorkspace::lock(scratch.path(), 7).unwrap();
         assert_eq!(again.number(8).unwrap(), 5);
-        assert_eq!(again.read_progress().unwrap(), kept);
+        assert_eq!(again.read_progress(), kept);
         fs::write(again.rows_path(), "row").unwrap();
-        assert_eq!(
-            again.read_progress().unwrap(),
-            ReadProgress::default(),
-            "some of its rows are gone"
-        );
+        assert_eq!(again.read_progress(), ReadProgress::default(), "some of its rows are gone");
         again.remove();
         assert!(!scratch.path().join("push-0000000000000007").exists());
     }

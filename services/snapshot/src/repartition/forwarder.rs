@@ -30,6 +30,8 @@ pub(crate) struct Forwarder<'p> {
     router: PartitionRouter,
     sources: Vec<ForwardSource>,
     targets: Vec<ExactlyOnceSink>,
+    /// Time between two looks for another process during a round.
+    look_every: Duration,
 }
 
 /// A partition from which entries are forwarded.
@@ -37,9 +39,9 @@ struct ForwardSource {
     log: OrderedSource,
     /// Groups that were read and not forwarded yet.
     waiting: VecDeque<ForwardGroup>,
-    /// End of the log when the forwarder was called.
+    /// End of the log at the start of the round.
     end: Offset,
-    /// Whether the log was read to that end.
+    /// Whether the round has read the log to that end.
     is_at_end: bool,
 }
 
@@ -81,6 +83,7 @@ impl<'p> Forwarder<'p> {
             },
             sources: try_join_all(sources).await?,
             targets: try_join_all(targets).await?,
+            look_every: LOOK_EVERY,
         })
     }
 
@@ -158,7 +161,7 @@ impl<'p> Forwarder<'p> {
             }
             let Some((from, group)) = self.next() else { return Ok(appended) };
             appended += self.send(from, group).await?;
-            if looked.elapsed() >= LOOK_EVERY {
+            if looked.elapsed() >= self.look_every {
                 self.check_forwards_alone().await?;
                 looked = Instant::now();
             }
@@ -264,6 +267,7 @@ mod tests {
     use std::sync::Arc;
 
     use forebay_core::ErrorCode;
+    use forebay_core::catalog::{Catalog, ControlRecord};
     use forebay_core::clock::SystemClock;
     use forebay_core::entropy::SystemEntropy;
     use forebay_core::id::{PartitionCount, SchemaVersion, StoreId};
@@ -278,12 +282,18 @@ mod tests {
     use crate::context::SnapshotOptions;
     use crate::definitions::append;
 
+    fn users() -> Definition {
+        StoreSpec::documents("users", KeyType::Int64, 2).define(StoreId(1)).unwrap()
+    }
+
     fn parts(folder: &tempfile::TempDir) -> SnapshotParts {
         let snapshots = format!("file://{}", folder.path().display());
+        let mut catalog = Catalog::default();
+        catalog.apply(ControlRecord::Define(Box::new(users())));
         SnapshotParts {
             context: ServiceContext {
                 log: Arc::new(MemoryLog::new(Arc::new(SystemClock))),
-                catalog: Arc::new(CatalogFollower::standing(Default::default())),
+                catalog: Arc::new(CatalogFollower::standing(catalog)),
                 clock: Arc::new(SystemClock),
                 entropy: Arc::new(SystemEntropy),
                 membership: Arc::new(Alone::default()),
@@ -295,36 +305,82 @@ mod tests {
         }
     }
 
+    async fn append_heartbeat(parts: &SnapshotParts, at: PartitionRef) {
+        let (log, entropy) = (&*parts.context.log, &*parts.context.entropy);
+        let log_id = open_log(log, entropy, at).await.unwrap();
+        append(parts, at, log_id, SchemaVersion(1), EntryBody::Heartbeat).await.unwrap();
+    }
+
+    /// Returns a definition with a version of three partitions. The logs of both versions end at
+    /// offset 5; the entries from the offsets 2 and 3 of the first two are forwarded.
+    async fn repartitioned(parts: &SnapshotParts) -> Definition {
+        let (first, began) = (users(), vec![Offset(2), Offset(3)]);
+        let moved = first.with_moved_version(StoreId(8), PartitionCount(3), began).unwrap();
+        for logs in [first.written(), moved.versions.newest().logs] {
+            parts.context.log.create(logs.store, logs.partitions).await.unwrap();
+            for at in logs.all() {
+                for _ in 0..4 {
+                    append_heartbeat(parts, at).await;
+                }
+            }
+        }
+        moved
+    }
+
     #[tokio::test]
     async fn forwarder_refuses_only_logs_that_were_trimmed_before_they_were_forwarded() {
         let folder = tempfile::tempdir().unwrap();
         let parts = parts(&folder);
-        let first = StoreSpec::documents("users", KeyType::Int64, 2).define(StoreId(1)).unwrap();
-        let began = vec![Offset(2), Offset(3)];
-        let moved = first.with_moved_version(StoreId(8), PartitionCount(3), began).unwrap();
-        let version = moved.versions.newest();
-        for logs in [first.written(), version.logs] {
-            parts.context.log.create(logs.store, logs.partitions).await.unwrap();
-            for at in logs.all() {
-                let log_id =
-                    open_log(&*parts.context.log, &*parts.context.entropy, at).await.unwrap();
-                for _ in 0..4 {
-                    let beat = EntryBody::Heartbeat;
-                    append(&parts, at, log_id, SchemaVersion(1), beat).await.unwrap();
-                }
-            }
-        }
+        let moved = repartitioned(&parts).await;
+        let (logs, version) = (users().written(), moved.versions.newest());
         let begin = async || Forwarder::begin(&parts, &moved, version).await.map(drop);
         begin().await.unwrap();
-        for (at, began) in first.written().all().zip([Offset(2), Offset(3)]) {
+        for (at, began) in logs.all().zip([Offset(2), Offset(3)]) {
             parts.context.log.trim(at, began).await.unwrap();
         }
         begin().await.unwrap();
-        let last = first.written().at(PartitionId(1));
+        let last = logs.at(PartitionId(1));
         parts.context.log.trim(last, Offset(4)).await.unwrap();
         let error = begin().await.unwrap_err();
         assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
         assert_eq!(error.context().partition, Some(last.partition));
         assert!(error.message().contains("log_window"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn forwarder_leaves_entries_appended_during_a_round_to_the_next_round() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = parts(&folder);
+        let moved = repartitioned(&parts).await;
+        let version = moved.versions.newest();
+        let mut forwarder = Forwarder::begin(&parts, &moved, version).await.unwrap();
+        assert_eq!(forwarder.forward().await.unwrap(), 5 * 3);
+        let at = forwarder.sources[0].log.partition();
+        append_heartbeat(&parts, at).await;
+        // The round goes on for as long as a source reads another group.
+        let Forwarder { router, sources, targets, .. } = &mut forwarder;
+        sources[0].read(&parts, router, targets).await.unwrap();
+        assert!(sources[0].waiting.is_empty());
+        assert_eq!(forwarder.forward().await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn forwarder_ends_its_round_at_the_next_look_after_another_one_has_overtaken_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = parts(&folder);
+        let moved = repartitioned(&parts).await;
+        let version = moved.versions.newest();
+        let mut behind = Forwarder::begin(&parts, &moved, version).await.unwrap();
+        behind.look_every = Duration::ZERO;
+        let mut ahead = Forwarder::begin(&parts, &moved, version).await.unwrap();
+        assert_eq!(ahead.forward().await.unwrap(), 5 * 3);
+        let error = behind.forward().await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
+        for at in version.logs.all() {
+            let end = parts.context.log.bounds(at).await.unwrap().end;
+            assert_eq!(end, Offset(5 + 5 + 1), "the fenced forwarder appends one entry");
+        }
+        let mut again = Forwarder::begin(&parts, &moved, version).await.unwrap();
+        assert_eq!(again.forward().await.unwrap(), 0);
     }
 }

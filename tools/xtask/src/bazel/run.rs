@@ -1,7 +1,7 @@
 //! `xtask bazel`: `bazel test //...` with this machine's Bazel. Bazel uses the third-party crates
 //! that cargo has built, so cargo builds first, by the common invocation (tools/decisions/0002). As
-//! a stage of the tests it runs the suite `//:smoke`, a target of each language and kind: cargo has
-//! just tested the same sources, and rules of `xtask check` check the graph.
+//! a stage of the tests it runs the suite `//:smoke`, targets of Rust, Java and Python that need no
+//! server: cargo has just tested the same sources, and rules of `xtask check` check the graph.
 
 use std::fs;
 use std::process::Command;

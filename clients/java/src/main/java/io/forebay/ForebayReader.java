@@ -1,4 +1,4 @@
-/* The embedded reader: a live copy of a store in this process. */
+/* The embedded reader: a full copy of a store in this process. */
 package io.forebay;
 
 import java.time.Duration;
@@ -8,7 +8,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.function.Consumer;
 
 /**
- * A live copy of a store in this process, opened by {@link ForebayClient#reader}. Reads are local:
+ * A full copy of a store in this process, opened by {@link ForebayClient#reader}. Reads are local:
  * they take no lock and wait for nothing except the disk, for a spilled document ({@link
  * ReaderOptions.Builder#spillLimit}). Safe to share between threads; close the reader when it is no
  * longer needed. The position that a reader serves never falls.

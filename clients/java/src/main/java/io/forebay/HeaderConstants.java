@@ -66,7 +66,7 @@ final class HeaderConstants {
     static final int OP_SET_ADD = 7;
     static final int OP_SET_REMOVE = 8;
 
-    /** Result of a change: refused (see its error), in the log, condition held, or not met. */
+    /** Result of a change: refused (see its error), in the log, condition held or failed. */
     static final int REFUSED = 0;
     static final int APPENDED = 1;
     static final int APPLIED = 2;

@@ -251,6 +251,13 @@ public final class ReaderOptions {
     }
 
     private void check() {
+        boolean setsCheckpoints = !checkpointInterval.isZero() || checkpointBytesMax != 0;
+        if (checkpoints == null && setsCheckpoints) {
+            throw ForebayException.of(
+                    ErrorCode.INVALID_ARGUMENT,
+                    "checkpointInterval and checkpointBytesMax need checkpoints; name the"
+                            + " directory of the checkpoints");
+        }
         if (memoryLimit < 0) {
             throw ForebayException.of(
                     ErrorCode.INVALID_ARGUMENT,

@@ -3,7 +3,7 @@
  * data.
  *
  * <p>{@link io.forebay.ForebayClient} writes and administers; {@link io.forebay.ForebayReader}
- * holds a live copy of a store in this process. Both are safe to share between threads, platform
+ * holds a full copy of a store in this process. Both are safe to share between threads, platform
  * and virtual ones.
  */
 @org.jspecify.annotations.NullMarked

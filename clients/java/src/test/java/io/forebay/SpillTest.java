@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
 import java.util.stream.LongStream;
@@ -123,6 +124,10 @@ class SpillTest extends Behaviours {
         ReaderOptions.Builder options = ReaderOptions.builder(spec.name());
         ReaderOptions nowhere = options.spillLimit(SPILL).build();
         InvalidArgumentException error = invalid(() -> CLIENT.reader(nowhere));
+        assertTrue(error.getMessage().contains("directory of the checkpoints"));
+        ReaderOptions.Builder unkept = ReaderOptions.builder(spec.name());
+        ReaderOptions often = unkept.checkpointInterval(Duration.ofSeconds(1)).build();
+        error = invalid(() -> CLIENT.reader(often));
         assertTrue(error.getMessage().contains("directory of the checkpoints"));
         ReaderOptions negative = options.checkpoints(folder).spillLimit(-1).build();
         invalid(() -> CLIENT.reader(negative));

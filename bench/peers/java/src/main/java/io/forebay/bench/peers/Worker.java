@@ -17,7 +17,7 @@ import java.util.Map;
 
 /**
  * {@code Worker SUBJECTS ENTRIES KEY_BYTES VALUE_BYTES FOLDER}: fills each of the subjects, whose
- * names are separated by commas, and then measures each order, such as {@code ours get}. The
+ * names are separated by commas, and then measures each order, such as {@code java get}. The
  * protocol is that of bench/index/src/serve.rs.
  */
 public final class Worker {
