@@ -47,11 +47,11 @@ pub const SQL_MEMORY_MIB: u32 = 256;
 pub const SQL_BYTES_MAX: usize = 64 * 1024;
 /// Most words and operators of a SQL statement; items of a list do not count.
 pub const SQL_OPERATORS_MAX: usize = 2_000;
-/// Most tables that a SQL statement names. A named query counts as its tables wherever the statement
-/// names it.
+/// Most tables that a SQL statement names. A named query counts as its tables wherever the
+/// statement names it.
 pub const SQL_TABLES_MAX: usize = 512;
-/// Most nodes, columns and expressions of the plan of a SQL statement. The plan repeats a named query
-/// wherever the statement names it.
+/// Most nodes, columns and expressions of the plan of a SQL statement. The plan repeats a named
+/// query wherever the statement names it.
 pub const SQL_PLAN_PARTS_MAX: usize = 50_000;
 /// Most bytes of strings that a SQL function builds for one batch of rows.
 pub const SQL_JOINED_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -1,6 +1,6 @@
-//! Planning of chains of `||`, AND and OR. The parser nests a chain as deeply as it is long, and the
-//! planner repeats work for each level: the operands of `||` become the arguments of one call, and a
-//! chain of conditions becomes a tree of few levels.
+//! Planning of chains of `||`, AND and OR. The parser nests a chain as deeply as it is long, and
+//! the planner repeats work for each level: the operands of `||` become the arguments of one call,
+//! and a chain of conditions becomes a tree of few levels.
 
 use datafusion::common::DFSchema;
 use datafusion::error::Result;

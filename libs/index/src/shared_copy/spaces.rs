@@ -1,5 +1,5 @@
-//! The files of the spaces of a partition with a shared copy: creating, finding, mapping and removing
-//! them.
+//! The files of the spaces of a partition with a shared copy: creating, finding, mapping and
+//! removing them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

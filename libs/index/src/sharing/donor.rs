@@ -1,5 +1,5 @@
-//! A donor as a new space sees it: its file, the donation of its memory, and the records that both have
-//! in equal form.
+//! A donor as a new space sees it: its file, the donation of its memory, and the records that both
+//! have in equal form.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

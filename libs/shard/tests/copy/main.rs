@@ -155,7 +155,9 @@ fn a_copy_is_the_frozen_shard_and_goes_on_with_the_log() {
         let mut copy = world.resume(to.path());
         assert_eq!(copy.state.offset_applied, at);
         assert!(copy.live() == frozen);
-        assert_eq!(digest(&freeze(&copy, &to.path().join("copies/1"), MODES[0])).0, expected);
+        // The copy compacts on its own: it holds at most the expired documents of its source.
+        let copied = digest(&freeze(&copy, &to.path().join("copies/1"), MODES[0])).0;
+        assert!(copied.rows <= expected.rows, "{copied:?}, {expected:?}");
         (0..50).for_each(|_| drop(copy.step()));
         assert!(copy.live() == replica.live());
     }
