@@ -12,7 +12,7 @@ use forebay_sketch::{AggregateState, Aggregates, Event, EventOrder, Tile};
 use forebay_testkit::vectors::{check, read};
 use serde_json::{Value as Json, json};
 
-const COMMAND: &str = "cargo test -p forebay-sketch --test vectors_test";
+const COMMAND: &str = "cargo test --workspace --test vectors_test";
 const OURS: &str = "aggregates.json";
 const JAVAS: &str = "sketches-java.json";
 const VERSION: u8 = 1;

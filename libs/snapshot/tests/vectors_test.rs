@@ -17,7 +17,7 @@ use forebay_snapshot::{
 use forebay_testkit::vectors::{check, read};
 use serde_json::{Value, json};
 
-const COMMAND: &str = "cargo test -p forebay-snapshot --test vectors_test";
+const COMMAND: &str = "cargo test --workspace --test vectors_test";
 
 fn progress(offset: u64) -> Progress {
     Progress {

@@ -353,7 +353,7 @@ fn the_corpus_starts_from_the_vectors() {
         }
         let held = held(target);
         for (name, bytes) in inputs {
-            let fix = "run: UPDATE_VECTORS=1 cargo test -p forebay-fuzz";
+            let fix = "run: UPDATE_VECTORS=1 cargo test --workspace --test corpus_test";
             assert!(held.get(&name) == Some(&bytes), "corpus/{target}/{name} differs; {fix}");
         }
     }

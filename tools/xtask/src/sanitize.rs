@@ -19,10 +19,8 @@ use crate::unit;
 use crate::workspace::Workspace;
 
 const PACKAGE: &str = "forebay-index";
-/// Tests of the index that the sanitizers run: all tests of concurrent readers and writers, and all
-/// tests of the memory layout.
-const TESTS: &str = "--lib --test concurrent_reads --test image --test shared_copy --test repair \
-    --test model --no-run";
+/// Tests of the index that the sanitizers run: all but the schedules, which run on one thread.
+const TESTS: &str = "--lib --test index --no-run";
 /// Random histories of the model; a sanitizer slows each down many times.
 const MODEL_CASES: &str = "32";
 /// Bound of the test that executes a planted fault.

@@ -6,7 +6,7 @@ use forebay_wire::shard_copy::{PieceDigest, RowsBlock, block_rows, part_record, 
 use forebay_wire::v1;
 use serde_json::{Value, json};
 
-const COMMAND: &str = "cargo test -p forebay-wire --test wire";
+const COMMAND: &str = "cargo test --workspace --test wire copies";
 
 fn block(name: &str, rows: &[(&[u8], &[u8])]) -> Value {
     let (mut block, mut digest) = (RowsBlock::default(), RowsDigest::default());

@@ -34,7 +34,7 @@ fn bytes_of(hex: &Json) -> Vec<u8> {
 
 /// Compares with the file, or writes it; returns the file's content.
 fn golden(name: &str, made: &Json) -> Json {
-    vectors::check(name, made, "cargo test -p forebay-wire --test wire vectors");
+    vectors::check(name, made, "cargo test --workspace --test wire vectors");
     vectors::read(name)
 }
 

@@ -5,8 +5,6 @@
 //! The runtime of most of these tests has one thread, so a check between an open and the next
 //! `await` runs before any task that the open has spawned.
 
-mod world;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,9 +16,9 @@ use forebay_index::SharedCopyDirectory;
 use forebay_log::disk::{Disk, RealDisk};
 use forebay_reader::{Phase, Reader};
 
-use world::kept::{counts, status, until};
-use world::sharing::{LONG, options, parts};
-use world::{Rim, STORE, World, age};
+use crate::world::kept::{counts, status, until};
+use crate::world::sharing::{LONG, options, parts};
+use crate::world::{Rim, STORE, World, age};
 
 async fn open(world: &World, dir: &Path) -> Reader {
     Reader::open(options(world, dir), parts(world)).await.unwrap()
@@ -441,7 +439,7 @@ async fn a_reader_that_shares_nothing_lets_nobody_begin_with_its_checkpoints() {
     alone.checkpoint.as_mut().unwrap().is_shared = false;
     let alone = Reader::open(alone, parts(&world)).await.unwrap();
     alone.await_ready(LONG).await.unwrap();
-    let soon = options(&world, dir.path()).open_timeout(world::SECOND);
+    let soon = options(&world, dir.path()).open_timeout(crate::world::SECOND);
     let error = Reader::open(soon, parts(&world)).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
 }

@@ -1,8 +1,6 @@
 //! Proves that a restart finds exactly one prefix of the log, or bootstraps, if the disk loses
 //! power at any operation or returns bytes other than those written.
 
-mod world;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,10 +13,10 @@ use forebay_log::disk::sim::Loss;
 use forebay_log::disk::{Disk, SimDisk};
 use forebay_reader::{Phase, Reader};
 
-use world::kept::{
+use crate::world::kept::{
     DIR, checkpointed, counts, disk, end, files, open, options, parts, status, until,
 };
-use world::{LOG, Rim, SECOND, World, age, change};
+use crate::world::{LOG, Rim, SECOND, World, age, change};
 
 const KEYS: [&str; 3] = ["ann", "bob", "cat"];
 /// Bytes of a block of an image.

@@ -1,13 +1,12 @@
 //! Proves that readers that start from a snapshot serve the state of the log, regardless of
 //! retention; that an interrupted bootstrap resumes; and that damaged data is never served.
 
-mod snapshots;
-mod world;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::snapshots::{FOLDER, Folded, Kept};
+use crate::world::{LOG, SECOND, World, age, at, change, kept};
 use forebay_core::ErrorCode;
 use forebay_core::change::Verb;
 use forebay_core::id::Offset;
@@ -19,8 +18,6 @@ use forebay_snapshot::SnapshotStore;
 use forebay_testkit::objects::ObjectFault;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use parking_lot::Mutex;
-use snapshots::{FOLDER, Folded, Kept};
-use world::{LOG, SECOND, World, age, at, change, kept};
 
 const DOCUMENTS: i64 = 3_000;
 

@@ -6,11 +6,10 @@
 //! Some entries also carry a definition that drops one marker field, adds the next one and drops
 //! all documents; now and then a partition is rebuilt.
 
-mod support;
-
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::support::*;
 use forebay_core::ErrorCode;
 use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::fold::Applied;
@@ -21,7 +20,6 @@ use forebay_core::row::Presence;
 use forebay_core::schema::{Alteration, FieldSpec, StoreSpec};
 use forebay_core::value::Value;
 use forebay_index::{Conversion, GatherField, GatherOut, Index, KeyAnswer, KeyStatus};
-use support::*;
 
 const PARTITIONS: u32 = 2;
 const KEYS: usize = 40;

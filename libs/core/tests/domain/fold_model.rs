@@ -1,11 +1,9 @@
 //! Compares the fold with a naive model over random logs. For any log, both have the same documents
 //! after every record, and a replica that restarts in between ends with the same bytes.
 
-mod fixture;
-
 use std::collections::BTreeMap;
 
-use fixture::{Replica, STORE};
+use crate::fixture::{Replica, STORE};
 use forebay_core::catalog::ControlRecord;
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, Source};
 use forebay_core::clock::Timestamp;
@@ -103,7 +101,7 @@ impl Scribe {
     }
 
     fn entry(&self, schema_version: SchemaVersion, body: EntryBody) -> Entry {
-        Entry { log_id: fixture::LOG, epoch: Epoch(0), schema_version, source: None, body }
+        Entry { log_id: crate::fixture::LOG, epoch: Epoch(0), schema_version, source: None, body }
     }
 
     /// Returns the next record and the reason to skip it, if it must be skipped.

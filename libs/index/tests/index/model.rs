@@ -1,10 +1,9 @@
 //! Compares random histories with a naive model: writes, times to live, evolution under live
 //! handles, drop-alls, rebuilds; compared by typed reads, documents, gather and scan.
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::*;
 use forebay_core::ErrorCode;
 use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::fold::Applied;
@@ -16,7 +15,6 @@ use forebay_core::schema::{Alteration, Definition, FieldSpec, StoreSpec};
 use forebay_core::value::{FieldType, Value, VectorType};
 use forebay_index::{Conversion, FieldHandle, GatherField, GatherOut, GatherPlan, KeyStatus};
 use proptest::prelude::*;
-use support::*;
 
 const PARTITIONS: u32 = 3;
 const KEYS: u8 = 8;

@@ -1,4 +1,4 @@
-//! The row codec over random definitions, documents and bytes. `vectors_test.rs` pins the bytes.
+//! The row codec over random definitions, documents and bytes. `vectors.rs` pins the bytes.
 
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{FieldId, Position, StoreId};

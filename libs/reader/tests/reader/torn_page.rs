@@ -2,8 +2,6 @@
 //! its metrics; and that with more damage the reader serves no damaged data and reads the log from
 //! its start.
 
-mod world;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,8 +13,8 @@ use forebay_index::SharedCopyDirectory;
 use forebay_log::disk::{Disk, RealDisk, SimDisk};
 use forebay_reader::{CheckpointCounts, CheckpointOptions, Phase, Reader, ReaderParts};
 
-use world::kept::{counts, status, until};
-use world::{Rim, World, age};
+use crate::world::kept::{counts, status, until};
+use crate::world::{Rim, World, age};
 
 const LONG: Duration = Duration::from_secs(60);
 const KEYS: i64 = 2_000;
@@ -51,7 +49,7 @@ impl Readers {
     async fn closed(kept: Kept) -> Self {
         let rim = Rim::new();
         let (world, dir) = (World::over(rim.clone(), 1).await, tempfile::tempdir().unwrap());
-        let this = Self { kept, rim, world, dir, sim: world::kept::disk() };
+        let this = Self { kept, rim, world, dir, sim: crate::world::kept::disk() };
         let mut last = this.world.put("key-0", 0).await;
         for n in 1..KEYS {
             last = this.world.put(&format!("key-{n}"), n).await;
@@ -169,7 +167,11 @@ async fn torn_pages_are_mended(kept: Kept) {
         let reader = readers.open().await;
         reader.await_ready(LONG).await.unwrap();
         assert_eq!(read_all(&reader), Ok(()));
-        assert_eq!(world::kept::counts(&reader).blocks_mended, 0, "of the file that was replaced");
+        assert_eq!(
+            crate::world::kept::counts(&reader).blocks_mended,
+            0,
+            "of the file that was replaced"
+        );
         readers.close(reader).await;
     }
 }

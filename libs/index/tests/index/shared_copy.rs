@@ -5,8 +5,6 @@
 //! Every entry is a function of its offset, so any successor knows the next entry. An index in this
 //! process's own memory, which the model test verifies, provides the expected documents.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -14,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::support::*;
 use forebay_core::ErrorCode;
 use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::fold::PartitionState;
@@ -23,7 +22,6 @@ use forebay_core::replica_state::{LogCursor, PartitionPhase};
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
 use forebay_core::value::Value;
 use forebay_index::{Image, Index, InitialSource, PartitionWriter, SharedCopyDirectory};
-use support::*;
 
 const PARTITION: PartitionId = PartitionId(0);
 const KEYS: u64 = 6_000;
@@ -203,7 +201,8 @@ fn holds_until_it_is_killed() {
 /// Starts a process that holds the copy; returns once it does.
 fn start_owner(dir: &Path, copy: Copies) -> Child {
     let mut owner = Command::new(std::env::current_exe().unwrap());
-    owner.args(["holds_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"]);
+    let owner_test = "shared_copy::holds_until_it_is_killed";
+    owner.args([owner_test, "--exact", "--nocapture", "--test-threads=1"]);
     owner.env(OWNER_DIR, dir).env(OWNER_COPY, format!("{copy:?}")).stdout(Stdio::piped());
     let mut child = owner.spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();

@@ -1,7 +1,5 @@
 //! Proves a reader's promises over a healthy log: documents, catch-up, tokens, age, filter, close.
 
-mod world;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,7 +20,9 @@ use forebay_reader::{
 };
 use forebay_replica::ReplicaOptions;
 
-use world::{CLIENT, LOG, SECOND, World, age, change, if_absent, key_in, position, token, value};
+use crate::world::{
+    CLIENT, LOG, SECOND, World, age, change, if_absent, key_in, position, token, value,
+};
 
 #[tokio::test(start_paused = true)]
 async fn puts_upserts_and_deletes_are_read_after_their_token() {

@@ -1,9 +1,7 @@
-//! The fold, rule by rule (`tools/docs/src/semantics.md`, sections 1 to 4). `fold_model_test.rs`
+//! The fold, rule by rule (`tools/docs/src/semantics.md`, sections 1 to 4). `fold_model.rs`
 //! compares it with a model.
 
-mod fixture;
-
-use fixture::*;
+use crate::fixture::*;
 use forebay_core::change::{ClientBatch, Condition, Entry, EntryBody, FieldOp, Source};
 use forebay_core::clock::Timestamp;
 use forebay_core::fold::{Applied, Blocked, PartitionState, Record};
@@ -237,7 +235,7 @@ fn a_change_that_grows_too_large_does_nothing_and_its_repeat_neither() {
     let half = vec![Value::Bytes(vec![7; VALUE_BYTES_MAX / 2])];
     let append = || {
         let op = FieldOp::ListAppend { items: half.clone(), bound: 9 };
-        fixture::op(TAGS, op)
+        crate::fixture::op(TAGS, op)
     };
     let counting = |sequence| upsert(sequence, b"k", vec![op(COUNT, FieldOp::Increment(int(1)))]);
     replica.write(1, vec![upsert(1, b"k", vec![append()])]);

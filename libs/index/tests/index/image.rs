@@ -1,24 +1,20 @@
 //! Images: an image that is written, opened and continued has the original content, and no damaged
 //! byte of it is ever served.
 
-#[path = "support/images.rs"]
-mod images;
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::images::{
+    BLOCK_BYTES, PARTITION, ages, blocks, gone_on, held, image_of, mapped, numbers, parities, rows,
+    store, try_gone_on, write_some,
+};
+use crate::support::{Bytes, INT64, STRING, Store, at, spec};
 use forebay_core::change::{ClientBatch, EntryBody};
 use forebay_core::fold::{Applied, PartitionState};
 use forebay_core::id::{ClientId, PartitionId};
 use forebay_core::value::Value;
 use forebay_core::{ErrorCode, Result};
 use forebay_index::{Image, ImageFile};
-use images::{
-    BLOCK_BYTES, PARTITION, ages, blocks, gone_on, held, image_of, mapped, numbers, parities, rows,
-    store, try_gone_on, write_some,
-};
-use support::{Bytes, INT64, STRING, Store, at, spec};
 
 #[test]
 fn an_index_goes_on_from_an_image_as_the_one_that_wrote_it() {
@@ -232,7 +228,7 @@ fn readers_prove_blocks_while_their_writer_changes_them() {
 #[test]
 fn an_image_of_something_else_is_refused() {
     let mut two = Store::new(spec(2, &[("age", INT64), ("name", STRING)]));
-    let key = support::key_in(0, 2);
+    let key = crate::support::key_in(0, 2);
     let change = two.upsert(&key, &[("age", Some(Value::Int64(1)))]);
     two.write(vec![change], 1);
     let image = Image::open(Arc::new(Bytes(image_of(&two)))).unwrap();

@@ -1,8 +1,6 @@
 //! Proves that a restart resumes from the checkpoint: the state that it restores, refuses or
 //! rebuilds.
 
-mod world;
-
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,10 +17,10 @@ use forebay_log::disk::{Disk, RealDisk};
 use forebay_reader::{CheckpointCounts, CheckpointOptions, Phase, Reader, ReaderParts};
 use forebay_wire::entry::encode_entry;
 
-use world::kept::{
+use crate::world::kept::{
     DIR, checkpointed, counts, disk, end, files, open, options, parts, status, until,
 };
-use world::{CLIENT, LOG, Rim, SECOND, World, age, at, change, key_in, position, token};
+use crate::world::{CLIENT, LOG, Rim, SECOND, World, age, at, change, key_in, position, token};
 
 const OTHER_LOG: LogId = LogId(0xbeef);
 

@@ -17,7 +17,7 @@ use forebay_core::outcome::{Outcome, Verdict};
 use forebay_core::state_rows::{Followed, HEAD, Head, SkippedRecord, write_changed};
 use forebay_testkit::vectors::{ShardKeyVector, ShardRowVector, ShardVectors, check, read};
 
-const COMMAND: &str = "cargo test -p forebay-core --test shard_vectors_test";
+const COMMAND: &str = "cargo test --workspace --test domain shard_vectors";
 
 fn key(name: &str, order: KeyOrder, partition: &[u8], primary: &[u8]) -> ShardKeyVector {
     let identity = match order.partition {

@@ -2,8 +2,6 @@
 //! version (the donor): the copy takes memory only for the differences, and the shared records stay
 //! unchanged, whatever happens to the donor.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::support::{Bytes, INT64, STRING, Store, at, schema_at, spec};
 use forebay_core::ErrorCode;
 use forebay_core::change::Change;
 use forebay_core::id::{PartitionId, StoreId};
 use forebay_core::value::Value;
 use forebay_index::{Image, Index, SharedCopyDirectory};
-use support::{Bytes, INT64, STRING, Store, at, schema_at, spec};
 
 const PARTITION: PartitionId = PartitionId(0);
 const DOCUMENTS: u64 = 20_000;
@@ -74,7 +72,7 @@ fn beside(next: &Store, dir: &Path) -> Store {
     let followed = store.partitions.get_mut(&PARTITION).unwrap();
     followed.state = next.partitions[&PARTITION].state.clone();
     followed.writer.start_rebuild_sharing_records(&image, &followed.state, BEFORE).unwrap();
-    followed.writer.note_cursor(support::opened());
+    followed.writer.note_cursor(crate::support::opened());
     followed.writer.publish_rebuild();
     store.write_as(next);
     store
@@ -241,7 +239,8 @@ fn makes_versions_until_it_is_killed() {
 /// Starts a process that creates versions; returns after its first version.
 fn start_maker(dir: &Path) -> Child {
     let mut maker = Command::new(std::env::current_exe().unwrap());
-    maker.args(["makes_versions_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"]);
+    let maker_test = "record_sharing::makes_versions_until_it_is_killed";
+    maker.args([maker_test, "--exact", "--nocapture", "--test-threads=1"]);
     let mut child = maker.env(MAKER_DIR, dir).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap().contains(MADE)), "the maker ended before it made one");

@@ -1,22 +1,18 @@
 //! Image repair: if at most one block of each class is damaged, the block's first user restores
 //! exactly the original bytes; if more are damaged, nothing wrong is served.
 
-#[path = "support/images.rs"]
-mod images;
-mod support;
-
 use std::ops::Range;
 use std::sync::{Arc, Barrier};
 
+use crate::images::{
+    BLOCK_BYTES, PARTITION, ages, blocks, damage, gone_on, image_of, mapped, numbers, parities,
+    rows, store, try_gone_on, without_parity, write_some,
+};
+use crate::support::{Bytes, INT64, STRING, Store, at, spec};
 use forebay_core::replica_state::PartitionPhase;
 use forebay_core::value::Value;
 use forebay_core::{ErrorCode, Result};
 use forebay_index::{Image, ImageFile};
-use images::{
-    BLOCK_BYTES, PARTITION, ages, blocks, damage, gone_on, image_of, mapped, numbers, parities,
-    rows, store, try_gone_on, without_parity, write_some,
-};
-use support::{Bytes, INT64, STRING, Store, at, spec};
 
 const KEYS: u64 = 14_000;
 

@@ -1,15 +1,13 @@
 //! Spilled documents: they are read, changed, stored in images and removed like any other, and a
 //! failing disk causes an error and never a wrong answer.
 
-#[path = "support/images.rs"]
-mod images;
-mod support;
-
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::images::{blocks, damage, parities, without_parity};
+use crate::support::*;
 use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::fold::{Applied, Blocked};
 use forebay_core::id::{ClientId, PartitionId, StoreId};
@@ -17,8 +15,6 @@ use forebay_core::replica_state::PartitionPhase;
 use forebay_core::value::Value;
 use forebay_core::{ErrorCode, Result};
 use forebay_index::{Image, Index, KeyStatus};
-use images::{blocks, damage, parities, without_parity};
-use support::*;
 
 const PARTITION: PartitionId = PartitionId(0);
 const DOCUMENTS: u64 = 20_000;

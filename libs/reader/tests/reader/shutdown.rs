@@ -1,8 +1,6 @@
 //! Proves that the close of a reader writes a last checkpoint, that the checkpoint is never worse
 //! than the existing one, and that the close can be awaited.
 
-mod world;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,8 +14,8 @@ use forebay_reader::{CheckpointCounts, CheckpointOptions, Phase, Reader, ReaderO
 use forebay_reader::{PartitionStatus, ReaderParts};
 use forebay_wire::entry::encode_entry;
 
-use world::kept::{DIR, checkpointed, counts, disk, files, open, parts, status, until};
-use world::{LOG, Rim, SECOND, World, age};
+use crate::world::kept::{DIR, checkpointed, counts, disk, files, open, parts, status, until};
+use crate::world::{LOG, Rim, SECOND, World, age};
 
 /// Returns the options of a reader that writes only its last checkpoint.
 fn rarely(world: &World) -> ReaderOptions {

@@ -2,8 +2,6 @@
 //! one takes over when the owner ends. (The index's `live` test and the Python client's tests kill
 //! processes.)
 
-mod world;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,9 +12,9 @@ use forebay_core::id::PartitionId;
 use forebay_core::schema::Alteration;
 use forebay_reader::{PartitionFilter, Phase, Read, Reader};
 
-use world::kept::{counts, status, until};
-use world::sharing::{LONG, forget_copies, options, parts};
-use world::{LOG, Rim, SECOND, World, age, key_in};
+use crate::world::kept::{counts, status, until};
+use crate::world::sharing::{LONG, forget_copies, options, parts};
+use crate::world::{LOG, Rim, SECOND, World, age, key_in};
 
 async fn open(world: &World, dir: &Path) -> Reader {
     let reader = Reader::open(options(world, dir), parts(world)).await.unwrap();
@@ -251,8 +249,10 @@ async fn a_definition_and_another_log_come_to_all_readers_of_a_copy() {
     // switch to it.
     let other = forebay_core::id::LogId(0xbeef);
     world.replace_logs(other).await;
-    let put =
-        world.write_to(other, world::change("ann", forebay_core::change::Verb::Put, &[("age", 7)]));
+    let put = world.write_to(
+        other,
+        crate::world::change("ann", forebay_core::change::Verb::Put, &[("age", 7)]),
+    );
     let put = put.await;
     for reader in [&first, &second] {
         reader.await_token(&put, LONG).await.unwrap();

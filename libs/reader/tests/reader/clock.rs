@@ -1,8 +1,6 @@
 //! Proves the behaviour of reads when the reader's or the log's clock jumps, forward or back: their
 //! age, expiry, and a served position that never falls.
 
-mod world;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,8 +13,8 @@ use forebay_log::MemoryLog;
 use forebay_reader::Reader;
 use forebay_wire::token::Token;
 
-use world::kept::{checkpointed, disk, end, open, status};
-use world::{SECOND, TokioClock, World, age, change};
+use crate::world::kept::{checkpointed, disk, end, open, status};
+use crate::world::{SECOND, TokioClock, World, age, change};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -33,7 +31,7 @@ fn micros(duration: Duration) -> i64 {
 /// Appends a heartbeat and waits for it; after that no data is older than the heartbeat.
 async fn beat(world: &World, reader: &Reader) {
     let appended = world.heartbeat(0).await;
-    let token = world::token(0, world::LOG, appended.offset.0);
+    let token = crate::world::token(0, crate::world::LOG, appended.offset.0);
     reader.await_token(&token, 10 * SECOND).await.unwrap();
 }
 

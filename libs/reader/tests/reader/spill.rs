@@ -1,7 +1,5 @@
 //! Proves that a reader with less memory than its documents need spills them if it may.
 
-mod world;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +7,7 @@ use forebay_core::ErrorCode;
 use forebay_log::disk::RealDisk;
 use forebay_reader::{CheckpointOptions, Reader, ReaderParts};
 
-use world::{World, age};
+use crate::world::{World, age};
 
 /// Memory for the index of the documents, but not for the documents.
 const BUDGET: u64 = 512 * 1024;

@@ -1,8 +1,6 @@
 //! Proves the behaviour of a reader whose log is silent, damaged, replaced, cut or written by a
 //! newer build.
 
-mod world;
-
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,7 +17,7 @@ use forebay_reader::{Phase, Read, Reader, Rebuilding};
 use forebay_replica::{OnSkipped, ReplicaOptions, Skipped};
 use forebay_wire::entry::encode_entry;
 
-use world::{LOG, Rim, SECOND, World, age, at, change, key_in, position, token};
+use crate::world::{LOG, Rim, SECOND, World, age, at, change, key_in, position, token};
 
 const OTHER_LOG: LogId = LogId(0xbeef);
 const FIRST: PartitionId = PartitionId(0);

@@ -1,8 +1,7 @@
 //! Handles and typed reads: absent, null and empty are distinct; wrong types are refused, never
 //! converted; a handle survives every alteration.
 
-mod support;
-
+use crate::support::*;
 use forebay_core::clock::Timestamp;
 use forebay_core::key::{Key, KeyType};
 use forebay_core::replica_state::PartitionPhase;
@@ -13,7 +12,6 @@ use forebay_core::{Error, ErrorCode};
 use forebay_index::{
     CopyOut, DocumentKey, FieldRead, KeyAnswer, KeyStatus, PackedKeys, PackedValues, ReadAdmission,
 };
-use support::*;
 
 fn refused<T: std::fmt::Debug>(result: Result<T, Error>, code: ErrorCode, says: &[&str]) {
     let error = result.unwrap_err();

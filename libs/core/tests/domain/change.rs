@@ -1,8 +1,6 @@
 //! Checks of a change against its definition; each refusal names the error.
 
-mod fixture;
-
-use fixture::*;
+use crate::fixture::*;
 use forebay_core::ErrorCode;
 use forebay_core::change::{Change, Condition, FieldOp};
 use forebay_core::id::{DocumentVersion, FieldId};

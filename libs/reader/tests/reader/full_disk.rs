@@ -6,8 +6,6 @@
 //! `unshare` runs this binary again. If the system permits no namespace, the test prints that and
 //! passes.
 
-mod world;
-
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,8 +20,8 @@ use forebay_log::disk::RealDisk;
 use forebay_reader::{CheckpointOptions, Read, Reader, ReaderOptions, ReaderParts};
 use forebay_wire::token::Token;
 
-use world::kept::{status, until};
-use world::{LOG, World, age, change, token};
+use crate::world::kept::{status, until};
+use crate::world::{LOG, World, age, change, token};
 
 const LONG: Duration = Duration::from_secs(60);
 /// Environment variable with the folder for the process that this binary is started as.
@@ -303,7 +301,9 @@ fn a_live_copy_without_room_answers_and_goes_on_once_there_is_some() {
         }
     }
     let mut command = within(&std::env::current_exe().unwrap());
-    command.args(["on_small_file_systems", "--exact", "--nocapture", "--test-threads=1"]);
-    let status = command.env(FOLDER, folder.path()).status().unwrap();
-    assert!(status.success(), "{status}");
+    let test = "full_disk::on_small_file_systems";
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
+    let ended = command.env(FOLDER, folder.path()).output().unwrap();
+    let printed = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && printed.contains("1 passed"), "{ended:?}");
 }

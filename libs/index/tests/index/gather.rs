@@ -1,7 +1,6 @@
 //! Gather: plans, conversions, defaults, masks and statuses, and refusals.
 
-mod support;
-
+use crate::support::*;
 use forebay_core::ErrorCode;
 use forebay_core::replica_state::PartitionPhase;
 use forebay_core::row::Presence;
@@ -9,7 +8,6 @@ use forebay_core::schema::{Alteration, FieldSpec};
 use forebay_core::value::{FieldType, Value, VectorType};
 use forebay_index::{Conversion, GatherField, GatherOut, GatherPlan, KeyStatus};
 use half::f16;
-use support::*;
 
 const F16_2: FieldType = FieldType::Vector(VectorType::F16, 2);
 const I8_3: FieldType = FieldType::Vector(VectorType::I8, 3);

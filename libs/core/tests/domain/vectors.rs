@@ -17,7 +17,7 @@ use forebay_testkit::vectors::{
 };
 use half::f16;
 
-const COMMAND: &str = "cargo test -p forebay-core --test vectors_test";
+const COMMAND: &str = "cargo test --workspace --test domain vectors";
 const COUNTS: [u32; 5] = [1, 7, 8, 64, 4_096];
 
 fn partitions(bytes: &[u8], counts: &[u32]) -> Vec<u32> {
